@@ -1,0 +1,5 @@
+"""`python -m pam`."""
+
+from pam.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,65 @@
+"""The command line: `python -m pam VERB`, each verb a step of the pipeline without Snakemake."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import pkgutil
+import sys
+from collections.abc import Sequence
+
+from pam import verbs
+from pam.errors import UserError
+from pam.files import storage_error
+
+ORDER = (
+    "fetch", "prepare", "train", "predict", "attend", "score", "tables", "figures", "bench",
+)  # fmt: skip
+"""Verbs in the order in which a user meets them; others follow by name."""
+
+
+def names() -> list[str]:
+    """All verbs: the modules of `pam.verbs`."""
+    found = {module.name for module in pkgutil.iter_modules(verbs.__path__)}
+    return [name for name in ORDER if name in found] + sorted(found - set(ORDER))
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of all verbs."""
+    top = argparse.ArgumentParser(prog="python -m pam", description=__doc__)
+    commands = top.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for name in names():
+        verb = importlib.import_module(f"pam.verbs.{name}")
+        command = commands.add_parser(
+            name.replace("_", "-"),
+            help=verb.HELP,
+            description=verb.HELP,
+            formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        )
+        verb.add_arguments(command)
+        command.set_defaults(run=verb.run)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one verb.
+
+    Returns:
+        0; 2 after an error that the user can mend, which is printed in one message.
+    """
+    args = parser().parse_args(arguments)
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s", force=True
+    )
+    try:
+        return int(args.run(args))
+    except UserError as error:
+        message = error
+    except OSError as error:
+        worded = storage_error(error, error.filename or "a file")
+        if not isinstance(worded, UserError):
+            raise
+        message = worded
+    sys.stderr.write(f"error: {message}\n")
+    return 2

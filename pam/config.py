@@ -1,0 +1,317 @@
+"""Configuration: what a user may write, its defaults, and one resolved `Cell` per training.
+
+These classes are the only place where a key, its type and its default are stated. The JSON schema
+in `workflow/schemas/` is generated from them, and every file is read through them, so a misspelt
+key is an error with a file, a line and a remedy.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pam.errors import UserError
+from pam.yaml_files import place_of, read_yaml
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+"""Names that become folder names: nothing that a shell or a path would read otherwise."""
+
+
+class Strict(BaseModel):
+    """Unknown keys are errors, values keep their types, objects do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+Choice = str | dict[str, Any]
+"""A component by its name, or `{kind: name, option: value, ...}`."""
+
+
+def kind_of(choice: Choice) -> tuple[str, dict[str, Any]]:
+    """A choice as the name of its kind and its options."""
+    if isinstance(choice, str):
+        return choice, {}
+    options = dict(choice)
+    kind = options.pop("kind", None)
+    if not isinstance(kind, str):
+        raise UserError(f"a choice without `kind`: {choice!r}", remedy="add `kind: name`")
+    return kind, options
+
+
+class Network(Strict):
+    """Sizes of encoder and decoder."""
+
+    embedding: int = Field(64, ge=1, description="units of a symbol's embedding")
+    encoder: int = Field(64, ge=1, description="LSTM units of the encoder in each direction")
+    decoder: int = Field(128, ge=1, description="LSTM units of the decoder")
+    encoder_layers: int = Field(1, ge=1, description="layers of the bidirectional encoder")
+    decoder_layers: int = Field(1, ge=1, description="layers of the decoder")
+    dropout: float = Field(
+        0.2, ge=0, lt=1, description="on embeddings, encoder states and decoder states"
+    )
+    initial_range: float | None = Field(
+        None, gt=0, description="uniform(-r, r) for all weights; null: the defaults of torch"
+    )
+
+
+class Training(Strict):
+    """One training: its length, its optimiser, what is kept."""
+
+    epochs: int = Field(12, ge=1, description="passes over the training split")
+    batch_size: int = Field(64, ge=1, description="examples per step")
+    optimiser: Literal["adam", "sgd"] = Field("adam", description="adam or plain sgd")
+    learning_rate: float = Field(0.002, gt=0, description="the highest learning rate")
+    warmup_steps: int = Field(100, ge=0, description="steps of linear rise at the start")
+    flat: float = Field(
+        0.4, ge=0, le=1, description="share of the run after which the rate falls linearly to 0"
+    )
+    clip: float = Field(5.0, gt=0, description="largest norm of the gradient")
+    select: Literal["accuracy", "loss", "last"] = Field(
+        "accuracy", description="which epoch's weights are kept, by the development split"
+    )
+    state_every_s: float = Field(
+        30.0, ge=0, description="seconds between two saved states within an epoch"
+    )
+    divergence: float = Field(
+        10.0, gt=1, description="stop when the epoch's loss is this many times the first epoch's"
+    )
+
+
+class Decoding(Strict):
+    """How outputs are searched."""
+
+    beam: int = Field(1, ge=1, description="hypotheses kept; 1 is greedy search")
+    batch_size: int = Field(64, ge=1, description="examples decoded side by side")
+    max_ratio: float = Field(3.0, gt=0, description="longest output as a multiple of the input")
+    max_extra: int = Field(10, ge=1, description="symbols added to that limit")
+
+
+class Resources(Strict):
+    """What a training job asks of the machine or of the cluster."""
+
+    threads: int = Field(1, ge=1, description="processor cores")
+    mem_mb: int = Field(2000, ge=1, description="main memory in megabytes")
+    runtime: int = Field(240, ge=1, description="minutes after which a cluster ends the job")
+
+
+class ModelChoices(Strict):
+    """A model: one choice per independent question (see `pam.models`)."""
+
+    label: str = Field(description="the model's name in tables and figures")
+    source: str = Field("", description="the paper and section that define it")
+    score: Choice = Field("general", description="score e_t(a) of a source position")
+    distribution: Choice = Field("softmax", description="scores to alignment distribution")
+    coupling: Choice = Field("none", description="dependence on the previous alignment")
+    marginal: Choice = Field("input", description="where attention is summed out")
+    feedback: Choice = Field("prior", description="the alignment fed to the next state")
+    targets: Literal["symbols", "actions"] = Field(
+        "symbols", description="output alphabet: symbols, or symbols and pointer steps"
+    )
+    network: dict[str, Any] = Field({}, description="overrides of `network` for this model")
+    training: dict[str, Any] = Field({}, description="overrides of `training` for this model")
+
+
+class TaskConfig(Strict):
+    """One task of an experiment: a data set and what differs from the defaults."""
+
+    dataset: str = Field(description="its name in the registry of data sets", pattern=NAME)
+    label: str | None = Field(None, description="name in tables; null: the task's key")
+    paper: str | None = Field(
+        None, description="row of the paper's table that was run on this very data set"
+    )
+    paper_beside: str | None = Field(
+        None, description="row of the paper's table shown beside, though its data differ"
+    )
+    network: dict[str, Any] = Field({}, description="overrides of `network` for this task")
+    training: dict[str, Any] = Field({}, description="overrides of `training` for this task")
+    decoding: dict[str, Any] = Field({}, description="overrides of `decoding` for this task")
+    resources: dict[str, Any] = Field({}, description="overrides of `resources` for this task")
+
+
+class Experiment(Strict):
+    """Everything one experiment runs."""
+
+    experiment: str = Field(description="name of the folder under results/", pattern=NAME)
+    title: str = Field("", description="heading of the report")
+    seeds: list[int] = Field([1], min_length=1, description="one training per seed")
+    baseline: str = Field("soft", description="the model that others are compared with")
+    models: list[str] = Field(min_length=1, description="names of files in config/models/")
+    tasks: dict[Annotated[str, Field(pattern=NAME)], TaskConfig] = Field(
+        min_length=1, description="task name to its data set"
+    )
+    network: Network = Field(default_factory=lambda: Network())
+    training: Training = Field(default_factory=lambda: Training())
+    decoding: Decoding = Field(default_factory=lambda: Decoding())
+    registries: list[str] = Field(
+        ["config/datasets.yaml"], min_length=1, description="registries of data sets"
+    )
+    mirror: str | None = Field(None, description="folder or base address tried first")
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where models train")
+    attention_words: int = Field(4, ge=1, description="test words drawn as heat maps")
+    resources: Resources = Field(default_factory=lambda: Resources())
+
+
+class Cell(Strict):
+    """One training, resolved: nothing is left to default or to another file."""
+
+    experiment: str = Field(pattern=NAME)
+    task: str = Field(pattern=NAME)
+    model: str = Field(pattern=NAME)
+    label: str
+    seed: int = Field(ge=0)
+    choices: ModelChoices
+    network: Network
+    training: Training
+    decoding: Decoding
+
+
+Section = TypeVar("Section", bound=Strict)
+
+
+def parse(
+    kind: type[Section],
+    value: Any,
+    file: Path | str | Sequence[Path] | None = None,
+    under: Sequence[str] = (),
+) -> Section:
+    """Reads `value` (from YAML) as `kind`.
+
+    Args:
+        file: where the value was written, to be named with its line in a message; several files
+            if it was merged from them.
+        under: the keys in that file under which the value stands.
+
+    Raises:
+        UserError: an unknown key, a missing key or a wrong type; names file, line and remedy.
+    """
+    files = [] if file is None else [file] if isinstance(file, str | Path) else file
+    if not isinstance(value, dict):
+        place, line = place_of(files, under)
+        raise UserError(
+            "expected keys and values", file=place, line=line, remedy="see config/README.md"
+        )
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        # A fault in a key itself is reported below that key, as `[key]`.
+        keys = [str(part) for part in problem["loc"] if part != "[key]"]
+        place, line = place_of(files, [*under, *keys])
+        raise UserError(
+            _worded(problem, [*under, *keys]),
+            file=place,
+            line=line,
+            remedy=_remedy(kind, problem, keys),
+        ) from error
+
+
+def _worded(problem: Any, keys: list[str]) -> str:
+    where = ".".join(keys)
+    if problem["type"] == "extra_forbidden":
+        return f"unknown key `{where}`"
+    if problem["type"] == "missing":
+        return f"missing key `{where}`"
+    return f"`{where}`: {problem['msg'][0].lower()}{problem['msg'][1:]}, not {problem['input']!r}"
+
+
+def _remedy(kind: type[BaseModel], problem: Any, keys: list[str]) -> str:
+    known = sorted(_fields_at(kind, keys[:-1]))
+    if problem["type"] == "extra_forbidden":
+        close = difflib.get_close_matches(keys[-1], known, n=1)
+        return f"did you mean `{close[0]}`?" if close else f"known keys: {', '.join(known)}"
+    if problem["type"] == "missing":
+        return f"add `{keys[-1]}:`"
+    return "correct the value; config/README.md describes each key"
+
+
+def _fields_at(kind: type[BaseModel], keys: list[str]) -> list[str]:
+    """Names of the fields of the section that `keys` lead to."""
+    for key in keys:
+        field = kind.model_fields.get(key)
+        inner = field.annotation if field else None
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            kind = inner
+        elif field and key == "tasks":
+            kind = TaskConfig
+    return list(kind.model_fields)
+
+
+def load_model(name: str, folder: Path | str = "config/models") -> ModelChoices:
+    """Reads `<folder>/<name>.yaml`.
+
+    Raises:
+        UserError: no such model (names the closest), or a fault in its file.
+    """
+    path = Path(folder) / f"{name}.yaml"
+    if not path.is_file():
+        known = sorted(file.stem for file in Path(folder).glob("*.yaml"))
+        raise unknown("model", name, known, file=None)
+    return parse(ModelChoices, read_yaml(path), path)
+
+
+def unknown(what: str, name: str, known: list[str], file: Path | str | None = None) -> UserError:
+    """The error for a name that nothing bears, with the closest one that something does."""
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean `{close[0]}`? " if close else ""
+    return UserError(
+        f"unknown {what} `{name}`", file=file, remedy=f"{hint}known: {', '.join(known) or 'none'}"
+    )
+
+
+def resolve_cell(
+    experiment: Experiment,
+    task: str,
+    model: str,
+    seed: int,
+    choices: ModelChoices,
+    file: Path | str | Sequence[Path] | None = None,
+    model_file: Path | str | None = None,
+) -> Cell:
+    """Defaults, then the experiment's, the task's and the model's, later ones winning.
+
+    Args:
+        file: where the experiment was written, to be named in messages.
+        model_file: where the model was written, likewise.
+
+    Raises:
+        UserError: an unknown task, or an override that its section does not allow.
+    """
+    if task not in experiment.tasks:
+        raise unknown("task", task, sorted(experiment.tasks))
+
+    def layered(section: str, base: Section, *, by_model: bool = True) -> Section:
+        kind = type(base)
+        under = ("tasks", task, section)
+        override = getattr(experiment.tasks[task], section)
+        merged = parse(kind, base.model_dump() | override, file, under)
+        if by_model:
+            override = getattr(choices, section)
+            merged = parse(kind, merged.model_dump() | override, model_file, (section,))
+        return merged
+
+    return Cell(
+        experiment=experiment.experiment,
+        task=task,
+        model=model,
+        label=choices.label,
+        seed=seed,
+        choices=choices,
+        network=layered("network", experiment.network),
+        training=layered("training", experiment.training),
+        decoding=layered("decoding", experiment.decoding, by_model=False),
+    )
+
+
+def load_cell(path: Path | str) -> Cell:
+    """Reads the resolved configuration of one training."""
+    return parse(Cell, read_yaml(path), path)
+
+
+def dump_yaml(value: Strict) -> str:
+    """A configuration as YAML, keys in the order of the class."""
+    return yaml.safe_dump(value.model_dump(), sort_keys=False, allow_unicode=True)

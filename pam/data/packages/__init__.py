@@ -1,0 +1,51 @@
+"""Data sets drawn from what an installed Python package carries; a module per package."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from typing import Any, Protocol, cast
+
+from pam.config import Strict, unknown
+from pam.errors import UserError
+
+
+class PackageData(Protocol):
+    """What a module of this folder offers."""
+
+    Options: type[Strict]
+    """What one can choose, under `package: options:` in a registry."""
+
+    def draw(self, package: Distribution, options: Any) -> dict[str, str]:
+        """File names and their texts, the same for the same version and options."""
+
+
+def packages() -> list[str]:
+    """Names of all packages that data sets can be drawn from."""
+    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__))
+
+
+def load_package(name: str) -> PackageData:
+    """The module for a package.
+
+    Raises:
+        UserError: there is none; names the closest.
+    """
+    if name not in packages():
+        raise unknown("package", name, packages())
+    return cast(PackageData, importlib.import_module(f"{__name__}.{name.replace('-', '_')}"))
+
+
+def installed(name: str, version: str) -> Distribution:
+    """The installed package, in whatever version, without importing it.
+
+    Raises:
+        UserError: it is not installed; the remedy installs `version`.
+    """
+    try:
+        return distribution(name)
+    except PackageNotFoundError as error:
+        raise UserError(
+            f"the package {name} is not installed", remedy=f"pip install {name}=={version}"
+        ) from error

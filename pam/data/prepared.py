@@ -1,0 +1,236 @@
+"""A prepared data set: checked text, vocabularies and ids, as the verb `prepare` leaves them.
+
+A folder holds `{train,dev,test}.tsv`, `{train,dev,test}.safetensors`, `source.vocab`,
+`target.vocab` and `summary.json`. Each tensor file carries digests of its own arrays, of the two
+vocabularies and of the text beside it, so that a damaged or foreign file is found when it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from pam.data.vocabulary import EOS, Vocabulary
+from pam.errors import UserError
+from pam.files import read_json, sha256_of, write_aside
+
+SPLITS = ("train", "dev", "test")
+REMEDY = "delete the folder and prepare the data again"
+Ids = NDArray[np.int32]
+Offsets = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Split:
+    """One split as flat arrays; row `i` of `source` is `source[offsets[i]:offsets[i + 1]]`.
+
+    Attributes:
+        source, target: int32 ids of all rows, one after another; each row ends with EOS.
+        source_offsets, target_offsets: int64, rows + 1 values from 0.
+        alignment: for each target symbol but the EOS, the position in its source row to which it
+            is monotonically aligned; None where no alignment is known.
+        digests: of the vocabularies (`source`, `target`) and the text (`text`) it belongs to.
+    """
+
+    source: Ids
+    source_offsets: Offsets
+    target: Ids
+    target_offsets: Offsets
+    alignment: Ids | None
+    digests: dict[str, str]
+
+    @classmethod
+    def from_rows(
+        cls,
+        source: Iterable[Sequence[int]],
+        target: Iterable[Sequence[int]],
+        alignment: Iterable[Sequence[int]] | None,
+        digests: dict[str, str],
+    ) -> Split:
+        """Rows of ids without EOS, which is added here; `alignment` has the target's lengths."""
+        source_ids, source_offsets = _flat([*row, EOS] for row in source)
+        target_ids, target_offsets = _flat([*row, EOS] for row in target)
+        aligned = None if alignment is None else _flat(alignment)[0]
+        return cls(source_ids, source_offsets, target_ids, target_offsets, aligned, digests)
+
+    @classmethod
+    def load(cls, folder: Path | str, name: str) -> Split:
+        """Reads `<folder>/<name>.safetensors`.
+
+        Raises:
+            UserError: missing, damaged, or not written by `save`.
+        """
+        path = Path(folder) / f"{name}.safetensors"
+        if not path.is_file():
+            raise UserError("no such file", file=path, remedy="prepare the data first")
+        try:
+            with safe_open(path, framework="numpy") as file:
+                arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+                notes = json.loads((file.metadata() or {})["pam"])
+            split = cls(
+                arrays["source"],
+                arrays["source_offsets"],
+                arrays["target"],
+                arrays["target_offsets"],
+                arrays.get("alignment"),
+                notes["digests"],
+            )
+            intact = split._digest() == notes["content"] and split._consistent()
+        except (SafetensorError, ValueError, KeyError, TypeError, IndexError) as error:
+            raise UserError("not a prepared split", file=path, remedy=REMEDY) from error
+        if not intact:
+            raise UserError("the file is damaged", file=path, remedy=REMEDY)
+        return split
+
+    def save(self, folder: Path | str, name: str) -> None:
+        """Writes `<folder>/<name>.safetensors`, whole or not at all, the same bytes each time."""
+        # One metadata key: safetensors does not keep the order of several.
+        notes = {"content": self._digest(), "digests": self.digests}
+        with write_aside(Path(folder) / f"{name}.safetensors") as temporary:
+            save_file(self._arrays, temporary, {"pam": json.dumps(notes, sort_keys=True)})
+
+    @cached_property
+    def content(self) -> str:
+        """SHA-256 over all arrays."""
+        return self._digest()
+
+    @property
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        arrays: dict[str, NDArray[Any]] = {
+            "source": self.source,
+            "source_offsets": self.source_offsets,
+            "target": self.target,
+            "target_offsets": self.target_offsets,
+        }
+        return arrays if self.alignment is None else arrays | {"alignment": self.alignment}
+
+    def _digest(self) -> str:
+        digest = hashlib.sha256()
+        for name, array in sorted(self._arrays.items()):
+            digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def _consistent(self) -> bool:
+        """Whether the arrays fit together, whoever wrote them."""
+        for ids, offsets in (
+            (self.source, self.source_offsets),
+            (self.target, self.target_offsets),
+        ):
+            if ids.dtype != np.int32 or offsets.dtype != np.int64:
+                return False
+            if offsets[0] != 0 or offsets[-1] != len(ids) or (np.diff(offsets) < 1).any():
+                return False
+            if (ids < 0).any() or (ids[offsets[1:] - 1] != EOS).any():
+                return False
+        known = self.alignment
+        if known is not None and (
+            known.dtype != np.int32 or len(known) != len(self.target) - len(self)
+        ):
+            return False
+        return len(self.source_offsets) == len(self.target_offsets)
+
+    def source_row(self, row: int) -> Ids:
+        """Source ids of a row, EOS included: (n,)."""
+        return self.source[self.source_offsets[row] : self.source_offsets[row + 1]]
+
+    def target_row(self, row: int) -> Ids:
+        """Target ids of a row, EOS included: (m,)."""
+        return self.target[self.target_offsets[row] : self.target_offsets[row + 1]]
+
+    def alignment_row(self, row: int) -> Ids:
+        """Aligned source positions of a row's target symbols, EOS left out: (m - 1,).
+
+        Raises:
+            ValueError: the split has no alignment.
+        """
+        if self.alignment is None:
+            raise ValueError("this split has no alignment")
+        # Every row before this one has one symbol less here than in `target`.
+        first, last = self.target_offsets[row] - row, self.target_offsets[row + 1] - row - 1
+        return self.alignment[first:last]
+
+    def __len__(self) -> int:
+        return len(self.target_offsets) - 1
+
+
+def _flat(rows: Iterable[Sequence[int]]) -> tuple[Ids, Offsets]:
+    listed = list(rows)
+    offsets = np.zeros(len(listed) + 1, np.int64)
+    np.cumsum([len(row) for row in listed], out=offsets[1:])
+    flat = np.fromiter((number for row in listed for number in row), np.int32, int(offsets[-1]))
+    return flat, offsets
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A folder made by `prepare`; what it hands out is checked to belong together."""
+
+    folder: Path
+
+    @cached_property
+    def source(self) -> Vocabulary:
+        """Vocabulary of the source."""
+        return Vocabulary.load(self.folder / "source.vocab")
+
+    @cached_property
+    def target(self) -> Vocabulary:
+        """Vocabulary of the target."""
+        return Vocabulary.load(self.folder / "target.vocab")
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """What `prepare` counted; `summary["task"]` is the kind of task."""
+        summary = read_json(self.folder / "summary.json")
+        if not isinstance(summary, dict) or "task" not in summary:
+            raise UserError(
+                "not the summary of a prepared data set",
+                file=self.folder / "summary.json",
+                remedy=REMEDY,
+            )
+        return summary
+
+    def split(self, name: str) -> Split:
+        """The ids of a split.
+
+        Raises:
+            UserError: damaged, or the vocabularies beside it are not the ones it was made with.
+        """
+        split = Split.load(self.folder, name)
+        for side, vocabulary in (("source", self.source), ("target", self.target)):
+            if split.digests.get(side) != vocabulary.digest:
+                raise UserError(
+                    f"this is not the vocabulary that {name}.safetensors was made with",
+                    file=self.folder / f"{side}.vocab",
+                    remedy=REMEDY,
+                )
+        return split
+
+    def rows(self, name: str) -> list[tuple[str, ...]]:
+        """The text of a split, one tuple of columns per row, in the order of its ids.
+
+        Raises:
+            UserError: the text is not the one that the ids were made from.
+        """
+        path = self.folder / f"{name}.tsv"
+        if not path.is_file():
+            raise UserError("no such file", file=path, remedy="prepare the data first")
+        if sha256_of(path) != Split.load(self.folder, name).digests.get("text"):
+            raise UserError(
+                f"this is not the text that {name}.safetensors was made from",
+                file=path,
+                remedy=REMEDY,
+            )
+        # Not `read_text`, which would take a lone carriage return for the end of a line.
+        lines = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
+        return [tuple(line.split("\t")) for line in lines]

@@ -1,0 +1,201 @@
+"""The registry: what each data set consists of, where its files come from, how they are read.
+
+A registry is a YAML file of data set names with the keys of `Dataset`. The project's own is
+`config/datasets.yaml`; a user's file is read beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from pam.config import NAME, Strict, parse, unknown
+from pam.data.packages import load_package
+from pam.data.prepared import SPLITS
+from pam.data.tasks import load_task
+from pam.errors import UserError
+from pam.yaml_files import line_of, read_yaml
+
+Section = TypeVar("Section", bound=Strict)
+HASH = r"^[0-9a-f]{64}$"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class File(Strict):
+    """One file of a data set: downloaded from `urls`, copied from `path`, or from a package."""
+
+    urls: list[str] = Field([], description="addresses, the preferred one first")
+    path: str | None = Field(None, description="a local file, relative to the registry's folder")
+    sha256: str | None = Field(None, pattern=HASH, description="SHA-256 of the content")
+    hash_from: str | None = Field(None, description="how the hash is known")
+    bytes: int | None = Field(None, ge=1, description="size")
+
+
+class Package(Strict):
+    """An installed Python package whose data the files are drawn from."""
+
+    name: str = Field(description="a module of pam.data.packages", pattern=NAME)
+    version: str = Field(description="the version that the hashes belong to")
+    options: dict[str, Any] = Field({}, description="what the module lets one choose")
+
+
+class Dataset(Strict):
+    """A data set."""
+
+    task: str = Field(description="kind of task, a module of pam.data.tasks")
+    title: str = Field("", description="what it is, in a line")
+    licence: str = Field("", description="licence of the data, or what is known of it")
+    citation: str = Field("", description="publication to cite")
+    mirror_name: str | None = Field(
+        None, description="folder on a mirror that is tried before the data set's own name"
+    )
+    package: Package | None = Field(None, description="package that the files are drawn from")
+    files: dict[str, File] = Field(description="file name to its source")
+    splits: dict[str, str] = Field(
+        {name: f"{name}.tsv" for name in SPLITS}, description="split to one of `files`"
+    )
+    format: dict[str, Any] = Field({}, description="how the files are read, by kind of task")
+
+    @property
+    def layout(self) -> Strict:
+        """`format`, as the kind of task understands it."""
+        return load_task(self.task).Format.model_validate(self.format)
+
+    def local_paths(self) -> list[Path]:
+        """Files of the user's own that the data set is copied from."""
+        return [Path(file.path) for file in self.files.values() if file.path is not None]
+
+
+def load_registries(paths: Sequence[Path | str]) -> dict[str, Dataset]:
+    """All data sets of the registries `paths`, by name.
+
+    Raises:
+        UserError: a file is missing or is not YAML, a key is unknown, missing or of a wrong type,
+            a value makes no sense, or two registries define the same name; names the line.
+    """
+    datasets: dict[str, Dataset] = {}
+    for path in map(Path, paths):
+        content = read_yaml(path)
+        if not isinstance(content, dict) or not content:
+            raise UserError(
+                "expected names of data sets with their keys",
+                file=path,
+                remedy="see config/README.md for an example",
+            )
+        for name, value in content.items():
+            entry = _Entry(path, str(name))
+            if name in datasets:
+                raise entry.fault(
+                    f"data set `{name}` is in another registry already", [], "rename it"
+                )
+            datasets[entry.name] = entry.read(value)
+    return datasets
+
+
+def find_dataset(paths: Sequence[Path | str], name: str) -> Dataset:
+    """The data set `name`.
+
+    Raises:
+        UserError: as `load_registries`, or no registry has it; names the closest.
+    """
+    datasets = load_registries(paths)
+    if name not in datasets:
+        raise unknown("data set", name, sorted(datasets))
+    return datasets[name]
+
+
+class _Entry:
+    """One data set of a registry file while it is read: knows where a fault is."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path = path
+        self.name = name
+
+    def read(self, value: Any) -> Dataset:
+        if not re.fullmatch(NAME, self.name):
+            raise self.fault(
+                f"`{self.name}` cannot be a data set's name",
+                [],
+                "use letters, digits, `.`, `_` and `-`",
+            )
+        files = value.get("files") if isinstance(value, dict) else None
+        if isinstance(files, dict):
+            parsed = {key: self._file(str(key), file) for key, file in files.items()}
+            value = value | {"files": {key: file.model_dump() for key, file in parsed.items()}}
+        dataset = self._parse(Dataset, value, [])
+        try:
+            task = load_task(dataset.task)
+        except UserError as error:
+            raise self.fault(error.message, ["task"], error.remedy) from error
+        self._parse(task.Format, dataset.format, ["format"])
+        self._check_package(dataset)
+        self._check_splits(dataset)
+        return dataset
+
+    def _file(self, key: str, value: Any) -> File:
+        place = ["files", key]
+        file = self._parse(File, value, place)
+        parts = PurePosixPath(key).parts
+        if not parts or not all(re.fullmatch(NAME, part) for part in parts):
+            raise self.fault(f"`{key}` cannot be a file's name", place, "use a plain name")
+        if file.urls and file.path is not None:
+            raise self.fault(f"`{key}` has both urls and a path", place, "keep one of them")
+        for url in file.urls:
+            address = urlsplit(url)
+            if address.scheme != "https" and not (
+                address.scheme == "http" and (file.sha256 or address.hostname in LOOPBACK)
+            ):
+                raise self.fault(
+                    f"`{url}` is not an https address",
+                    [*place, "urls"],
+                    "use https; plain http needs a known sha256",
+                )
+        if file.path is None:
+            return file
+        return file.model_copy(
+            update={"path": str(self.path.parent / Path(file.path).expanduser())}
+        )
+
+    def _check_package(self, dataset: Dataset) -> None:
+        package = dataset.package
+        for key, file in dataset.files.items():
+            if (package is None) == (not file.urls and file.path is None):
+                what = "has no source" if package is None else "has a source beside the package"
+                raise self.fault(
+                    f"`{key}` {what}", ["files", key], "give `urls`, a `path`, or a `package`"
+                )
+        if package is not None:
+            try:
+                options = load_package(package.name).Options
+            except UserError as error:
+                raise self.fault(error.message, ["package", "name"], error.remedy) from error
+            self._parse(options, package.options, ["package", "options"])
+
+    def _check_splits(self, dataset: Dataset) -> None:
+        if sorted(dataset.splits) != sorted(SPLITS):
+            raise self.fault(
+                f"splits are {', '.join(dataset.splits) or 'missing'}",
+                ["splits"],
+                f"give {', '.join(SPLITS)}",
+            )
+        for split, key in dataset.splits.items():
+            if key not in dataset.files:
+                raise self.fault(
+                    f"split {split} is `{key}`, which is not one of the files",
+                    ["splits", split],
+                    f"files: {', '.join(dataset.files)}",
+                )
+
+    def _parse(self, kind: type[Section], value: Any, place: list[str]) -> Section:
+        return parse(kind, value, self.path, [self.name, *place])
+
+    def fault(self, message: str, keys: list[str], remedy: str | None) -> UserError:
+        """An error at the nested `keys` of this data set."""
+        line = line_of(self.path, [self.name, *keys])
+        named = message if f"`{self.name}`" in message else f"data set `{self.name}`: {message}"
+        return UserError(named, file=self.path, line=line, remedy=remedy)

@@ -1,0 +1,146 @@
+"""Symbols and their ids; the first five ids mean the same in every vocabulary."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from pam.errors import UserError
+from pam.files import write_text
+
+PAD, BOS, EOS, UNK, STEP = range(5)
+"""Padding, begin, end, unknown symbol, and the pointer step of hard monotone attention."""
+
+SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>", "<step>")
+"""How ids 0 to 4 are written."""
+
+ESCAPES = {"\\": "\\\\", " ": "\\s", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
+_ESCAPED = re.compile(r"\\(u\{[0-9a-f]+\}|.)", re.DOTALL)
+
+
+def escape(symbol: str) -> str:
+    r"""A symbol as it stands on its line of a vocabulary file; `unescape` is the inverse.
+
+    Backslash, space, tab, line feed and carriage return become ``\\ \s \t \n \r``, other
+    characters that do not print become ``\u{hex}``, and an ordinary symbol that is spelt like
+    a special one, such as ``<unk>`` in a text, gets a backslash in front.
+    """
+    if symbol in SPECIALS:
+        return "\\" + symbol
+    return "".join(
+        ESCAPES.get(char) or (char if char.isprintable() else f"\\u{{{ord(char):x}}}")
+        for char in symbol
+    )
+
+
+def unescape(line: str) -> str:
+    """The symbol that `escape` wrote as `line`.
+
+    Raises:
+        ValueError: `line` was not written by `escape`.
+    """
+    if line.startswith("\\<"):
+        symbol = line[1:]
+    else:
+        plain = {written[1]: char for char, written in ESCAPES.items()}
+
+        def replaced(match: re.Match[str]) -> str:
+            code = match[1]
+            return chr(int(code[2:-1], 16)) if len(code) > 1 else plain.get(code, "")
+
+        symbol = _ESCAPED.sub(replaced, line)
+    if not symbol or escape(symbol) != line:
+        raise ValueError(f"not a vocabulary's line: {line!r}")
+    return symbol
+
+
+class Vocabulary:
+    """Symbols in the order of their ids, after the five special ones.
+
+    Args:
+        symbols: ordinary symbols, each once, none empty; id 5 is the first.
+    """
+
+    def __init__(self, symbols: Iterable[str]) -> None:
+        self.symbols = tuple(symbols)
+        self._ids = {symbol: number for number, symbol in enumerate(self.symbols, len(SPECIALS))}
+        if len(self._ids) != len(self.symbols) or "" in self._ids:
+            raise ValueError("a symbol of a vocabulary is empty or stands twice")
+
+    @classmethod
+    def of(cls, rows: Iterable[Iterable[str]]) -> Vocabulary:
+        """All symbols of `rows`, in code point order, so that the order of rows is no matter."""
+        return cls(sorted({symbol for row in rows for symbol in row}))
+
+    @classmethod
+    def load(cls, path: Path | str) -> Vocabulary:
+        """Reads a file written by `save`.
+
+        Raises:
+            UserError: missing, or not a vocabulary; names the line.
+        """
+        remedy = "prepare the data again, or take the file from where the model was made"
+        try:
+            lines = Path(path).read_text(encoding="utf-8").split("\n")
+        except FileNotFoundError as error:
+            raise UserError("no such file", file=path, remedy=remedy) from error
+        except UnicodeDecodeError as error:
+            raise UserError("this is not a vocabulary", file=path, remedy=remedy) from error
+        for number, special in enumerate(SPECIALS):
+            if lines[number : number + 1] != [special]:
+                raise UserError(
+                    f"this is not a vocabulary: `{special}` must stand here",
+                    file=path,
+                    line=number + 1,
+                    remedy=remedy,
+                )
+        if lines.pop() != "":
+            raise UserError("the last line is cut short", file=path, remedy=remedy)
+        symbols: dict[str, None] = {}
+        for number, line in enumerate(lines[len(SPECIALS) :], len(SPECIALS) + 1):
+            try:
+                symbol = unescape(line)
+            except ValueError as error:
+                raise UserError(str(error), file=path, line=number, remedy=remedy) from error
+            if symbol in symbols:
+                raise UserError(
+                    f"symbol `{line}` stands twice", file=path, line=number, remedy=remedy
+                )
+            symbols[symbol] = None
+        return cls(symbols)
+
+    def save(self, path: Path | str) -> None:
+        """Writes one symbol a line, whole or not at all."""
+        write_text(path, self._text)
+
+    @cached_property
+    def _text(self) -> str:
+        return "\n".join([*SPECIALS, *map(escape, self.symbols)]) + "\n"
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the file that `save` writes."""
+        return hashlib.sha256(self._text.encode()).hexdigest()
+
+    def encode(self, symbols: Iterable[str]) -> list[int]:
+        """Ids of `symbols`; one that is not in the vocabulary becomes UNK."""
+        return [self._ids.get(symbol, UNK) for symbol in symbols]
+
+    def decode(self, ids: Iterable[int]) -> list[str]:
+        """Symbols of `ids`; special ones are left out."""
+        first = len(SPECIALS)
+        return [self.symbols[number - first] for number in map(int, ids) if number >= first]
+
+    def spell(self, ids: Sequence[int]) -> list[str]:
+        """Symbols of `ids` one for one, special ones as `<eos>` and so on: for figures."""
+        written = (*SPECIALS, *self.symbols)
+        return [written[int(number)] for number in ids]
+
+    def __contains__(self, symbol: str) -> bool:
+        return symbol in self._ids
+
+    def __len__(self) -> int:
+        return len(SPECIALS) + len(self.symbols)

@@ -1,0 +1,102 @@
+"""Files that are either whole or not there: written aside, flushed, then renamed."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pam.errors import UserError
+
+
+@contextmanager
+def write_aside(path: Path | str) -> Iterator[Path]:
+    """Yields a temporary path in the folder of `path`; on success it takes `path`'s place.
+
+    The file is flushed to disk before the rename, so that a crash leaves the old file or the new
+    one, never a part. On any failure the temporary file is removed.
+
+    Raises:
+        UserError: the disk is full, or the folder may not be written to.
+    """
+    path = Path(path)
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        yield temporary
+        _flush(temporary)
+        # mkstemp makes files private; results are to be read by others as any file is.
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    except OSError as error:
+        raise storage_error(error, path) from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def storage_error(error: OSError, path: Path | str) -> UserError | OSError:
+    """Words a full disk or a missing permission; any other error is returned as it is."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return UserError("the disk is full", file=path, remedy="free some space and run again")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return UserError(
+            "no permission to write here",
+            file=path,
+            remedy="choose a folder you may write to, or change its permissions",
+        )
+    return error
+
+
+def _flush(path: Path) -> None:
+    with open(path, "rb+") as handle:
+        os.fsync(handle.fileno())
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Writes `text` as UTF-8 with LF line ends, whole or not at all."""
+    with write_aside(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def write_json(path: Path | str, value: Any) -> None:
+    """Writes `value` as indented JSON with a stable order of keys as given."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path | str) -> Any:
+    """Reads JSON.
+
+    Raises:
+        UserError: the file is missing or is not JSON.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError("no such file", file=path, remedy="make it first") from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        line = getattr(error, "lineno", None)
+        raise UserError(
+            "this is not valid JSON", file=path, line=line, remedy="delete it and make it again"
+        ) from error
+
+
+def sha256_of(path: Path | str) -> str:
+    """SHA-256 of a file's content, in hexadecimal."""
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()

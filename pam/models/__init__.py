@@ -1,0 +1,13 @@
+"""Latent-attention sequence-to-sequence models, composed from independent choices.
+
+A model is one answer to each of these questions (a folder each, a file per answer):
+
+- `scores`: how well does source position a fit the decoder's query, e_t(a)?
+- `distributions`: how do scores become a distribution over positions?
+- `couplings`: how does that distribution depend on the previous alignment?
+- `marginals`: where is the position summed out: at the decoder's input or at its output?
+- `feedbacks`: which alignment feeds the next decoder state?
+
+`seq2seq.Seq2Seq.step` puts the answers together in the order of Figure 1 of Shankar & Sarawagi
+(2019), in log space: it is the definition that every faster path is tested against.
+"""

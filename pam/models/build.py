@@ -1,0 +1,142 @@
+"""From a YAML of choices to a model.
+
+The answer `kind` to the question `coupling` is the module `pam.models.couplings.kind`, and so on:
+a new answer is a new file, found by its name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from typing import Any
+
+import torch
+from torch import nn
+
+from pam.config import Choice, ModelChoices, Network, unknown
+from pam.errors import UserError
+from pam.models.decoder import Recurrence
+from pam.models.encoder import Encoder
+from pam.models.parts import Feedback, Readout, Sizes
+from pam.models.seq2seq import Seq2Seq
+
+QUESTIONS = {
+    "score": "scores",
+    "distribution": "distributions",
+    "coupling": "couplings",
+    "marginal": "marginals",
+    "feedback": "feedbacks",
+}
+"""Each question of a model file, and the package that holds its answers."""
+
+
+def kind_of(choice: Choice) -> tuple[str, dict[str, Any]]:
+    """A choice as the name of its kind and its options."""
+    if isinstance(choice, str):
+        return choice, {}
+    options = dict(choice)
+    kind = options.pop("kind", None)
+    if not isinstance(kind, str):
+        raise UserError(f"a choice without `kind`: {choice!r}", remedy="add `kind: name`")
+    return kind, options
+
+
+def module_of(question: str, choice: Choice) -> str:
+    """The full name of the module that implements a choice.
+
+    Raises:
+        UserError: no such answer to that question.
+    """
+    package = importlib.import_module(f"pam.models.{QUESTIONS[question]}")
+    kind, _ = kind_of(choice)
+    known = [name for _, name, _ in pkgutil.iter_modules(package.__path__)]
+    name = kind.replace("-", "_")
+    if name not in known:
+        raise unknown(question, kind, sorted(known))
+    return f"{package.__name__}.{name}"
+
+
+def component(question: str, choice: Choice, sizes: Sizes) -> nn.Module:
+    """Makes the component that answers `question`.
+
+    Raises:
+        UserError: an unknown kind, or an option that the kind does not have.
+    """
+    made = importlib.import_module(module_of(question, choice)).COMPONENT
+    kind, options = kind_of(choice)
+    known = list(inspect.signature(made).parameters)[1:]
+    for name in options:
+        if name not in known:
+            raise unknown(f"option of {question} `{kind}`", name, known)
+    component: nn.Module = made(sizes, **options)
+    return component
+
+
+def build(choices: ModelChoices, network: Network, source: int, target: int) -> Seq2Seq:
+    """Makes a model.
+
+    Args:
+        choices: the model's answers.
+        network: sizes of encoder and decoder.
+        source: number of source symbols.
+        target: number of target symbols.
+
+    Raises:
+        UserError: a choice that does not exist, or choices that do not fit together.
+    """
+    values = 2 * network.encoder
+    sizes = Sizes(query=network.decoder, values=values)
+    parts: dict[str, Any] = {
+        question: component(question, getattr(choices, question), sizes) for question in QUESTIONS
+    }
+    _check_fit(choices, parts["feedback"])
+    model = Seq2Seq(
+        encoder=Encoder(
+            source, network.embedding, network.encoder, network.encoder_layers, network.dropout
+        ),
+        recurrence=Recurrence(
+            target,
+            network.embedding,
+            context=values,
+            hidden=network.decoder,
+            layers=network.decoder_layers,
+            final=values,
+            rate=network.dropout,
+        ),
+        readout=Readout(sizes, target),
+        score=parts["score"],
+        distribution=parts["distribution"],
+        coupling=parts["coupling"],
+        marginalisation=parts["marginal"],
+        feedback=parts["feedback"],
+    )
+    if network.initial_range is not None:
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                nn.init.uniform_(parameter, -network.initial_range, network.initial_range)
+    return model
+
+
+def _check_fit(choices: ModelChoices, feedback: Feedback) -> None:
+    if feedback.needs_positions and kind_of(choices.marginal)[0] != "output":
+        raise UserError(
+            f"model {choices.label}: the posterior needs p(y | s, h_a) of each position",
+            remedy="use `marginal: output` with `feedback: posterior`",
+        )
+    pointers = {kind_of(choices.coupling)[0], kind_of(choices.feedback)[0]}
+    if "pointer" in pointers and (len(pointers) > 1 or choices.targets != "actions"):
+        raise UserError(
+            f"model {choices.label}: a pointer is both coupling and feedback, over actions",
+            remedy="use `coupling: pointer`, `feedback: pointer`, `targets: actions` together",
+        )
+
+
+def parameters_of(model: nn.Module) -> int:
+    """Number of trained parameters."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def seeded(seed: int) -> None:
+    """Seeds torch's generators, on every device."""
+    torch.manual_seed(seed)

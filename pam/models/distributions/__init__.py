@@ -1,0 +1,1 @@
+"""Alignment distributions: scores to probabilities of source positions."""

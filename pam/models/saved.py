@@ -1,0 +1,148 @@
+"""A trained model as a folder: configuration, weights and vocabularies, no pickle."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from pam.config import Cell, dump_yaml, load_cell
+from pam.data.vocabulary import Vocabulary
+from pam.errors import UserError
+from pam.files import write_aside, write_text
+from pam.models.build import build
+from pam.models.seq2seq import Seq2Seq
+
+FORMAT = "pam-model-1"
+WEIGHTS, CONFIG = "weights.safetensors", "config.yaml"
+
+
+def digest(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 over names, shapes, types and bytes of tensors."""
+    total = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        total.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        total.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+    return total.hexdigest()
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> None:
+    """Writes tensors with notes and a digest, whole or not at all."""
+    copies = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with write_aside(path) as temporary:
+        save_file(copies, temporary, {**notes, "digest": digest(copies)})
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Reads what `save_tensors` wrote, with its notes.
+
+    Raises:
+        UserError: missing, not such a file, or damaged.
+    """
+    if not path.is_file():
+        raise UserError("no such file", file=path, remedy="train the model first")
+    try:
+        with safe_open(path, framework="pt") as file:
+            notes = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            "not a safetensors file, or cut short",
+            file=path,
+            remedy="delete it and train again, or copy it once more",
+        ) from error
+    if notes.get("digest") != digest(tensors):
+        raise UserError(
+            "the file is damaged, or not one of ours",
+            file=path,
+            remedy="delete it and train again, or copy it once more",
+        )
+    return tensors, notes
+
+
+@dataclass(frozen=True)
+class Model:
+    """A trained model with all that is needed to use it.
+
+    Attributes:
+        task: the kind of task, such as `inflection`.
+    """
+
+    cell: Cell
+    task: str
+    source: Vocabulary
+    target: Vocabulary
+    network: Seq2Seq
+
+
+def save_model(
+    folder: Path,
+    cell: Cell,
+    task: str,
+    source: Vocabulary,
+    target: Vocabulary,
+    weights: Mapping[str, Tensor],
+) -> None:
+    """Writes a model folder; the weights last, as they complete it."""
+    source.save(folder / "source.vocab")
+    target.save(folder / "target.vocab")
+    write_text(folder / CONFIG, dump_yaml(cell))
+    notes = {
+        "format": FORMAT,
+        "task": task,
+        "source": source.digest,
+        "target": target.digest,
+    }
+    save_tensors(folder / WEIGHTS, weights, notes)
+
+
+def load_model(folder: Path, device: torch.device | None = None) -> Model:
+    """Reads a model folder, ready to decode.
+
+    Raises:
+        UserError: a file is missing, damaged, or belongs to another model.
+    """
+    if not folder.is_dir():
+        raise UserError("no such model folder", file=folder, remedy="train the model first")
+    cell = load_cell(folder / CONFIG)
+    source = Vocabulary.load(folder / "source.vocab")
+    target = Vocabulary.load(folder / "target.vocab")
+    tensors, notes = load_tensors(folder / WEIGHTS)
+    if notes.get("format") != FORMAT:
+        raise UserError(
+            f"not a model of this format (`{FORMAT}`)",
+            file=folder / WEIGHTS,
+            remedy="take a model folder that `pam train` made",
+        )
+    for name, vocabulary in (("source", source), ("target", target)):
+        if notes.get(name) != vocabulary.digest:
+            raise UserError(
+                "this vocabulary does not belong to the model",
+                file=folder / f"{name}.vocab",
+                remedy="copy the whole model folder again",
+            )
+    network = build(cell.choices, cell.network, len(source), len(target))
+    _fill(network, tensors, folder)
+    network.eval().to(device or torch.device("cpu"))
+    return Model(cell, notes["task"], source, target, network)
+
+
+def _fill(network: Seq2Seq, tensors: dict[str, Tensor], folder: Path) -> None:
+    wanted: dict[str, Any] = network.state_dict()
+    same = wanted.keys() == tensors.keys() and all(
+        wanted[name].shape == tensors[name].shape for name in wanted
+    )
+    if not same:
+        raise UserError(
+            f"these weights do not fit the model that {CONFIG} describes",
+            file=folder / WEIGHTS,
+            remedy="copy the whole model folder again",
+        )
+    network.load_state_dict(tensors)

@@ -1,0 +1,25 @@
+"""Bilinear score."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pam.models.parts import Score, Sizes
+
+
+class General(Score):
+    """e_t(a) = s_t^T W h_a (Luong et al. 2015, equation 8, `general`)."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        self.weight = nn.Linear(sizes.values, sizes.query, bias=False)
+
+    def keys(self, values: Tensor) -> Tensor:
+        return self.weight(values)
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        return torch.einsum("bh,bmh->bm", query, keys)
+
+
+COMPONENT = General

@@ -1,0 +1,1 @@
+"""The training loop, its schedule, its complete state and the lock on it."""

@@ -1,0 +1,91 @@
+"""What a person sees of a training: a bar on a terminal, plain lines in a log, curves."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from torch.utils.tensorboard import SummaryWriter
+from tqdm import tqdm
+
+from pam.training.state import Progress
+
+LINE_EVERY_S = 20.0
+log = logging.getLogger(__name__)
+
+
+class Reporter:
+    """Reports steps and epochs.
+
+    Args:
+        name: the training's name, before each line.
+        events: folder for TensorBoard's events.
+    """
+
+    def __init__(self, name: str, events: Path) -> None:
+        self.name = name
+        self.events = events
+
+    @contextmanager
+    def open(self, epochs: int, per_epoch: int, progress: Progress) -> Iterator[None]:
+        """Begins to report a run of so many epochs and steps, of which some may be done."""
+        self.epochs, self.per_epoch = epochs, per_epoch
+        self.first = self._done(progress)
+        self.began = self.told = time.monotonic()
+        self.bar = tqdm(
+            total=epochs * per_epoch,
+            initial=self.first,
+            desc=self.name,
+            unit="step",
+            mininterval=0.5,
+            disable=not sys.stderr.isatty(),
+        )
+        self.writer = SummaryWriter(str(self.events), purge_step=progress.epoch + 1)
+        try:
+            yield
+        finally:
+            self.bar.close()
+            self.writer.close()
+
+    def _done(self, progress: Progress) -> int:
+        return progress.epoch * self.per_epoch + progress.batch
+
+    def step(self, progress: Progress) -> None:
+        """After each step."""
+        self.bar.update()
+        now = time.monotonic()
+        if self.bar.disable and now - self.told >= LINE_EVERY_S:
+            self.told = now
+            done, total = self._done(progress), self.epochs * self.per_epoch
+            left = (total - done) * (now - self.began) / max(1, done - self.first)
+            log.info(
+                "%s: epoch %d of %d, step %d of %d, loss %.4f, %s to go",
+                self.name,
+                progress.epoch + 1,
+                self.epochs,
+                done,
+                total,
+                progress.loss / max(1, progress.tokens),
+                tqdm.format_interval(left),
+            )
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        """After each epoch, with its row of the history."""
+        for key in ("train_loss", "dev_loss", "dev_accuracy", "learning_rate"):
+            self.writer.add_scalar(key, row[key], row["epoch"])
+        self.bar.set_postfix(dev=f"{100 * row['dev_accuracy']:.2f}")
+        log.info(
+            "%s: epoch %d of %d, train loss %.4f, dev loss %.4f, dev accuracy %.2f %%, %.0f CPU s",
+            self.name,
+            row["epoch"],
+            self.epochs,
+            row["train_loss"],
+            row["dev_loss"],
+            100 * row["dev_accuracy"],
+            row["cpu_s"],
+        )

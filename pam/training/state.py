@@ -1,0 +1,143 @@
+"""The complete state of a training, from which it goes on bit by bit as if never stopped."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+from torch import Tensor
+
+from pam.errors import UserError
+from pam.files import storage_error, write_text
+from pam.models.saved import load_tensors, save_tensors
+
+FORMAT = "pam-state-1"
+CURRENT, PREVIOUS = "state.safetensors", "previous.safetensors"
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Progress:
+    """Where a training stands, apart from tensors.
+
+    Attributes:
+        epoch: the current one, from 0; batch: batches of it already done.
+        loss, tokens, examples: sums over this epoch so far, loss in nats.
+        history: one row per finished epoch, as in history.csv.
+        best: the row of the epoch whose weights are kept.
+        wall_s, cpu_s, gpu_s: spent so far, by all processes that worked on this training.
+        resumed: how often it went on from a saved state.
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    loss: float = 0.0
+    tokens: int = 0
+    examples: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    best: dict[str, Any] | None = None
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    gpu_s: float = 0.0
+    resumed: int = 0
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Holds the state folder for one process; the kernel frees it when the process ends.
+
+    Raises:
+        UserError: another process holds it, or the folder may not be written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / "lock")
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        holder = folder / "holder"
+        who = holder.read_text(encoding="utf-8").strip() if holder.is_file() else "unknown"
+        raise UserError(
+            f"another process is training here ({who})",
+            file=folder,
+            remedy="wait for it, or stop it first",
+        ) from error
+    except OSError as error:
+        raise storage_error(error, folder) from error
+    try:
+        write_text(folder / "holder", f"process {os.getpid()} on {platform.node()}\n")
+        yield
+    finally:
+        lock.release()
+
+
+class StateFolder:
+    """States of one training, the newest and the one before.
+
+    Args:
+        folder: where they are.
+        key: what the training is: configuration, data and code. A state with another key is of
+            another training and is not gone on from.
+    """
+
+    def __init__(self, folder: Path, key: str) -> None:
+        self.folder = folder
+        self.key = key
+
+    def save(self, tensors: dict[str, Tensor], progress: Progress) -> None:
+        """Writes a state aside, then renames; the state before stays as a reserve."""
+        current = self.folder / CURRENT
+        notes = {"format": FORMAT, "key": self.key, "progress": json.dumps(asdict(progress))}
+        if current.is_file():
+            # A link, then a rename over it: at every moment a whole state has a name.
+            spare = self.folder / f"{PREVIOUS}.new"
+            spare.unlink(missing_ok=True)
+            os.link(current, spare)
+            spare.replace(self.folder / PREVIOUS)
+        save_tensors(current, tensors, notes)
+
+    def load(self) -> tuple[dict[str, Tensor], Progress] | None:
+        """The newest whole state of this training, or None to start anew."""
+        for name in (CURRENT, PREVIOUS):
+            path = self.folder / name
+            if not path.is_file():
+                continue
+            try:
+                tensors, notes = load_tensors(path)
+                if notes.get("format") != FORMAT:
+                    raise UserError("not a training state", file=path)
+                if notes.get("key") != self.key:
+                    log.info("%s is of another configuration, data or code: starting anew", path)
+                    return None
+                return tensors, Progress(**json.loads(notes["progress"]))
+            except (UserError, KeyError, TypeError, ValueError) as error:
+                log.warning("%s: not usable (%s), passed over", path, error)
+        return None
+
+    def clear(self) -> None:
+        """Removes the states; the training is over and its outputs are written."""
+        for name in (CURRENT, PREVIOUS):
+            (self.folder / name).unlink(missing_ok=True)
+
+
+def generator_states(device: torch.device) -> dict[str, Tensor]:
+    """States of torch's generators; batches need none (`Examples.shuffled`)."""
+    states = {"generator.cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["generator.cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def restore_generators(tensors: dict[str, Tensor], device: torch.device) -> None:
+    """Puts torch's generators where they were."""
+    torch.set_rng_state(tensors["generator.cpu"])
+    if device.type == "cuda" and "generator.cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["generator.cuda"], device)

@@ -1,0 +1,114 @@
+"""`train`: one model on one prepared data set."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+    from pam.config import Cell
+    from pam.data.prepared import Prepared
+    from pam.training.state import Progress
+
+HELP = "train one model; goes on from its last state if it was stopped"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--cell", type=Path, required=True, help="resolved configuration (cell.yaml)"
+    )
+    parser.add_argument(
+        "--data", type=Path, required=True, help="prepared data, made by `pam prepare`"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder for the results")
+    parser.add_argument(
+        "--state", type=Path, help="folder of the training's state (default: OUT/state)"
+    )
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument(
+        "--code", default="", help="what the code is; a state of other code is not gone on from"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    import torch
+
+    from pam.config import load_cell
+    from pam.data.batches import Examples
+    from pam.data.prepared import Prepared
+    from pam.models.build import build, parameters_of
+    from pam.models.saved import save_model
+    from pam.training.devices import choose_device
+    from pam.training.loop import Trainer
+    from pam.training.memory import keep_heap
+    from pam.training.progress import Reporter
+    from pam.training.record import write_history
+    from pam.training.state import StateFolder, locked
+
+    keep_heap()
+    # One step is a chain of small products: threads within it cost more than they gain.
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    cell, data = load_cell(args.cell), Prepared(args.data)
+    train, dev = (Examples(data.split(name), cell.choices.targets) for name in ("train", "dev"))
+    device = choose_device(args.device)
+    state = args.state or args.out / "state"
+    with locked(state):
+        torch.manual_seed(cell.seed)
+        model = build(cell.choices, cell.network, len(data.source), len(data.target)).to(device)
+        name = f"{cell.task}/{cell.model}/seed{cell.seed}"
+        states = StateFolder(state, _key(cell, data, args.code))
+        reporter = Reporter(name, args.out / "events")
+        weights, progress = Trainer(cell, model, train, dev, states, reporter, device).run()
+        kind = data.summary["task"]
+        save_model(args.out / "model", cell, kind, data.source, data.target, weights)
+        write_history(args.out / "history.csv", progress.history)
+        _write_record(args.out, cell, progress, parameters_of(model), device)
+        states.clear()
+    return 0
+
+
+def _key(cell: Cell, data: Prepared, code: str) -> str:
+    """What decides a training's result; a state with another key is not gone on from."""
+    from pam.config import dump_yaml
+
+    parts = [dump_yaml(cell), code]
+    parts += [data.split(name).content for name in ("train", "dev")]
+    parts += [data.source.digest, data.target.digest]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _write_record(
+    out: Path, cell: Cell, progress: Progress, parameters: int, device: torch.device
+) -> None:
+    from pam.files import write_json
+    from pam.training.record import hardware, peak_memory_mb, versions
+
+    best: dict[str, Any] = progress.best or {}
+    examples = progress.history[-1]["examples"]
+    write_json(
+        out / "training.json",
+        {
+            "wall_s": progress.wall_s,
+            "cpu_s": progress.cpu_s,
+            "gpu_s": progress.gpu_s,
+            "device": str(device),
+            "hardware": hardware(device),
+            "versions": versions(),
+            "seed": cell.seed,
+            "epochs": len(progress.history),
+            "best_epoch": best.get("epoch"),
+            "dev_accuracy": best.get("dev_accuracy"),
+            "parameters": parameters,
+            "examples_per_second": examples / progress.wall_s,
+            "peak_memory_mb": peak_memory_mb(),
+            "resumed": progress.resumed,
+            "command": shlex.join(["python", "-m", "pam", *sys.argv[1:]]),
+        },
+    )
