@@ -137,6 +137,8 @@ def _check_own(path: str) -> None:
         raise UserError(
             "no such file", file=path, remedy="correct `path` in the registry of data sets"
         )
+    if Path(path).stat().st_size == 0:
+        raise UserError("the file is empty", file=path, remedy="write your data into it")
 
 
 def _addresses(name: str, key: str, dataset: Dataset, file: File, mirror: str | None) -> list[str]:

@@ -18,7 +18,7 @@ SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>", "<step>")
 """How ids 0 to 4 are written."""
 
 ESCAPES = {"\\": "\\\\", " ": "\\s", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
-_ESCAPED = re.compile(r"\\(u\{[0-9a-f]+\}|.)", re.DOTALL)
+_ESCAPED = re.compile(r"\\(u\{[0-9a-f]{1,6}\}|.)", re.DOTALL)
 
 
 def escape(symbol: str) -> str:

@@ -22,25 +22,23 @@ class _PositionLikelihood(torch.autograd.Function):
         bias: Tensor,
     ) -> Tensor:
         positions = views.shape[1] if kept is None else kept.shape[2]
-        likelihood = PositionLikelihood(views, weight, bias, targets, positions)
-        steps = [
-            likelihood.step(t, queries[t], None if kept is None else kept[t])
-            for t in range(len(targets))
-        ]
+        likelihood = PositionLikelihood(
+            views, weight, bias, targets, positions, any(ctx.needs_input_grad)
+        )
         ctx.likelihood = likelihood
-        return torch.stack(steps)
+        return torch.stack(
+            [
+                likelihood.step(t, query, None if kept is None else kept[t])
+                for t, query in enumerate(queries)
+            ]
+        )
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        (dlikelihood,) = grads
         likelihood = ctx.likelihood
-        del ctx.likelihood
-        likelihood.begin_backward()
-        width = likelihood.pulled.shape[3]
-        dqueries = torch.bmm(
-            dlikelihood.flatten(0, 1)[:, None], likelihood.pulled.flatten(0, 1)
-        ).view(*dlikelihood.shape[:2], width)
-        return None, None, dqueries, *likelihood.finish(dlikelihood)
+        del ctx.likelihood  # its memory is free as soon as this function ends
+        dqueries = [likelihood.back(t, dlikelihood) for t, dlikelihood in enumerate(grads[0])]
+        return None, None, torch.stack(dqueries), *likelihood.finish()
 
 
 def position_likelihoods(

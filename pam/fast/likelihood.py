@@ -1,8 +1,8 @@
-"""log p(y_t | s_t, h_a) of every source position, with a gradient that is batched over time.
+"""log p(y_t | s_t, h_a) of every source position, with a gradient prepared on the way forward.
 
 The gradient of position a's logits is l(t, a) (onehot(y_t) - p(. | s_t, h_a)): a number that later
 steps decide, times a vector that they do not. The products of that vector with the weights, the
-costly part, are therefore taken for all steps at once.
+costly part, are therefore taken at once, while all of step t is still in the cache.
 
 As in `cell`, tanh(x) is written 2 sigmoid(2x) - 1: views arrive doubled, and the output layer
 takes in the factor and the shift.
@@ -22,17 +22,30 @@ class PositionLikelihood:
         weight: (V, R) doubled output weight; bias: (V,) output bias less the weight's row sums.
         targets: (T, B) gold symbols.
         positions: how many positions are summed over: m, or K.
+        differentiable: whether a gradient will be asked for.
     """
 
     def __init__(
-        self, views: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, positions: int
+        self,
+        views: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        targets: Tensor,
+        positions: int,
+        differentiable: bool = True,
     ) -> None:
         steps, batch = targets.shape
         self.views, self.weight, self.bias = views, weight, bias
         self.gold = targets[:, :, None, None].expand(-1, -1, positions, 1)
-        self.z = views.new_empty(steps, batch, positions, views.shape[2])
-        self.log_probs = views.new_empty(steps, batch, positions, weight.shape[0])
+        self.minus_one = views.new_full((batch, positions, 1), -1.0)
+        self.differentiable = differentiable
         self.kept: list[Tensor] = []
+        if differentiable:
+            width, vocabulary = views.shape[2], weight.shape[0]
+            self.z = views.new_empty(steps, batch, positions, width)
+            self.error = views.new_empty(steps, batch, positions, vocabulary)
+            self.pulled = views.new_empty(steps, batch, positions, width)
+            self.dviews = torch.zeros_like(views)
 
     def step(self, t: int, query: Tensor, kept: Tensor | None) -> Tensor:
         """log p(y_t | s_t, h_a): (B, positions).
@@ -45,33 +58,35 @@ class PositionLikelihood:
         if kept is not None:
             self.kept.append(kept)
             views = views.gather(1, kept[:, :, None].expand(-1, -1, views.shape[2]))
-        z = torch.add(views, query[:, None], out=self.z[t]).sigmoid_()
+        z = torch.add(views, query[:, None], out=self.z[t] if self.differentiable else None)
+        z.sigmoid_()
         logits = torch.addmm(self.bias, z.flatten(0, 1), self.weight.t())
-        log_probs = torch.log_softmax(logits, dim=1, out=self.log_probs[t].flatten(0, 1))
-        return log_probs.view(self.log_probs[t].shape).gather(2, self.gold[t]).squeeze(2)
-
-    def begin_backward(self) -> None:
-        """The vectors of all steps, and their products with the output weight."""
-        self.error = self.log_probs.exp_().neg_()
-        self.error.scatter_add_(3, self.gold, torch.ones_like(self.gold, dtype=self.error.dtype))
-        pulled = (self.error.flatten(0, 2) @ self.weight).view(self.z.shape)
-        pulled.mul_(self.z)
-        self.pulled = pulled.addcmul_(pulled, self.z, value=-1)
+        log_probs = torch.log_softmax(logits, dim=1).view(*z.shape[:2], -1)
+        likelihood = log_probs.gather(2, self.gold[t]).squeeze(2)
+        if self.differentiable:
+            # p - onehot(y_t): the logits' gradient but for its sign, which `back` restores.
+            error = torch.exp(log_probs, out=self.error[t])
+            error.scatter_add_(2, self.gold[t], self.minus_one)
+            pulled = self.pulled[t]
+            torch.mm(error.flatten(0, 1), self.weight, out=pulled.flatten(0, 1))
+            pulled.mul_(z)
+            pulled.addcmul_(pulled, z, value=-1)
+        return likelihood
 
     def back(self, t: int, dlikelihood: Tensor) -> Tensor:
         """Gradient of the query's view (B, R), from that of step t's output (B, positions)."""
-        return torch.bmm(dlikelihood[:, None], self.pulled[t]).squeeze(1)
+        scale = -dlikelihood
+        pulled = self.pulled[t]
+        dquery = torch.bmm(scale[:, None], pulled).squeeze(1)
+        self.error[t].mul_(scale[:, :, None])
+        if self.kept:
+            index = self.kept[t][:, :, None].expand_as(pulled)
+            self.dviews.scatter_add_(1, index, pulled * scale[:, :, None])
+        else:
+            self.dviews.addcmul_(pulled, scale[:, :, None])
+        return dquery
 
-    def finish(self, dlikelihood: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Gradients of views, weight and bias, from all steps' (T, B, positions)."""
-        error = self.error.mul_(dlikelihood[..., None]).flatten(0, 2)
-        dweight = error.t() @ self.z.flatten(0, 2)
-        dbias = error.sum(0)
-        pulled = self.pulled.mul_(dlikelihood[..., None])
-        if not self.kept:
-            return pulled.sum(0), dweight, dbias
-        batch, length, width = self.views.shape
-        kept = torch.stack(self.kept) + length * torch.arange(batch, device=pulled.device)[:, None]
-        dviews = self.views.new_zeros(batch * length, width)
-        dviews.index_add_(0, kept.flatten(), pulled.flatten(0, 2))
-        return dviews.view(batch, length, width), dweight, dbias
+    def finish(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Gradients of views, weight and bias, after `back` of every step."""
+        error = self.error.flatten(0, 2)
+        return self.dviews, error.t() @ self.z.flatten(0, 2), error.sum(0)

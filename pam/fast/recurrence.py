@@ -93,7 +93,7 @@ class _Recurrence(torch.autograd.Function):
         posterior: Posterior | None,
         *tensors: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        tape = _Tape(sizes, mask, dropout, posterior, tensors)
+        tape = _Tape(sizes, mask, dropout, posterior, tensors, any(ctx.needs_input_grad))
         for t in range(tape.steps):
             tape.step(t)
         ctx.tape = tape
@@ -119,6 +119,7 @@ class _Tape:
         dropout: Tensor | None,
         posterior: Posterior | None,
         tensors: tuple[Tensor | None, ...],
+        differentiable: bool,
     ) -> None:
         gates, keys, values, coupling, first, views, of_query, weight, bias = tensors[:9]
         assert gates is not None and keys is not None and values is not None
@@ -149,7 +150,7 @@ class _Tape:
             self.top_k = None if top_k is None or top_k >= length else top_k
             positions = self.top_k or length
             self.likelihood = PositionLikelihood(
-                views, weight, bias, posterior.targets, positions
+                views, weight, bias, posterior.targets, positions, differentiable
             )
             self.posteriors = keys.new_empty(self.steps, batch, positions)
 
@@ -202,8 +203,6 @@ class _Tape:
         for layer in self.layers:
             layer.begin_backward()
         if self.posterior is not None:
-            self.likelihood.begin_backward()
-            self.dlikelihood = torch.empty_like(self.posteriors)
             self.dviewed = torch.empty_like(self.queries[..., :1]).expand(
                 -1, -1, self.likelihood.views.shape[2]
             ).contiguous()
@@ -234,7 +233,7 @@ class _Tape:
         dlog = torch.addcmul(self.dlog_prior[t], prior * (1 - how.share), dalignment)
         kept = None if self.top_k is None else self.likelihood.kept[t]
         posterior = self.posteriors[t]
-        djoint = torch.mul(posterior, self.dgold[t][:, None], out=self.dlikelihood[t])
+        djoint = posterior * self.dgold[t][:, None]
         if how.gradient:
             dposterior = dalignment if kept is None else dalignment.gather(1, kept)
             dlogits = posterior * dposterior * how.share
@@ -262,7 +261,7 @@ class _Tape:
         dfirst = getattr(self.aligner, "dfirst", None) if self.has_first else None
         readout: list[Tensor | None] = [None, None, None, None]
         if self.posterior is not None:
-            dviews, dweight, dbias = self.likelihood.finish(self.dlikelihood)
+            dviews, dweight, dbias = self.likelihood.finish()
             dof_query = self.dviewed.flatten(0, 1).t() @ self.queries.flatten(0, 1)
             readout = [dviews, dof_query, dweight, dbias]
         return [dgates, dkeys, dvalues, dcoupling, dfirst, *readout, *grads]

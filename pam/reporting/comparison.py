@@ -1,0 +1,199 @@
+"""Ours beside the paper's: means over seeds, intervals, gains over the baseline, verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pam.config import Experiment
+from pam.reporting.cells import ScoredCell, TaskCells
+from pam.reporting.paper import PaperTable
+from pam.reporting.verdict import Verdict, judge_gain, judge_level
+from pam.scoring import bootstrap
+from pam.scoring.bootstrap import Interval
+from pam.scoring.metrics import METRICS, Floats, Metric
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A model's mean minus the baseline's, in the metric's unit."""
+
+    value: float
+    interval: Interval
+    p: float
+    paper: float | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model on one task by one metric.
+
+    Attributes:
+        values: the metric for each seed, in ascending order of seeds.
+        mean: mean over seeds.
+        sd: standard deviation across seeds (n - 1 below); None for a single seed.
+        interval: bootstrap interval of `mean` over units, seeds held fixed.
+        paper: the paper's figure, shown also where its data are others than ours.
+        same_data: whether the paper's figure was measured on this data set.
+        gain: None for the baseline, and where the baseline was not run.
+        cpu_s, gpu_s: mean over seeds of training plus decoding; None if unknown.
+    """
+
+    task: str
+    task_label: str
+    model: str
+    label: str
+    metric: Metric
+    values: tuple[float, ...]
+    mean: float
+    sd: float | None
+    interval: Interval
+    paper: float | None
+    same_data: bool
+    gain: Gain | None
+    verdict: Verdict
+    cpu_s: float | None
+    gpu_s: float | None
+
+    @property
+    def seeds(self) -> int:
+        return len(self.values)
+
+    @property
+    def difference(self) -> float | None:
+        """Our mean minus the paper's figure, where both were measured on the same data."""
+        return self.mean - self.paper if self.paper is not None and self.same_data else None
+
+
+def compare(
+    tasks: Sequence[TaskCells],
+    experiment: Experiment,
+    metrics: Sequence[str],
+    paper: PaperTable | None,
+) -> list[Row]:
+    """One row per task, metric and model, in the order of the configuration.
+
+    Args:
+        metrics: keys of `METRICS`.
+        paper: the figures to set beside ours; None for metrics that no paper reports.
+
+    Raises:
+        UserError: a task names a row that the paper's table does not have.
+    """
+    rows: list[Row] = []
+    for task in tasks:
+        named = task.config.paper or task.config.paper_beside
+        if paper is not None and named is not None:
+            paper.check_row(named, task.name)
+        models = _resample(task)
+        for metric in metrics:
+            rows += _rows(task, models, METRICS[metric], experiment.baseline, paper)
+    return rows
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A model's counts: per seed (seeds, columns), and resampled (seeds, resamples, columns)."""
+
+    cells: list[ScoredCell]
+    columns: tuple[str, ...]
+    totals: Floats
+    draws: Floats
+
+    def values(self, metric: Metric) -> Floats:
+        return metric.value(self.totals[:, self._places(metric)])
+
+    def resampled(self, metric: Metric) -> Floats:
+        """The mean over seeds in each resample, (resamples,)."""
+        mean: Floats = metric.value(self.draws[..., self._places(metric)]).mean(axis=0)
+        return mean
+
+    def _places(self, metric: Metric) -> list[int]:
+        return [self.columns.index(column) for column in metric.columns]
+
+
+def _resample(task: TaskCells) -> dict[str, _Model]:
+    """Counts of every model under the same draws."""
+    cells = [cell for of_model in task.models.values() for cell in of_model]
+    units = [cell.scores.counts() for cell in cells]
+    counts = np.stack([system.counts for system in units])
+    totals, draws = counts.sum(axis=1), bootstrap.resampled_sums(counts)
+    models, start = {}, 0
+    for name, of_model in task.models.items():
+        own = slice(start, start + len(of_model))
+        models[name] = _Model(of_model, units[0].columns, totals[own], draws[own])
+        start += len(of_model)
+    return models
+
+
+def _rows(
+    task: TaskCells,
+    models: dict[str, _Model],
+    metric: Metric,
+    baseline: str,
+    paper: PaperTable | None,
+) -> list[Row]:
+    same_data = task.config.paper is not None
+    paper_row = task.config.paper or task.config.paper_beside
+    figures = {
+        name: paper.figure(metric.name, paper_row, name) if paper else None
+        for name in [*models, baseline]
+    }
+    rows = []
+    for name, model in models.items():
+        spread = bootstrap.interval(model.resampled(metric))
+        values = model.values(metric)
+        gain = None
+        if name == baseline:
+            verdict = judge_level(figures[name], spread, same_data, len(values))
+        elif baseline in models:
+            gain = _gain(metric, model, models[baseline], figures[name], figures[baseline])
+            seeds = min(len(values), len(models[baseline].cells))
+            verdict = judge_gain(gain.paper, gain.interval, same_data, seeds)
+        else:
+            verdict = Verdict("cannot tell", "the baseline was not run")
+        rows.append(
+            Row(
+                task=task.name,
+                task_label=task.label,
+                model=name,
+                label=model.cells[0].label,
+                metric=metric,
+                values=tuple(values.tolist()),
+                mean=float(values.mean()),
+                sd=float(values.std(ddof=1)) if len(values) > 1 else None,
+                interval=spread,
+                paper=figures[name],
+                same_data=same_data,
+                gain=gain,
+                verdict=verdict,
+                cpu_s=_mean([cell.scores.cost.cpu_s for cell in model.cells]),
+                gpu_s=_mean([cell.scores.cost.gpu_s for cell in model.cells]),
+            )
+        )
+    return rows
+
+
+def _gain(
+    metric: Metric,
+    model: _Model,
+    baseline: _Model,
+    figure: float | None,
+    baseline_figure: float | None,
+) -> Gain:
+    value = float(model.values(metric).mean() - baseline.values(metric).mean())
+    differences = model.resampled(metric) - baseline.resampled(metric)
+    known = figure is not None and baseline_figure is not None
+    return Gain(
+        value=value,
+        interval=bootstrap.interval(differences),
+        p=bootstrap.p_value(differences, value),
+        paper=figure - baseline_figure if known else None,  # type: ignore[operator]
+    )
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None

@@ -1,0 +1,109 @@
+"""Learning curves: development accuracy and loss by epoch."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from pam.reporting import cells, style
+from pam.reporting.histories import History, load, mean_over_seeds
+
+HELP = "development accuracy and loss by epoch, mean over seeds, seeds as thin lines"
+
+_KINDS = (
+    ("dev_accuracy", "development accuracy", "%", 100.0),
+    ("dev_loss", "development loss", "nats per symbol", 1.0),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--experiment", type=Path, required=True, help="configuration (YAML)")
+    parser.add_argument(
+        "--histories",
+        type=Path,
+        nargs="+",
+        required=True,
+        help="history.csv of every cell, its cell.yaml beside it",
+    )
+
+
+def draw(args: argparse.Namespace) -> Figure:
+    """A row of panels per task: accuracy on the left, loss on the right."""
+    experiment = cells.load_experiment(args.experiment)
+    histories = [load(path) for path in args.histories]
+    tasks = [task for task in experiment.tasks if any(one.task == task for one in histories)]
+    tasks += sorted({one.task for one in histories} - set(tasks))
+    models = _in_order({one.model: one.label for one in histories}, experiment.models)
+    figure, axes = style.panels(len(tasks), 2, height=0.75 + 2.5 * len(tasks))
+    for index, task in enumerate(tasks):
+        own = [one for one in histories if one.task == task]
+        label = experiment.tasks[task].label if task in experiment.tasks else None
+        for panel, (column, words, unit, scale) in zip(axes[2 * index :], _KINDS, strict=False):
+            _panel(panel, own, list(models), column, scale)
+            panel.set_title(f"{label or task}: {words}")
+            panel.set_ylabel(unit)
+            panel.set_xlabel("epoch")
+    several = len({one.seed for one in histories}) > 1
+    figure.legend(
+        handles=_handles(models),
+        loc="outside lower center",
+        ncols=min(3, len(models)),
+        title="mean over seeds; thin lines: each seed" if several else None,
+        title_fontsize="medium",
+    )
+    return figure
+
+
+def _panel(
+    axes: Axes, histories: Sequence[History], models: Sequence[str], column: str, scale: float
+) -> None:
+    middles = []
+    for model in models:
+        own = [one for one in histories if one.model == model]
+        if not own:
+            continue
+        look = style.look(model)
+        if len(own) > 1:
+            for one in own:
+                values = scale * one.columns[column]
+                axes.plot(one.columns["epoch"], values, color=look.colour, lw=0.6, alpha=0.35)
+        epochs, mean = mean_over_seeds(own, column)
+        middles.append(scale * mean)
+        # A single epoch makes no line.
+        point = look.marker if len(epochs) == 1 else None
+        axes.plot(
+            epochs, scale * mean, color=look.colour, ls=look.dashes, marker=point, lw=1.8, zorder=3
+        )
+    if all(len(middle) == 1 for middle in middles):
+        axes.set_xlim(0.5, 1.5)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    _zoom(axes, middles)
+
+
+def _zoom(axes: Axes, curves: Sequence[np.ndarray]) -> None:
+    """Shows the part in which models differ: the first epochs leave the panel."""
+    start = min(2, min(len(curve) for curve in curves) - 1)
+    seen = np.concatenate([curve[start:] for curve in curves])
+    low, high = float(seen.min()), float(seen.max())
+    margin = 0.12 * (high - low) or 0.05 * abs(high) or 1.0
+    axes.set_ylim(low - margin, high + margin)
+
+
+def _in_order(labels: dict[str, str], models: Sequence[str]) -> dict[str, str]:
+    known = [model for model in models if model in labels]
+    return {model: labels[model] for model in [*known, *sorted(set(labels) - set(known))]}
+
+
+def _handles(models: dict[str, str]) -> list[Line2D]:
+    handles = []
+    for model, label in models.items():
+        look = style.look(model)
+        handles.append(Line2D([], [], color=look.colour, ls=look.dashes, lw=1.8, label=label))
+    return handles

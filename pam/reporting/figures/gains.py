@@ -1,0 +1,56 @@
+"""Gain of every model over the baseline with its paired interval, and the paper's gain."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pam.errors import UserError
+from pam.reporting import style
+from pam.reporting.comparison import Row
+from pam.reporting.figures import scored
+
+HELP = "gain over the baseline by model with paired 95 % intervals and the paper's gain"
+add_arguments = scored.add_arguments
+
+
+def draw(args: argparse.Namespace) -> Figure:
+    """One panel per task, one line per model except the baseline.
+
+    Raises:
+        UserError: there is no model beside the baseline.
+    """
+    rows = scored.read(args)
+    baseline = next((row.label for row in rows if row.gain is None), "the baseline")
+    rows = [row for row in rows if row.gain is not None]
+    if not rows:
+        raise UserError(
+            "no gains to draw", remedy="score the baseline and at least one other model"
+        )
+    tasks = scored.by_task(rows)
+    figure, axes = scored.model_panels(tasks)
+    for panel, task in zip(axes, tasks, strict=True):
+        _panel(panel, task, baseline)
+    handles = [scored.ours_handle("ours, paired 95 % interval over lemmas")]
+    if any(row.gain and row.gain.paper is not None for row in rows):
+        handles.append(scored.paper_handle(rows))
+    scored.legend(figure, handles)
+    return figure
+
+
+def _panel(axes: Axes, rows: Sequence[Row], baseline: str) -> None:
+    axes.axvline(0, color=style.INK, lw=1)
+    for place, row in enumerate(rows):
+        if row.gain is None:
+            continue
+        colour, spread = style.look(row.model).colour, row.gain.interval
+        axes.plot([spread.low, spread.high], [place, place], color=colour, lw=2.2)
+        if row.gain.paper is not None:
+            style.draw_paper(axes, row.gain.paper, place)
+        style.draw_ours(axes, row.model, row.gain.value, place)
+    axes.set_title(rows[0].task_label)
+    points = "points" if rows[0].metric.unit == "%" else rows[0].metric.unit
+    axes.set_xlabel(f"{rows[0].metric.label}: gain over {baseline} ({points})")

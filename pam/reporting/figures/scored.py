@@ -1,0 +1,109 @@
+"""What the figures made from scores have in common: arguments, reading, legends."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from pam.config import unknown
+from pam.reporting import cells, paper, style
+from pam.reporting.comparison import Row, compare
+from pam.scoring.metrics import METRICS
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of a figure that compares models."""
+    parser.add_argument("--experiment", type=Path, required=True, help="configuration (YAML)")
+    parser.add_argument(
+        "--scores", type=Path, nargs="+", required=True, help="scores.json of every cell"
+    )
+    parser.add_argument(
+        "--metric", default="accuracy", help="accuracy or paradigm_accuracy (%(default)s)"
+    )
+    parser.add_argument(
+        "--paper",
+        type=Path,
+        default=Path("config/paper_figures.yaml"),
+        help="the papers' figures (%(default)s)",
+    )
+    parser.add_argument(
+        "--paper-table", help="table of that file to set beside ours; none: no paper's marks"
+    )
+
+
+def read(args: argparse.Namespace) -> list[Row]:
+    """The rows to draw, compared as in the tables.
+
+    Raises:
+        UserError: no such metric or table, or scores that cannot be compared.
+    """
+    if args.metric not in METRICS:
+        raise unknown("metric", args.metric, sorted(METRICS))
+    papers = paper.load(args.paper) if args.paper_table else {}
+    if args.paper_table and args.paper_table not in papers:
+        raise unknown("table", args.paper_table, sorted(papers), file=args.paper)
+    experiment = cells.load_experiment(args.experiment)
+    tasks = cells.load_cells(args.scores, experiment)
+    return compare(tasks, experiment, [args.metric], papers.get(args.paper_table))
+
+
+def by_task(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows of each task, tasks in their order."""
+    tasks = dict.fromkeys(row.task for row in rows)
+    return [[row for row in rows if row.task == task] for task in tasks]
+
+
+def panels(tasks: Sequence[Sequence[Row]], height: float) -> tuple[Figure, list[Axes]]:
+    """A panel of `height` inches per task, up to three beside each other, and room for a legend."""
+    columns = min(3, len(tasks))
+    lines = -(-len(tasks) // columns)
+    figure, axes = style.panels(lines, columns, height=0.35 + lines * height)
+    for unused in axes[len(tasks) :]:
+        unused.set_visible(False)
+    return figure, axes[: len(tasks)]
+
+
+def model_panels(tasks: Sequence[Sequence[Row]]) -> tuple[Figure, list[Axes]]:
+    """Panels with one line per model; models are named at the left edge where all are the same."""
+    figure, axes = panels(tasks, height=0.9 + 0.36 * max(len(task) for task in tasks))
+    same = len({tuple(row.label for row in task) for task in tasks}) == 1
+    for place, (panel, task) in enumerate(zip(axes, tasks, strict=True)):
+        _name_models(panel, task, named=not same or place % 3 == 0)
+    return figure, axes
+
+
+def _name_models(axes: Axes, rows: Sequence[Row], named: bool) -> None:
+    """One line per model, the first on top."""
+    axes.set_yticks(range(len(rows)), [row.label for row in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0, labelleft=named)
+    axes.grid(axis="y", visible=False)
+
+
+def paper_word(rows: Sequence[Row]) -> str:
+    """What the paper's mark means here."""
+    return "paper" if all(row.same_data for row in rows) else "paper (its own data)"
+
+
+def legend(figure: Figure, handles: Sequence[Line2D]) -> None:
+    """A legend in one line below all panels."""
+    figure.legend(handles=list(handles), loc="outside lower center", ncols=len(handles))
+
+
+def paper_handle(rows: Sequence[Row]) -> Line2D:
+    """The legend's entry for a paper's figure."""
+    return Line2D(
+        [], [], ls="none", marker="|", color=style.PAPER, ms=13, mew=2, label=paper_word(rows)
+    )
+
+
+def ours_handle(words: str) -> Line2D:
+    """The legend's entry for our figure with its interval."""
+    return Line2D(
+        [], [], color=style.INK, marker="o", mec="white", mew=0.7, ms=7, lw=2.2, label=words
+    )

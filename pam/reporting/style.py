@@ -1,0 +1,138 @@
+"""One look for all figures: sizes, type, one colour and mark per model, deterministic files."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pam.files import write_aside
+
+WIDTH = 7.2
+"""Width of a figure in inches: a text column, and what the report shows without scaling."""
+
+INK = "#222222"
+FAINT = "#9a9a9a"
+PAPER = "#222222"
+"""Colour of whatever a paper reports."""
+
+_SETTINGS: dict[Any, Any] = {
+    "figure.dpi": 110,
+    "savefig.dpi": 180,
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9,
+    "axes.edgecolor": "#666666",
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.7,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "pam",
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a model is drawn wherever it appears."""
+
+    colour: str
+    marker: str
+    dashes: Any
+
+
+_SOLID: Any = "-"
+_LOOKS = {
+    "soft": Look("#0072B2", "o", _SOLID),
+    "hard-mono": Look("#6B6B6B", "s", (0, (1.2, 1.2))),
+    "prior-joint": Look("#E69F00", "^", (0, (4, 1.5))),
+    "postr-joint": Look("#D55E00", "D", _SOLID),
+    "prox-postr-joint": Look("#CC79A7", "v", (0, (5, 1.2, 1.2, 1.2))),
+    "mono-postr-joint": Look("#009E73", "P", _SOLID),
+    "sparse": Look("#56B4E9", "<", (0, (4, 1.5))),
+    "variational-exact": Look("#7A5195", ">", (0, (1.2, 1.2))),
+}
+_COLOURS = ("#56B4E9", "#7A5195", "#A6761D", "#4B6E00", "#8C1C3F", "#2F4B7C", "#00798C", "#B0457B")
+_MARKERS = ("<", ">", "X", "p", "h", "*", "d", "8")
+_DASHES: tuple[Any, ...] = (_SOLID, (0, (4, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)))
+
+
+def look(model: str) -> Look:
+    """The model's look. Okabe and Ito's colours, told apart also without colour vision; a model
+    that is not listed gets one that hangs on its name alone, so it too is the same everywhere."""
+    if model in _LOOKS:
+        return _LOOKS[model]
+    number = zlib.crc32(model.encode())
+    return Look(
+        _COLOURS[number % len(_COLOURS)],
+        _MARKERS[number // 8 % len(_MARKERS)],
+        _DASHES[number // 64 % len(_DASHES)],
+    )
+
+
+def draw_ours(axes: Axes, model: str, x: float, y: float) -> None:
+    """A model's mark, on top of its interval."""
+    own = look(model)
+    axes.plot(x, y, own.marker, color=own.colour, mec="white", mew=0.7, ms=8.5, zorder=5)
+
+
+def draw_paper(axes: Axes, x: float, y: float) -> None:
+    """The mark of a figure that a paper reports, on a line of its own."""
+    axes.plot(x, y, "|", color=PAPER, ms=15, mew=2, zorder=6)
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Draws in the common style; the settings of the caller come back afterwards."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_SETTINGS)
+        yield
+
+
+def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
+    """A figure of `WIDTH` x `height` inches with a grid of axes, row by row."""
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(WIDTH, height), squeeze=False, layout="constrained", **options
+    )
+    return figure, list(axes.flat)
+
+
+def save(figure: Figure, path: Path | str) -> None:
+    """Writes `path` (.svg or .png) and its twin with the other ending; closes the figure.
+
+    The same figure gives the same SVG, byte for byte: ids are salted, no date is written.
+    """
+    with mpl.rc_context({key: _SETTINGS[key] for key in ("svg.hashsalt", "svg.fonttype")}):
+        for ending in ("svg", "png"):
+            metadata = {"Date": None} if ending == "svg" else {"Software": None}
+            with write_aside(Path(path).with_suffix(f".{ending}")) as temporary:
+                figure.savefig(
+                    temporary, format=ending, metadata=metadata, dpi=_SETTINGS["savefig.dpi"]
+                )
+    plt.close(figure)

@@ -1,0 +1,1 @@
+"""From outputs and references to figures with intervals; knows nothing of models."""

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pam.data.download import Patience
+from pam.data.fetch import MIRROR, check_fetched, fetch
+from pam.data.registry import Dataset, find_dataset
+from pam.errors import UserError
+
+from .conftest import ROOT, Server, whole
+
+QUICK = Patience(attempts=2, wait_s=0.01, timeout_s=0.3)
+NAMES = ("train.tsv", "dev.tsv", "test.tsv")
+CONTENTS = {name: f"Haus\tx={name}\tHaus\n".encode() for name in NAMES}
+
+
+@pytest.fixture(autouse=True)
+def no_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(MIRROR, raising=False)
+
+
+@pytest.fixture
+def dataset(server: Server, registry: Callable[[dict[str, Any]], Path]) -> Dataset:
+    """Three files on the loopback server, their hashes known."""
+    files = {}
+    for name, content in CONTENTS.items():
+        server.answers[f"/{name}"] = whole(content)
+        files[name] = {
+            "urls": [f"{server.address}/{name}"],
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "bytes": len(content),
+        }
+    path = registry({"words": {"task": "inflection", "mirror_name": "mirrored", "files": files}})
+    return find_dataset([path], "words")
+
+
+def unpinned(dataset: Dataset) -> Dataset:
+    loose = {"sha256": None, "bytes": None}
+    files = {key: file.model_copy(update=loose) for key, file in dataset.files.items()}
+    return dataset.model_copy(update={"files": files})
+
+
+def test_all_files_come_with_a_record_of_their_origin(
+    server: Server, dataset: Dataset, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    fetch("words", dataset, out, patience=QUICK)
+    assert {name: (out / name).read_bytes() for name in NAMES} == CONTENTS
+    record = json.loads((out / "record.json").read_text())
+    assert record["dev.tsv"]["from"] == f"{server.address}/dev.tsv"
+    assert check_fetched(dataset, out)["dev.tsv"] == record["dev.tsv"]["sha256"]
+
+
+def test_files_that_are_right_are_not_fetched_again(
+    server: Server, dataset: Dataset, tmp_path: Path
+) -> None:
+    (tmp_path / "dev.tsv").write_bytes(CONTENTS["dev.tsv"])
+    fetch("words", dataset, tmp_path, patience=QUICK)
+    assert sorted(server.asked) == ["/test.tsv", "/train.tsv"]
+    fetch("words", dataset, tmp_path, patience=QUICK)
+    assert len(server.asked) == 2
+
+
+def test_a_damaged_file_is_fetched_again(server: Server, dataset: Dataset, tmp_path: Path) -> None:
+    (tmp_path / "dev.tsv").write_bytes(b"damaged")
+    said: list[str] = []
+    fetch("words", dataset, tmp_path, patience=QUICK, say=said.append)
+    assert (tmp_path / "dev.tsv").read_bytes() == CONTENTS["dev.tsv"]
+    assert any("fetching it again" in line for line in said)
+
+
+@pytest.mark.parametrize("folder", ["mirrored", "words"])
+def test_a_mirror_folder_is_tried_first(
+    server: Server, dataset: Dataset, tmp_path: Path, folder: str
+) -> None:
+    mirror = tmp_path / "mirror"
+    (mirror / folder).mkdir(parents=True)
+    for name, content in CONTENTS.items():
+        (mirror / folder / name).write_bytes(content)
+    fetch("words", dataset, tmp_path / "out", str(mirror), patience=QUICK)
+    assert server.asked == []
+    assert (tmp_path / "out" / "dev.tsv").read_bytes() == CONTENTS["dev.tsv"]
+
+
+def test_a_mirror_address_from_the_environment_is_tried_first(
+    server: Server, dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, content in CONTENTS.items():
+        server.answers[f"/base/mirrored/{name}"] = whole(content)
+    monkeypatch.setenv(MIRROR, f"{server.address}/base/")
+    fetch("words", dataset, tmp_path, patience=QUICK)
+    assert set(server.asked) == {f"/base/mirrored/{name}" for name in NAMES}
+
+
+def test_a_mirror_with_other_content_is_passed_over(
+    server: Server, dataset: Dataset, tmp_path: Path
+) -> None:
+    mirror = tmp_path / "mirror" / "words"
+    mirror.mkdir(parents=True)
+    (mirror / "dev.tsv").write_bytes(b"x" * len(CONTENTS["dev.tsv"]))
+    said: list[str] = []
+    fetch("words", dataset, tmp_path / "out", str(mirror.parent), QUICK, said.append)
+    assert (tmp_path / "out" / "dev.tsv").read_bytes() == CONTENTS["dev.tsv"]
+    assert any("wrong hash" in line for line in said)
+
+
+def test_offline_the_message_names_every_missing_file_with_its_hash(
+    server: Server, dataset: Dataset, tmp_path: Path
+) -> None:
+    server.answers.clear()
+    (tmp_path / "train.tsv").write_bytes(CONTENTS["train.tsv"])
+    with pytest.raises(UserError) as caught:
+        fetch("words", dataset, tmp_path, patience=QUICK)
+    remedy = caught.value.remedy or ""
+    for name in ("dev.tsv", "test.tsv"):
+        assert str(tmp_path / name) in remedy and str(dataset.files[name].sha256) in remedy
+    assert "train.tsv" not in remedy
+
+
+def test_an_unknown_hash_is_pinned_by_the_first_download(
+    server: Server, dataset: Dataset, tmp_path: Path
+) -> None:
+    loose = unpinned(dataset)
+    fetch("words", loose, tmp_path, patience=QUICK)
+    (tmp_path / "dev.tsv").unlink()
+    server.answers["/dev.tsv"] = whole(b"changed on the server\n")
+    with pytest.raises(UserError, match=r"wrong hash|longer than"):
+        fetch("words", loose, tmp_path, patience=QUICK)
+
+
+def test_a_file_changed_after_fetching_is_refused_when_preparing(
+    dataset: Dataset, tmp_path: Path
+) -> None:
+    for pinned in (dataset, unpinned(dataset)):
+        fetch("words", pinned, tmp_path, patience=QUICK)
+        (tmp_path / "dev.tsv").write_bytes(b"Maus\tx=1\tMaus\n")
+        with pytest.raises(UserError, match="wrong hash") as caught:
+            check_fetched(pinned, tmp_path)
+        assert caught.value.file == str(tmp_path / "dev.tsv")
+
+
+def test_a_file_not_fetched_is_refused_when_preparing(dataset: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file"):
+        check_fetched(dataset, tmp_path)
+
+
+def test_ones_own_files_are_copied_anew_each_time(own: Path, tmp_path: Path) -> None:
+    dataset = find_dataset([own / "datasets.yaml"], "my-nouns")
+    fetch("my-nouns", dataset, tmp_path / "out")
+    (own / "dev.tsv").write_text("Hut\tx=1\tHüte\n")
+    fetch("my-nouns", dataset, tmp_path / "out")
+    assert (tmp_path / "out" / "dev.tsv").read_text() == "Hut\tx=1\tHüte\n"
+
+
+@pytest.mark.parametrize("fault", ["no such file", "the file is empty"])
+def test_ones_own_file_that_is_missing_or_empty_is_named(
+    own: Path, tmp_path: Path, fault: str
+) -> None:
+    (own / "dev.tsv").write_text("") if "empty" in fault else (own / "dev.tsv").unlink()
+    dataset = find_dataset([own / "datasets.yaml"], "my-nouns")
+    with pytest.raises(UserError, match=fault) as caught:
+        fetch("my-nouns", dataset, tmp_path / "out")
+    assert caught.value.file == str(own / "dev.tsv")
+
+
+def test_a_damaged_record_is_named(dataset: Dataset, tmp_path: Path) -> None:
+    (tmp_path / "record.json").write_text("[1]")
+    with pytest.raises(UserError, match="not a record"):
+        fetch("words", dataset, tmp_path, patience=QUICK)
+
+
+def test_the_mirror_of_real_corpora_gives_the_papers_data(corpora: Path, tmp_path: Path) -> None:
+    dataset = find_dataset([ROOT / "config" / "datasets.yaml"], "ddn13-de-noun")
+    fetch("ddn13-de-noun", dataset, tmp_path, str(corpora), QUICK)
+    assert len(check_fetched(dataset, tmp_path)) == 3

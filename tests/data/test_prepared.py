@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from pam.data.prepare import prepare
+from pam.data.prepared import Prepared, Split
+from pam.data.registry import find_dataset
+from pam.data.vocabulary import EOS, Vocabulary
+from pam.errors import UserError
+
+
+def small(alignment: list[list[int]] | None = None) -> Split:
+    return Split.from_rows([[5, 6], [7]], [[8, 9, 8], [9]], alignment, {"source": "s"})
+
+
+def test_rows_come_back_with_their_end_symbols_and_alignments(tmp_path: Path) -> None:
+    small([[0, 0, 1], [0]]).save(tmp_path, "train")
+    split = Split.load(tmp_path, "train")
+    assert len(split) == 2
+    assert split.source_row(0).tolist() == [5, 6, EOS]
+    assert split.target_row(1).tolist() == [9, EOS]
+    assert [split.alignment_row(row).tolist() for row in range(2)] == [[0, 0, 1], [0]]
+    assert split.source.dtype == np.int32
+    assert split.digests == {"source": "s"}
+
+
+def test_a_split_without_alignment_says_so(tmp_path: Path) -> None:
+    small().save(tmp_path, "test")
+    split = Split.load(tmp_path, "test")
+    assert split.alignment is None
+    with pytest.raises(ValueError, match="no alignment"):
+        split.alignment_row(0)
+
+
+def test_the_same_split_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in "ab":
+        small([[0, 0, 1], [0]]).save(tmp_path, name)
+    assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
+
+
+def outcome(folder: Path, name: str) -> str:
+    """Digest of what is loaded, or the file that an error names."""
+    try:
+        return Split.load(folder, name)._digest()
+    except UserError as error:
+        return str(error.file)
+
+
+def test_any_damaged_byte_is_found_or_harmless(tmp_path: Path) -> None:
+    split = small([[0, 0, 1], [0]])
+    split.save(tmp_path, "train")
+    path = tmp_path / "train.safetensors"
+    content = path.read_bytes()
+    outcomes = []
+    for place in range(len(content)):
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << place % 8
+        path.write_bytes(bytes(damaged))
+        outcomes.append(outcome(tmp_path, "train"))
+    assert set(outcomes) <= {str(path), split._digest()}
+    assert outcomes.count(str(path)) > 0.8 * len(content)
+
+
+@pytest.mark.parametrize("length", [0, 4, 100, -1])
+def test_a_file_cut_short_is_refused(tmp_path: Path, length: int) -> None:
+    small().save(tmp_path, "train")
+    path = tmp_path / "train.safetensors"
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(UserError, match="not a prepared split"):
+        Split.load(tmp_path, "train")
+
+
+def test_a_foreign_tensor_file_is_refused(tmp_path: Path) -> None:
+    save_file({"weights": np.zeros(3)}, tmp_path / "train.safetensors")
+    with pytest.raises(UserError, match="not a prepared split"):
+        Split.load(tmp_path, "train")
+
+
+def test_a_missing_split_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file"):
+        Split.load(tmp_path, "train")
+
+
+@pytest.fixture
+def prepared(own: Path, tmp_path: Path) -> Path:
+    """A prepared folder of the user's own words."""
+    dataset = find_dataset([own / "datasets.yaml"], "my-nouns")
+    prepare("my-nouns", dataset, own, tmp_path / "prepared")
+    return tmp_path / "prepared"
+
+
+def test_ids_and_text_of_a_prepared_folder_agree(prepared: Path) -> None:
+    folder = Prepared(prepared)
+    split, rows = folder.split("train"), folder.rows("train")
+    assert rows[1] == ("Haus", "case=dative,number=plural", "Häusern")
+    assert folder.source.spell(split.source_row(1)) == [
+        *("case=dative", "number=plural", "H", "a", "u", "s", "<eos>")
+    ]
+    assert folder.target.decode(split.target_row(1)) == list("Häusern")
+    assert folder.split("test").alignment is None
+
+
+def test_a_foreign_vocabulary_is_refused(prepared: Path) -> None:
+    Vocabulary(["x"]).save(prepared / "source.vocab")
+    with pytest.raises(UserError, match="not the vocabulary") as caught:
+        Prepared(prepared).split("train")
+    assert caught.value.file == str(prepared / "source.vocab")
+
+
+def test_changed_text_is_refused(prepared: Path) -> None:
+    (prepared / "test.tsv").write_text("Rat\tx=y\tRats\n")
+    with pytest.raises(UserError, match="not the text"):
+        Prepared(prepared).rows("test")
+
+
+def test_a_foreign_summary_is_refused(prepared: Path) -> None:
+    (prepared / "summary.json").write_text(json.dumps([1]))
+    with pytest.raises(UserError, match="not the summary"):
+        _ = Prepared(prepared).summary

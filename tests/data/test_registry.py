@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pam.data.registry import find_dataset, load_registries
+from pam.errors import UserError
+
+from .conftest import ROOT
+
+OURS = ROOT / "config" / "datasets.yaml"
+Writer = Callable[[dict[str, Any]], Path]
+
+
+def entry(**changes: Any) -> dict[str, Any]:
+    files = {
+        f"{name}.tsv": {"urls": ["https://example.org/x"]} for name in ("train", "dev", "test")
+    }
+    return {"task": "inflection", "files": files} | changes
+
+
+def test_our_own_registry_is_sound_and_every_download_is_pinned() -> None:
+    datasets = load_registries([OURS])
+    assert {"de-noun", "ddn13-de-noun", "ddn13-de-verb"} <= set(datasets)
+    for dataset in datasets.values():
+        assert dataset.licence and dataset.citation
+        for file in dataset.files.values():
+            assert file.sha256 and file.hash_from and file.bytes
+            assert all(url.startswith("https://") for url in file.urls)
+
+
+def test_eight_lines_make_a_data_set_of_ones_own(own: Path) -> None:
+    registry = own / "datasets.yaml"
+    assert len(registry.read_text().splitlines()) == 8
+    dataset = find_dataset([OURS, registry], "my-nouns")
+    assert dataset.local_paths() == [own / f"{name}.tsv" for name in ("train", "dev", "test")]
+    assert dataset.splits == {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
+
+
+def test_an_unknown_data_set_names_the_closest() -> None:
+    with pytest.raises(UserError, match=r"unknown data set `de-nuon`.*\n.*did you mean `de-noun`"):
+        find_dataset([OURS], "de-nuon")
+
+
+def test_a_name_in_two_registries_is_refused(registry: Writer) -> None:
+    path = registry({"de-noun": entry()})
+    with pytest.raises(UserError, match="in another registry already") as caught:
+        load_registries([OURS, path])
+    assert (caught.value.file, caught.value.line) == (str(path), 1)
+
+
+def with_file(**file: Any) -> dict[str, Any]:
+    files = entry()["files"]
+    return entry(files={**files, "dev.tsv": file})
+
+
+GERMAN = {"name": "german-nouns", "version": "1.2.5"}
+
+
+def drawn(**package: Any) -> dict[str, Any]:
+    files = {f"{name}.tsv": {} for name in ("train", "dev", "test")}
+    return entry(package=GERMAN | package, files=files)
+
+
+@pytest.mark.parametrize(
+    ("broken", "line", "message"),
+    [
+        (entry(licens="x"), "licens: x", r"unknown key.*licens.*\n.*`licence`"),
+        ({"task": "inflection"}, "mine:", "missing key.*files"),
+        (entry(title=3), "title: 3", "title"),
+        (entry(task="inflexion"), "task: inflexion", "did you mean `inflection`"),
+        (entry(format={"seperator": ";"}), "seperator: ;", r"unknown key.*\n.*`separator`"),
+        (with_file(urls=["https://a.org"], sha265="0"), "sha265: '0'", r"sha265.*\n.*`sha256`"),
+        (with_file(urls=["https://a.org"], sha256="abc"), "sha256: abc", "sha256"),
+        (with_file(urls=["https://a.org"], bytes=0), "bytes: 0", "bytes"),
+        (with_file(urls=["ftp://a.org/x"]), "urls:", "not an https address"),
+        (with_file(urls=["http://a.org/x"]), "urls:", "not an https address"),
+        (with_file(urls=["https://a.org"], path="x"), "dev.tsv:", "both urls and a path"),
+        (with_file(), "dev.tsv: {}", "has no source"),
+        (entry(package=GERMAN), "train.tsv:", "source beside the package"),
+        (drawn(name="nouns"), "name: nouns", r"unknown package.*\n.*german-nouns"),
+        (drawn(options={"sed": 1}), "sed: 1", r"unknown key.*\n.*`seed`"),
+        (entry(splits={"train": "train.tsv"}), "splits:", "splits are train"),
+        (entry(splits={"train": "a", "dev": "b", "test": "c"}), "train: a", "not one of the files"),
+        (entry(files={"../x.tsv": {"path": "x"}}), "../x.tsv:", "cannot be a file's name"),
+    ],
+)
+def test_a_fault_is_named_with_file_line_and_remedy(
+    registry: Writer, broken: dict[str, Any], line: str, message: str
+) -> None:
+    path = registry({"mine": broken})
+    with pytest.raises(UserError, match=message) as caught:
+        load_registries([path])
+    assert caught.value.file == str(path) and caught.value.line
+    assert path.read_text().splitlines()[caught.value.line - 1].strip() == line
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("name", ["../up", "a b", "a;b", "-x"])
+def test_a_name_that_a_path_or_shell_would_misread_is_refused(registry: Writer, name: str) -> None:
+    with pytest.raises(UserError, match="cannot be a data set's name"):
+        load_registries([registry({name: entry()})])
+
+
+@pytest.mark.parametrize("content", ["", "- a\n", "text\n"])
+def test_a_file_that_is_no_registry_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "r.yaml").write_text(content)
+    with pytest.raises(UserError, match="expected names of data sets"):
+        load_registries([tmp_path / "r.yaml"])

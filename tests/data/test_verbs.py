@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from pam.data.fetch import MIRROR
+from pam.errors import UserError
+from pam.verbs import fetch, prepare
+
+from .conftest import ROOT, write_rows
+
+
+def called(verb: ModuleType, *arguments: str | Path) -> int:
+    parser = argparse.ArgumentParser()
+    verb.add_arguments(parser)
+    return int(verb.run(parser.parse_args([str(argument) for argument in arguments])))
+
+
+def prepared(own: Path, out: Path) -> Path:
+    """Fetches and prepares the user's own data set."""
+    named = ("--dataset", "my-nouns", "--registry", own / "datasets.yaml")
+    assert called(fetch, *named, "--out", out / "raw") == 0
+    assert called(prepare, *named, "--raw", out / "raw", "--out", out / "ready") == 0
+    return out / "ready"
+
+
+def test_ones_own_data_is_fetched_and_prepared(own: Path, tmp_path: Path) -> None:
+    ready = prepared(own, tmp_path)
+    assert sorted(path.name for path in ready.iterdir()) == sorted(
+        [f"{name}.{end}" for name in ("train", "dev", "test") for end in ("tsv", "safetensors")]
+        + ["source.vocab", "target.vocab", "summary.json"]
+    )
+    summary = json.loads((ready / "summary.json").read_text())
+    assert (summary["dataset"], summary["task"]) == ("my-nouns", "inflection")
+    assert summary["splits"]["train"]["rows"] == 4
+
+
+def test_preparing_twice_gives_the_same_bytes(own: Path, tmp_path: Path) -> None:
+    first, second = prepared(own, tmp_path / "a"), prepared(own, tmp_path / "b")
+    for path in first.iterdir():
+        assert path.read_bytes() == (second / path.name).read_bytes(), path.name
+
+
+def test_a_lemma_in_two_splits_is_a_warning_on_stderr_and_in_the_summary(
+    own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_rows(own / "test.tsv", [("Haus", "case=genitive,number=singular", "Hauses")])
+    ready = prepared(own, tmp_path)
+    summary = json.loads((ready / "summary.json").read_text())
+    assert summary["lemmas_in_two_splits"]["train and test"]["count"] == 1
+    assert "warning: my-nouns: 1 lemmas are both in train and test" in capsys.readouterr().err
+
+
+def test_a_fault_is_named_in_the_users_own_file_and_nothing_is_written(
+    own: Path, tmp_path: Path
+) -> None:
+    write_rows(own / "dev.tsv", [("Haus", "x=1", "Haus"), ("Haus", "x=1")])
+    with pytest.raises(UserError, match="2 columns instead of 3") as caught:
+        prepared(own, tmp_path)
+    assert (caught.value.file, caught.value.line) == (str(own / "dev.tsv"), 2)
+    assert not (tmp_path / "ready").exists()
+
+
+@pytest.mark.parametrize(("kind", "lemmas", "cells"), [("noun", 2364, 8), ("verb", 1627, 27)])
+def test_the_papers_data_is_complete_and_its_text_unchanged(
+    corpora: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    lemmas: int,
+    cells: int,
+) -> None:
+    monkeypatch.setenv(MIRROR, str(corpora))
+    named = ("--dataset", f"ddn13-de-{kind}", "--registry", ROOT / "config" / "datasets.yaml")
+    called(fetch, *named, "--out", tmp_path / "raw")
+    called(prepare, *named, "--raw", tmp_path / "raw", "--out", tmp_path / "ready")
+    summary = json.loads((tmp_path / "ready" / "summary.json").read_text())
+    assert [split["lemmas"] for split in summary["splits"].values()] == [lemmas, 200, 200]
+    assert [split["rows"] for split in summary["splits"].values()] == [
+        {"noun": 18912, "verb": 43929}[kind],
+        *(200 * cells,) * 2,
+    ]
+    raw = tmp_path / "raw" / f"base_forms_de_{kind}_test.txt.sigmorphon_format.txt"
+    assert (tmp_path / "ready" / "test.tsv").read_bytes() == raw.read_bytes()

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pam.data.vocabulary import BOS, EOS, PAD, SPECIALS, STEP, UNK, Vocabulary, escape, unescape
+from pam.errors import UserError
+
+
+def test_special_symbols_come_first_in_file_and_ids(tmp_path: Path) -> None:
+    vocabulary = Vocabulary(["a", "b"])
+    vocabulary.save(tmp_path / "v")
+    assert (tmp_path / "v").read_text().split("\n") == [*SPECIALS, "a", "b", ""]
+    assert (PAD, BOS, EOS, UNK, STEP) == (0, 1, 2, 3, 4)
+    assert vocabulary.encode(["b", "z", "a"]) == [6, UNK, 5]
+    assert vocabulary.decode([BOS, 6, STEP, 5, UNK, EOS]) == ["b", "a"]
+    assert vocabulary.spell([6, UNK, EOS]) == ["b", "<unk>", "<eos>"]
+
+
+def test_order_of_rows_does_not_change_the_ids() -> None:
+    assert Vocabulary.of(["ba", "cä"]).symbols == Vocabulary.of(["äc", "ab"]).symbols
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1))
+def test_escaping_is_reversible_and_keeps_to_one_line(symbol: str) -> None:
+    line = escape(symbol)
+    assert unescape(line) == symbol
+    assert line.isprintable() and " " not in line
+
+
+def test_awkward_symbols_survive_a_file(tmp_path: Path) -> None:
+    symbols = [
+        "<pad>",
+        "<unk>",
+        "\\",
+        "\\s",
+        " ",
+        "\n",
+        "\r",
+        "\u2028",
+        "\u00a0",
+        "a=b c",
+        "\\<pad>",
+    ]
+    vocabulary = Vocabulary(symbols)
+    vocabulary.save(tmp_path / "v")
+    loaded = Vocabulary.load(tmp_path / "v")
+    assert loaded.symbols == tuple(symbols)
+    assert loaded.digest == vocabulary.digest
+    assert loaded.encode(["<pad>"]) == [5]
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("", 1),
+        ("a\nb\n", 1),
+        ("<pad>\n<bos>\n<eos>\n<unk>\nx\n", 5),
+        ("\n".join(SPECIALS) + "\na\n\nb\n", 7),
+        ("\n".join(SPECIALS) + "\na\na\n", 7),
+        ("\n".join(SPECIALS) + "\n\\q\n", 6),
+        ("\n".join(SPECIALS) + "\n\\u{999999999}\n", 6),
+        ("\n".join(SPECIALS) + "\na b\n", 6),
+        ("\n".join(SPECIALS) + "\nabc", None),
+    ],
+)
+def test_a_file_that_is_no_vocabulary_is_refused(
+    tmp_path: Path, content: str, line: int | None
+) -> None:
+    (tmp_path / "v").write_text(content)
+    with pytest.raises(UserError) as caught:
+        Vocabulary.load(tmp_path / "v")
+    assert caught.value.line == line
+    assert caught.value.remedy
+
+
+def test_binary_content_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "v").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match="not a vocabulary"):
+        Vocabulary.load(tmp_path / "v")
+
+
+def test_a_symbol_cannot_stand_twice() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        Vocabulary(["a", "a"])

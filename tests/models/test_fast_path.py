@@ -1,0 +1,121 @@
+"""The fast path computes what the reference defines: values and gradients, for every model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from pam.fast import toeplitz
+from pam.fast.teacher import covers, token_log_probs
+from pam.models.seq2seq import Seq2Seq
+from tests.models import tiny
+
+TOP_3 = {"kind": "output", "top_k": 3}
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in tiny.NAMED),
+    ("prior-joint", {"marginal": TOP_3}),
+    ("postr-joint", {"marginal": TOP_3}),
+    ("mono-postr-joint", {"marginal": TOP_3}),
+    ("postr-joint", {"feedback": {"kind": "posterior", "gradient": False}}),
+    ("postr-joint", {"feedback": {"kind": "posterior", "mix": 0.3}}),
+    ("mono-postr-joint", {"coupling": {"kind": "monotone", "first": "before"}}),
+    ("prox-postr-joint", {"coupling": {"kind": "proximity", "first": "before", "width": 2}}),
+    ("mono-postr-joint", {"feedback": "prior"}),
+    ("mono-postr-joint", {"feedback": "prior", "marginal": "input"}),
+]
+
+
+def both_paths(model: Seq2Seq, seed: int = 3) -> list[tuple[torch.Tensor, dict[str, Any]]]:
+    """Values and gradients by the reference and by the fast path, with the same dropout."""
+    source, lengths, target = tiny.batch()
+    found = []
+    for path in ("reference", "fast"):
+        torch.manual_seed(seed)
+        model.zero_grad()
+        if path == "reference":
+            values = model.teacher_forced(source, lengths, target).log_probs
+        else:
+            values = token_log_probs(model, source, lengths, target)
+        weights = torch.linspace(0.5, 1.5, values.numel(), dtype=values.dtype).view_as(values)
+        weights = weights * (torch.arange(values.numel()).view_as(values) % 4 > 0)
+        (values * weights).sum().backward()
+        found.append((values.detach(), {k: p.grad for k, p in model.named_parameters()}))
+    return found
+
+
+def assert_same(model: Seq2Seq) -> None:
+    (slow, slow_grads), (fast, fast_grads) = both_paths(model)
+    assert covers(model)
+    torch.testing.assert_close(fast, slow, rtol=1e-10, atol=1e-10)
+    assert slow.abs().max() > 0.1
+    for name, gradient in slow_grads.items():
+        if gradient is None:
+            assert fast_grads[name] is None, name
+        else:
+            torch.testing.assert_close(
+                fast_grads[name], gradient, rtol=1e-9, atol=1e-10, msg=lambda m, n=name: f"{n}: {m}"
+            )
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(("name", "changed"), VARIANTS)
+def test_values_and_gradients_equal_the_reference(
+    name: str, changed: dict[str, Any], layers: int
+) -> None:
+    model = tiny.model(tiny.choices(name, **changed), layers=layers, dropout=0.3).train()
+    assert_same(model)
+
+
+@pytest.mark.parametrize("name", ["prox-postr-joint", "mono-postr-joint"])
+def test_long_sources_by_fourier_transform_equal_the_reference(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toeplitz, "DENSE", 1)
+    assert_same(tiny.model(tiny.choices(name)))
+
+
+@pytest.mark.parametrize("name", tiny.NAMED)
+def test_float32_stays_near_float64(name: str) -> None:
+    model = tiny.model(tiny.choices(name))
+    source, lengths, target = tiny.batch()
+    exact = token_log_probs(model, source, lengths, target)
+    single = token_log_probs(model.float(), source, lengths, target)
+    torch.testing.assert_close(single.double(), exact, rtol=2e-5, atol=2e-5)
+
+
+def test_a_score_that_is_not_covered_is_computed_by_the_reference() -> None:
+    model = tiny.model(tiny.choices("postr-joint", score="none"))
+    source, lengths, target = tiny.batch()
+    assert not covers(model)
+    torch.testing.assert_close(
+        token_log_probs(model, source, lengths, target),
+        model.teacher_forced(source, lengths, target).log_probs,
+    )
+
+
+def test_the_recurrence_frees_its_memory_without_the_garbage_collector() -> None:
+    import gc
+    import weakref
+
+    from pam.fast import recurrence
+
+    tapes: list[Any] = []
+    made = recurrence._Tape.__init__
+
+    def noted(self: Any, *args: Any) -> None:
+        made(self, *args)
+        tapes.append(weakref.ref(self))
+
+    model = tiny.model(tiny.choices("postr-joint")).train()
+    gc.disable()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(recurrence._Tape, "__init__", noted)
+            token_log_probs(model, *tiny.batch()).sum().backward()
+            token_log_probs(model, *tiny.batch())  # never differentiated
+        assert len(tapes) == 2
+        assert all(tape() is None for tape in tapes)
+    finally:
+        gc.enable()

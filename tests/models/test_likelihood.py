@@ -1,0 +1,214 @@
+"""Likelihoods against enumeration, and the identities that the models must satisfy (float64)."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pam.data.vocabulary import BOS, STEP
+from pam.models.couplings.monotone import Monotone
+from pam.models.couplings.proximity import BOUND, Proximity
+from pam.models.parts import Memory, Sizes
+from pam.models.seq2seq import Seq2Seq
+from tests.models import tiny
+
+
+def one_sentence(length: int = 4, target: int = 3) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(5)
+    source = torch.randint(5, tiny.VOCABULARY, (1, length), generator=generator)
+    return source, torch.tensor([length]), torch.tensor([[6, 8, 2]])[:, :target]
+
+
+def position_log_probs(model: Seq2Seq, memory: Memory, query: Tensor) -> Tensor:
+    """log p(y | s, h_a), (m, V), written out without the model's own readout."""
+    readout = model.readout
+    z = torch.tanh(
+        memory.values[0] @ readout.of_values.weight.t()
+        + query @ readout.of_query.weight.t()
+        + readout.of_query.bias
+    )
+    return torch.log_softmax(z @ readout.output.weight.t() + readout.output.bias, dim=1)
+
+
+def embedding(model: Seq2Seq, symbol: int) -> Tensor:
+    return model.recurrence.embedding.weight[symbol][None]
+
+
+def test_prior_joint_sums_over_every_alignment_sequence() -> None:
+    """sum over a_1..a_n of prod_t prior_t(a_t) p(y_t | s_t, h_{a_t}): nothing of an alignment is
+    fed back but its prior, so that the queries are the same in every term."""
+    model = tiny.model(tiny.choices("prior-joint"))
+    source, lengths, target = one_sentence()
+    memory = model.encode(source, lengths)
+    hidden, context = memory.start, torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
+    terms, previous = [], BOS
+    for symbol in target[0].tolist():
+        query, hidden = model.recurrence(embedding(model, previous), context, hidden, None)
+        prior = torch.softmax(memory.keys[0] @ query[0], dim=0)
+        terms.append(prior * position_log_probs(model, memory, query)[:, symbol].exp())
+        context, previous = (prior @ memory.values[0])[None], symbol
+    total = sum(
+        torch.stack([terms[t][a] for t, a in enumerate(path)]).prod()
+        for path in product(range(source.shape[1]), repeat=len(terms))
+    )
+    found = model.teacher_forced(source, lengths, target).log_probs.sum()
+    torch.testing.assert_close(found.exp(), torch.as_tensor(total))
+
+
+def transition(model: Seq2Seq, scores: Tensor, previous: int) -> Tensor:
+    """softmax_a(e_t(a) + k(a, a')), written out from the paper's formulas."""
+    coupling = model.coupling
+    energies = torch.zeros_like(scores)
+    for a in range(len(scores)):
+        if isinstance(coupling, Proximity) and abs(a - previous) < 3:
+            energies[a] = BOUND * torch.tanh(coupling.raw[a - previous + 2] / BOUND)
+        if isinstance(coupling, Monotone) and a > previous:
+            energies[a] = torch.sigmoid(coupling.raw) ** (a - previous - 1)
+    return torch.softmax(scores + energies, dim=0)
+
+
+@pytest.mark.parametrize("name", ["postr-joint", "prox-postr-joint", "mono-postr-joint"])
+def test_posterior_models_follow_bayes_rule_step_by_step(name: str) -> None:
+    model = tiny.model(tiny.choices(name))
+    source, lengths, target = one_sentence()
+    memory = model.encode(source, lengths)
+    hidden, context = memory.start, torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
+    posterior, previous, found = None, BOS, []
+    for symbol in target[0].tolist():
+        query, hidden = model.recurrence(embedding(model, previous), context, hidden, None)
+        scores = memory.keys[0] @ query[0]
+        prior = torch.softmax(scores, dim=0)
+        if posterior is not None:
+            prior = sum(
+                (posterior[a] * transition(model, scores, a) for a in range(len(scores))),
+                torch.zeros_like(scores),
+            )
+        joint = prior * position_log_probs(model, memory, query)[:, symbol].exp()
+        found.append(joint.sum().log())
+        posterior = joint / joint.sum()
+        context, previous = (posterior @ memory.values[0])[None], symbol
+    aligned = model.teacher_forced(source, lengths, target)
+    torch.testing.assert_close(aligned.log_probs[0], torch.stack(found))
+    assert posterior is not None
+    torch.testing.assert_close(aligned.alignment[0, -1], posterior)
+
+
+def test_hard_monotone_attention_reads_the_position_that_its_steps_reached() -> None:
+    model = tiny.model(tiny.choices("hard-mono"))
+    source, lengths, _ = one_sentence(3)
+    target = torch.tensor([[STEP, 6, STEP, STEP, STEP, 7]])
+    aligned = model.teacher_forced(source, lengths, target)
+    positions = aligned.prior[0].argmax(dim=1).tolist()
+    assert positions == [0, 1, 1, 2, 2, 2]  # the last position holds the pointer
+    assert aligned.prior[0].max(dim=1).values.tolist() == [1.0] * 6
+
+
+@pytest.mark.parametrize("name", tiny.NAMED)
+def test_next_symbol_probabilities_sum_to_one(name: str) -> None:
+    model = tiny.model(tiny.choices(name))
+    source, lengths, _ = tiny.batch()
+    memory = model.encode(source, lengths)
+    state = model.start(memory)
+    for symbol in (BOS, 6):
+        symbols = torch.full((len(source),), symbol)
+        step = model.step(memory, state, model.recurrence.embed(symbols))
+        torch.testing.assert_close(
+            step.marginal.log_probs.exp().sum(1), torch.ones(len(source), dtype=torch.float64)
+        )
+        state = model.advance(memory, step, symbols)
+
+
+def test_output_marginalisation_of_a_one_hot_prior_equals_input_marginalisation() -> None:
+    joint, soft = (tiny.model(tiny.choices(name)) for name in ("prior-joint", "soft"))
+    soft.load_state_dict(joint.state_dict())
+    for model in (joint, soft):
+        model.score.weight.weight.data.mul_(1e4)  # scores so far apart that one position has all
+    batch = tiny.batch()
+    torch.testing.assert_close(
+        joint.teacher_forced(*batch).log_probs, soft.teacher_forced(*batch).log_probs
+    )
+
+
+@pytest.mark.parametrize("name", ["prior-joint", "postr-joint", "mono-postr-joint"])
+@pytest.mark.parametrize("top_k", [6, 50])
+def test_top_k_of_all_positions_is_exact(name: str, top_k: int) -> None:
+    exact = tiny.model(tiny.choices(name))
+    cut = tiny.model(tiny.choices(name, marginal={"kind": "output", "top_k": top_k}))
+    cut.load_state_dict(exact.state_dict())
+    batch = tiny.batch()
+    torch.testing.assert_close(
+        cut.teacher_forced(*batch).log_probs, exact.teacher_forced(*batch).log_probs
+    )
+
+
+def test_top_k_never_gives_a_higher_likelihood_than_the_exact_sum() -> None:
+    exact = tiny.model(tiny.choices("prior-joint"))
+    batch, last = tiny.batch(), torch.tensor(-torch.inf)
+    values = []
+    for top_k in (1, 2, 4):
+        cut = tiny.model(tiny.choices("prior-joint", marginal={"kind": "output", "top_k": top_k}))
+        cut.load_state_dict(exact.state_dict())
+        values.append(cut.teacher_forced(*batch).log_probs)
+    values.append(exact.teacher_forced(*batch).log_probs)
+    for lower, higher in zip(values, values[1:], strict=False):
+        assert (lower <= higher + 1e-12).all()
+        assert (lower < higher - 1e-6).any()
+    assert last < values[0].min()
+
+
+@pytest.mark.parametrize("name", ["prox-postr-joint", "mono-postr-joint"])
+def test_a_coupling_of_zero_energy_equals_no_coupling(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coupled, free = tiny.model(tiny.choices(name)), tiny.model(tiny.choices("postr-joint"))
+    state = {k: v for k, v in coupled.state_dict().items() if not k.startswith("coupling")}
+    free.load_state_dict(state)
+    monkeypatch.setattr(
+        type(coupled.coupling), "energies", lambda self, d: torch.zeros(d.shape).double()
+    )
+    batch = tiny.batch()
+    torch.testing.assert_close(
+        coupled.teacher_forced(*batch).log_probs, free.teacher_forced(*batch).log_probs
+    )
+
+
+@pytest.mark.parametrize("name", tiny.NAMED)
+@pytest.mark.parametrize("changed", [{}, {"marginal": {"kind": "output", "top_k": 2}}])
+def test_padding_changes_no_likelihood_and_no_alignment(name: str, changed: dict[str, Any]) -> None:
+    if changed and "joint" not in name:
+        changed = {}
+    model = tiny.model(tiny.choices(name, **changed), layers=2)
+    source, lengths, target = tiny.batch(rows=5, source=6)
+    padded = torch.nn.functional.pad(source, (0, 3))
+    together = model.teacher_forced(padded, lengths, target)
+    for row, length in enumerate(lengths.tolist()):
+        alone = model.teacher_forced(
+            source[row : row + 1, :length], lengths[row : row + 1], target[row : row + 1]
+        )
+        torch.testing.assert_close(together.log_probs[row], alone.log_probs[0])
+        torch.testing.assert_close(together.alignment[row, :, :length], alone.alignment[0])
+        assert (together.alignment[row, :, length:] == 0).all()
+
+
+@pytest.mark.parametrize("name", tiny.NAMED)
+def test_extreme_scores_give_finite_likelihoods_and_gradients(name: str) -> None:
+    model = tiny.model(tiny.choices(name)).float()
+    for parameter in model.parameters():
+        parameter.data.mul_(30)
+    log_probs = model.teacher_forced(*tiny.batch()).log_probs
+    assert torch.isfinite(log_probs).all()
+    log_probs.sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
+def test_a_proximity_energy_is_bounded_and_a_monotone_one_decays() -> None:
+    proximity, monotone = Proximity(Sizes(4, 4)), Monotone(Sizes(4, 4))
+    proximity.raw.data.fill_(1e6)
+    distances = torch.arange(-4, 5)
+    assert proximity.energies(distances).tolist() == [0, 0, *[BOUND] * 5, 0, 0]
+    monotone.raw.data.fill_(0.0)
+    assert monotone.energies(distances).tolist() == [0] * 5 + [1, 0.5, 0.25, 0.125]

@@ -1,0 +1,57 @@
+"""Tiny models and batches in float64, for tests by enumeration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pam.config import ModelChoices, Network, load_model
+from pam.models.build import build
+from pam.models.seq2seq import Seq2Seq
+
+VOCABULARY = 9
+NAMED = (
+    "soft",
+    "hard-mono",
+    "prior-joint",
+    "postr-joint",
+    "prox-postr-joint",
+    "mono-postr-joint",
+)
+
+
+def choices(name: str = "soft", **changed: Any) -> ModelChoices:
+    """A named model's choices, some of them changed."""
+    return ModelChoices(**{**load_model(name).model_dump(), "network": {}, **changed})
+
+
+def model(chosen: ModelChoices, layers: int = 1, dropout: float = 0.0, seed: int = 1) -> Seq2Seq:
+    """A model in float64 whose weights are large enough for every effect to show."""
+    torch.manual_seed(seed)
+    network = Network(
+        embedding=4,
+        encoder=3,
+        decoder=5,
+        encoder_layers=layers,
+        decoder_layers=layers,
+        dropout=dropout,
+    )
+    made = build(chosen, network, VOCABULARY, VOCABULARY).double()
+    for parameter in made.parameters():
+        torch.nn.init.uniform_(parameter, -1.0, 1.0)
+    return made.eval()
+
+
+def batch(
+    rows: int = 4, source: int = 6, target: int = 5, seed: int = 2
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Source (B, m), lengths (B,) from 1 to m, target (B, n) in which steps (4) occur."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, source + 1, (rows,), generator=generator)
+    lengths[0] = source
+    lengths[-1] = 1
+    ids = torch.randint(5, VOCABULARY, (rows, source), generator=generator)
+    ids[torch.arange(source) >= lengths[:, None]] = 0
+    return ids, lengths, torch.randint(4, VOCABULARY, (rows, target), generator=generator)

@@ -1,0 +1,223 @@
+"""Figures: drawn in both formats, the same every time, and clear about bad input."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from made_cells import LABELS, MadeExperiment, attention_record, make_experiment
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pam.errors import UserError
+from pam.reporting import cells, histories, style
+from pam.reporting.comparison import compare
+from pam.verbs import figures
+
+
+def draw(kind: str, *arguments: object) -> None:
+    parser = argparse.ArgumentParser()
+    figures.add_arguments(parser)
+    assert figures.run(parser.parse_args([kind, *map(str, arguments)])) == 0
+
+
+def arguments(kind: str, made: MadeExperiment) -> list[object]:
+    """The options of a figure of that kind."""
+    if kind == "attention":
+        files = [made.cell("de-noun", name) / "attention.json" for name in ("soft", "postr-joint")]
+        return ["--base", files[0], "--other", files[1]]
+    if kind == "curves":
+        return ["--experiment", made.config, "--histories", *made.histories]
+    options = ["--experiment", made.config, "--scores", *made.scores]
+    return [*options, "--paper", made.paper, "--paper-table", "table2"]
+
+
+@contextmanager
+def drawn(kind: str, made: MadeExperiment) -> Iterator[Figure]:
+    """The figure before it is written."""
+    module = importlib.import_module(f"pam.reporting.figures.{kind}")
+    parser = argparse.ArgumentParser()
+    module.add_arguments(parser)
+    with style.styled():
+        figure = module.draw(parser.parse_args([str(one) for one in arguments(kind, made)]))
+        yield figure
+        plt.close(figure)
+
+
+def marks(panel: Axes, marker: str) -> list[tuple[float, float]]:
+    """Where a panel has single marks of this kind."""
+    lines = [line for line in panel.lines if line.get_marker() == marker]
+    return [(line.get_xdata()[0], line.get_ydata()[0]) for line in lines]
+
+
+def test_accuracy_shows_ours_and_the_papers_figures_in_their_places(made: MadeExperiment) -> None:
+    experiment = cells.load_experiment(made.config)
+    rows = compare(cells.load_cells(made.scores, experiment), experiment, ["accuracy"], None)
+    with drawn("accuracy", made) as figure:
+        nouns, verbs = figure.axes
+        assert marks(nouns, "|") == [(85.50, 0), (85.88, 1), (86.87, 2)]
+        assert marks(verbs, "|") == [(94.91, 0), (95.5, 1), (95.71, 2)]
+        assert marks(nouns, style.look("mono-postr-joint").marker) == [(rows[2].mean, 2)]
+        names = [label.get_text() for label in nouns.get_yticklabels()]
+        assert names == ["Soft", "Postr-Joint", "Mono-Postr-Joint"]
+
+
+def test_gains_are_drawn_without_the_baseline(made: MadeExperiment) -> None:
+    with drawn("gains", made) as figure:
+        assert marks(figure.axes[0], "|") == [
+            (pytest.approx(85.88 - 85.50), 0),
+            (pytest.approx(86.87 - 85.50), 1),
+        ]
+
+
+def test_curves_show_the_mean_over_seeds_in_per_cent(made: MadeExperiment) -> None:
+    paths = [made.cell("de-noun", "soft", seed) / "history.csv" for seed in (1, 2)]
+    own = [histories.load(path).columns["dev_accuracy"] for path in paths]
+    with drawn("curves", made) as figure:
+        thick = [line for line in figure.axes[0].lines if line.get_linewidth() > 1]
+        np.testing.assert_allclose(thick[0].get_ydata(), 50 * (own[0] + own[1]))
+        assert len(figure.axes[0].lines) == 3 * (1 + 2)
+
+
+def test_a_training_of_one_epoch_is_a_point(tmp_path: Path) -> None:
+    made = make_experiment(tmp_path, tasks=["de-noun"], models=["soft"], seeds=[1], count=5)
+    lines = made.histories[0].read_text(encoding="utf-8").split("\n")[:2]
+    made.histories[0].write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with drawn("curves", made) as figure:
+        assert [x for x, _ in marks(figure.axes[0], style.look("soft").marker)] == [1.0]
+        assert [tick for tick in figure.axes[0].get_xticks() if 0.5 < tick < 1.5] == [1.0]
+
+
+def test_attention_is_red_where_the_other_model_has_more(made: MadeExperiment) -> None:
+    base, other = (
+        np.array(attention_record("", "", sharpness)["rows"][0]["alignment"])
+        for sharpness in (1.2, 2.5)
+    )
+    with drawn("attention", made) as figure:
+        difference = figure.axes[2].images[0]
+        np.testing.assert_allclose(difference.get_array(), (other - base).T)
+        most, least = difference.cmap(difference.norm([1.0, -1.0]))
+        assert most[0] > most[2]
+        assert least[2] > least[0]
+
+
+@pytest.mark.parametrize("kind", figures.KINDS)
+def test_each_figure_is_written_as_svg_and_png_and_is_the_same_every_time(
+    made: MadeExperiment, tmp_path: Path, kind: str
+) -> None:
+    for name in ("first", "second"):
+        draw(kind, *arguments(kind, made), "--out", tmp_path / name / "figure.svg")
+    svg, again = ((tmp_path / name / "figure.svg").read_bytes() for name in ("first", "second"))
+    assert svg == again
+    assert ElementTree.fromstring(svg).tag.endswith("svg")  # noqa: S314
+    assert b"<dc:date>" not in svg
+    png = (tmp_path / "first" / "figure.png").read_bytes()
+    assert png.startswith(b"\x89PNG")
+    assert png == (tmp_path / "second" / "figure.png").read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["accuracy", "gains", "cost", "curves"])
+def test_a_single_task_and_seed_can_be_drawn(tmp_path: Path, kind: str) -> None:
+    made = make_experiment(tmp_path, tasks=["de-noun"], seeds=[1], count=5, paper=False)
+    draw(kind, *arguments(kind, made), "--out", tmp_path / "figure.png")
+    assert (tmp_path / "figure.svg").is_file()
+
+
+def test_drawing_leaves_the_callers_settings_alone(made: MadeExperiment, tmp_path: Path) -> None:
+    mpl.rcParams["font.size"] = 33
+    draw("accuracy", *arguments("accuracy", made), "--out", tmp_path / "figure.svg")
+    assert mpl.rcParams["font.size"] == 33
+    mpl.rcdefaults()
+
+
+def test_named_models_are_told_apart_by_colour_and_mark() -> None:
+    looks = [style.look(model) for model in LABELS]
+    assert len({look.colour for look in looks}) == len(looks)
+    assert len({look.marker for look in looks}) == len(looks)
+
+
+def test_an_unlisted_model_always_looks_the_same() -> None:
+    assert style.look("my-own") == style.look("my-own")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--metric", "acuracy"], "unknown metric"),
+        (["--paper-table", "table9"], "unknown table"),
+    ],
+)
+def test_misspelt_names_are_refused(
+    made: MadeExperiment, tmp_path: Path, options: list[str], words: str
+) -> None:
+    out = tmp_path / "figure.svg"
+    with pytest.raises(UserError, match=words):
+        draw("accuracy", *arguments("accuracy", made), *options, "--out", out)
+    assert not out.exists()
+
+
+def test_gains_need_a_model_beside_the_baseline(tmp_path: Path) -> None:
+    made = make_experiment(tmp_path, tasks=["de-noun"], models=["soft"], seeds=[1], count=5)
+    with pytest.raises(UserError, match="no gains"):
+        draw("gains", *arguments("gains", made), "--out", tmp_path / "figure.svg")
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "words"),
+    [
+        (lambda text: text.replace("dev_loss", "loss"), 1, "missing column `dev_loss`"),
+        (lambda text: text.split("\n")[0] + "\n", None, "no epochs"),
+        (lambda text: text[: text.rindex("\n", 0, -1) + 9] + "\n", 13, "a number is missing"),
+    ],
+)
+def test_a_damaged_history_is_named_with_its_line(
+    tmp_path: Path, change: object, line: int | None, words: str
+) -> None:
+    made = make_experiment(tmp_path, tasks=["de-noun"], models=["soft"], seeds=[1], count=5)
+    path = made.histories[0]
+    assert callable(change)
+    path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
+    with pytest.raises(UserError, match=words) as raised:
+        draw("curves", *arguments("curves", made), "--out", tmp_path / "figure.svg")
+    assert (raised.value.file, raised.value.line) == (str(path), line)
+
+
+class TestAttention:
+    def draw(self, tmp_path: Path, base: object, other: object) -> None:
+        for name, content in (("base", base), ("other", other)):
+            (tmp_path / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+        paths = ["--base", tmp_path / "base.json", "--other", tmp_path / "other.json"]
+        draw("attention", *paths, "--out", tmp_path / "figure.svg")
+
+    def test_files_about_other_words_are_refused(self, tmp_path: Path) -> None:
+        base, other = (attention_record("soft", "Soft", 1.0) for _ in range(2))
+        other["rows"][1]["target"][-2] = "e"
+        with pytest.raises(UserError, match="word 2 is not the same"):
+            self.draw(tmp_path, base, other)
+
+    def test_files_with_fewer_words_are_refused(self, tmp_path: Path) -> None:
+        base, other = (attention_record("soft", "Soft", 1.0) for _ in range(2))
+        del other["rows"][3]
+        with pytest.raises(UserError, match="word 4 is not the same"):
+            self.draw(tmp_path, base, other)
+
+    def test_a_matrix_that_does_not_fit_is_refused(self, tmp_path: Path) -> None:
+        base, other = (attention_record("soft", "Soft", 1.0) for _ in range(2))
+        other["rows"][0]["alignment"][2].pop()
+        with pytest.raises(UserError, match="does not fit"):
+            self.draw(tmp_path, base, other)
+
+    def test_a_file_without_alignments_is_refused(self, tmp_path: Path) -> None:
+        base = attention_record("soft", "Soft", 1.0)
+        with pytest.raises(UserError, match="rows") as raised:
+            self.draw(tmp_path, base, {"model": "x", "label": "X", "rows": []})
+        assert raised.value.file == str(tmp_path / "other.json")

@@ -1,0 +1,122 @@
+"""`score`: one cell's record, whole or not at all."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pam.errors import UserError
+from pam.scoring import record
+from pam.verbs import score
+
+ROWS = [("a", "1", "x", "x"), ("a", "2", "y", "z"), ("b", "1", "u", "u"), ("b", "2", "w", "w")]
+CELL: dict[str, Any] = {
+    "experiment": "tiny",
+    "task": "nouns",
+    "model": "soft",
+    "label": "Soft",
+    "seed": 3,
+    "choices": {"label": "Soft"},
+    "network": {},
+    "training": {},
+    "decoding": {},
+}
+
+
+def run(*arguments: object) -> int:
+    parser = argparse.ArgumentParser()
+    score.add_arguments(parser)
+    return score.run(parser.parse_args([str(argument) for argument in arguments]))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    lines = ["lemma\tfeatures\tform\tpredicted\tlog_prob", *("\t".join([*r, "-1"]) for r in ROWS)]
+    (tmp_path / "predictions.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (tmp_path / "test.tsv").write_text(
+        "".join("\t".join(row[:3]) + "\n" for row in ROWS), encoding="utf-8"
+    )
+    (tmp_path / "cell.yaml").write_text(yaml.safe_dump(CELL), encoding="utf-8")
+    training = {"wall_s": 10.0, "cpu_s": 9.5, "gpu_s": None, "device": "cpu"}
+    (tmp_path / "training.json").write_text(json.dumps(training), encoding="utf-8")
+    decoding = {"wall_s": 1.0, "cpu_s": 0.5, "gpu_s": 0.0, "unseen": {"ß": 2}}
+    (tmp_path / "decoding.json").write_text(json.dumps(decoding), encoding="utf-8")
+    return tmp_path
+
+
+def all_arguments(folder: Path) -> list[object]:
+    return [
+        *("--predictions", folder / "predictions.tsv", "--split", folder / "test.tsv"),
+        *("--cell", folder / "cell.yaml", "--training", folder / "training.json"),
+        *("--decoding", folder / "decoding.json", "--out", folder / "scores.json"),
+    ]
+
+
+def test_the_record_holds_result_cost_and_origin(folder: Path) -> None:
+    assert run(*all_arguments(folder)) == 0
+    scores = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
+    assert [scores[key] for key in ("experiment", "task", "model", "label", "seed")] == [
+        *("tiny", "nouns", "soft", "Soft", 3)
+    ]
+    accuracy, whole = scores["metrics"]["accuracy"], scores["metrics"]["paradigm_accuracy"]
+    assert (accuracy["value"], accuracy["n"], accuracy["unit"]) == (75.0, 4, "%")
+    assert (whole["value"], whole["n"]) == (50.0, 2)
+    assert accuracy["low"] == 50.0
+    assert accuracy["high"] == 100.0
+    assert scores["lemmas"] == 2
+    assert scores["cost"] == {"wall_s": 11.0, "cpu_s": 10.0, "gpu_s": None}
+    assert scores["unseen"] == {"ß": 2}
+    assert scores["units"] == {"a": [1, 2, 0, 1], "b": [2, 2, 1, 1]}
+    assert scores["training"]["device"] == "cpu"
+
+
+def test_what_is_written_can_be_read_back(folder: Path) -> None:
+    run(*all_arguments(folder))
+    scores = record.load(folder / "scores.json")
+    assert record.to_json(scores) == (folder / "scores.json").read_text(encoding="utf-8")
+    assert scores.counts().counts.tolist() == [[1, 2, 0, 1], [2, 2, 1, 1]]
+
+
+def test_the_same_input_gives_the_same_bytes(folder: Path) -> None:
+    run(*all_arguments(folder))
+    first = (folder / "scores.json").read_bytes()
+    run(*all_arguments(folder))
+    assert (folder / "scores.json").read_bytes() == first
+
+
+def test_predictions_alone_are_scored_to_the_terminal(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--predictions", folder / "predictions.tsv") == 0
+    assert "accuracy: 75.00 % [50.00, 100.00] of 4, 2 lemmas" in capsys.readouterr().out
+
+
+def test_predictions_for_other_data_are_refused_and_nothing_is_written(folder: Path) -> None:
+    split = folder / "test.tsv"
+    split.write_text(split.read_text(encoding="utf-8").replace("w", "v"), encoding="utf-8")
+    with pytest.raises(UserError) as raised:
+        run(*all_arguments(folder))
+    assert raised.value.line == 5
+    assert not (folder / "scores.json").exists()
+
+
+def test_a_damaged_training_record_is_named(folder: Path) -> None:
+    (folder / "training.json").write_text("[1]", encoding="utf-8")
+    with pytest.raises(UserError) as raised:
+        run(*all_arguments(folder))
+    assert raised.value.file == str(folder / "training.json")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"metrics": 3}'])
+def test_a_damaged_scores_file_is_named(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "scores.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(UserError) as raised:
+        record.load(path)
+    assert raised.value.file == str(path)
+    assert "make it again" in (raised.value.remedy or "")

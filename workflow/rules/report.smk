@@ -1,0 +1,52 @@
+# One page of everything, to be opened in a browser.
+
+
+localrules:
+    write_summary,
+    write_report,
+
+
+rule write_summary:
+    input:
+        scores=of_cells("scores.json"),
+        data=of_tasks("summary.json"),
+        table=f"{RESULTS}/tables/{FRONT_TABLE}.html",
+    output:
+        summary=f"{RESULTS}/report/summary.rst",
+        front=f"{RESULTS}/report/front.html",
+        data=report(
+            f"{RESULTS}/report/data.html",
+            caption="../report/data.rst",
+            category="3. Data and cost",
+            labels={"table": "Data sets"},
+        ),
+    log:
+        f"{LOGS}/report/summary.log",
+    conda:
+        CONDA
+    params:
+        tasks=list(EXPERIMENT.tasks),
+    script:
+        "../scripts/summary.py"
+
+
+rule write_report:
+    input:
+        all_tables(),
+        all_figures(),
+        rules.write_summary.output,
+        experiment=RESOLVED,
+        captions=captions(),
+    output:
+        REPORT,
+    log:
+        f"{LOGS}/report/report.log",
+    conda:
+        CONDA
+    params:
+        snakefile=workflow.main_snakefile,
+        parts=rules.write_summary.output.data,
+    shell:
+        # A second Snakemake only reads here, while the first holds the lock of the folder.
+        "logged {log:q} snakemake --snakefile {params.snakefile:q} --nolock "
+        "--configfile {input.experiment:q} --report {output:q} -- tables figures {params.parts:q}"
