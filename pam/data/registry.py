@@ -23,7 +23,6 @@ from pam.yaml_files import line_of, read_yaml
 
 Section = TypeVar("Section", bound=Strict)
 HASH = r"^[0-9a-f]{64}$"
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class File(Strict):
@@ -109,6 +108,19 @@ def find_dataset(paths: Sequence[Path | str], name: str) -> Dataset:
     return datasets[name]
 
 
+def _is_trusted(url: str, *, known: bool) -> bool:
+    """Whether nobody on the way can give us something else: https, or a known hash."""
+    try:
+        address = urlsplit(url)
+        host = address.hostname
+    except ValueError:
+        return False
+    loopback = host in ("localhost", "127.0.0.1", "::1")
+    return bool(host) and (
+        address.scheme == "https" or (address.scheme == "http" and (known or loopback))
+    )
+
+
 class _Entry:
     """One data set of a registry file while it is read: knows where a fault is."""
 
@@ -146,10 +158,7 @@ class _Entry:
         if file.urls and file.path is not None:
             raise self.fault(f"`{key}` has both urls and a path", place, "keep one of them")
         for url in file.urls:
-            address = urlsplit(url)
-            if address.scheme != "https" and not (
-                address.scheme == "http" and (file.sha256 or address.hostname in LOOPBACK)
-            ):
+            if not _is_trusted(url, known=file.sha256 is not None):
                 raise self.fault(
                     f"`{url}` is not an https address",
                     [*place, "urls"],

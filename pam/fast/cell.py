@@ -62,7 +62,7 @@ class Layer:
 
     def begin_backward(self) -> None:
         """Everything in the gradient that does not depend on later steps, batched over time."""
-        i, f, g, o = self.gates.chunk(4, dim=2)
+        i, _, g, o = self.gates.chunk(4, dim=2)
         candidate = 2 * g - 1
         slope = self.squashed - self.squashed * self.squashed
         self.by_output = torch.mul(o, slope).mul_(4)  # d h / d c
@@ -84,7 +84,9 @@ class Layer:
         batch, hidden = dh.shape
         dgates, factors = self.dgates[t], self.factors[t]
         torch.mul(
-            dc[:, None], factors.view(batch, 4, hidden)[:, :3], out=dgates.view(batch, 4, hidden)[:, :3]
+            dc[:, None],
+            factors.view(batch, 4, hidden)[:, :3],
+            out=dgates.view(batch, 4, hidden)[:, :3],
         )
         torch.mul(dh, factors[:, 3 * hidden :], out=dgates[:, 3 * hidden :])
         dc.mul_(self.gates[t, :, hidden : 2 * hidden])

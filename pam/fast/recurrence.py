@@ -203,9 +203,11 @@ class _Tape:
         for layer in self.layers:
             layer.begin_backward()
         if self.posterior is not None:
-            self.dviewed = torch.empty_like(self.queries[..., :1]).expand(
-                -1, -1, self.likelihood.views.shape[2]
-            ).contiguous()
+            self.dviewed = (
+                torch.empty_like(self.queries[..., :1])
+                .expand(-1, -1, self.likelihood.views.shape[2])
+                .contiguous()
+            )
 
     def back(self, t: int) -> None:
         dalignment = torch.bmm(self.values, self.dcontext[t][:, :, None]).squeeze(2)

@@ -99,7 +99,7 @@ def _pointed(
     at = at.minimum(memory.mask.sum(1, keepdim=True) - 1).t()  # (n, B)
     rows = torch.arange(at.shape[1], device=at.device)
     below = torch.cat([embedded, memory.values[rows, at]], dim=2)
-    for index, cell in enumerate(model.recurrence.cells):
+    for index, cell in enumerate(model.recurrence.stack):
         h, c = memory.start[index]
         weights = [cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh]
         below, _, _ = torch.lstm(
@@ -112,7 +112,7 @@ def _pointed(
 
 def _softly(model: Seq2Seq, queries: Tensor, contexts: Tensor, targets: Tensor) -> Tensor:
     """(B, n) from queries (T, B, H) and readout views of contexts (T, B, R)."""
-    log_probs = model.readout(queries.flatten(0, 1), contexts.flatten(0, 1))
+    log_probs: Tensor = model.readout(queries.flatten(0, 1), contexts.flatten(0, 1))
     return log_probs.gather(1, targets.reshape(-1, 1)).view(targets.shape).t()
 
 
@@ -137,14 +137,14 @@ def _coupling(model: Seq2Seq, memory: Memory) -> tuple[Tensor | None, Tensor | N
 
 def _gates(model: Seq2Seq, embedded: Tensor) -> Tensor:
     """(T, B, 4H) the first layer's gates from embeddings and biases, candidate rows doubled."""
-    cell = model.recurrence.cells[0]
+    cell = model.recurrence.stack[0]
     weight = doubled_candidate(cell.weight_ih[:, : embedded.shape[2]])
     return F.linear(embedded, weight, doubled_candidate(cell.bias_ih + cell.bias_hh))
 
 
 def _layers(model: Seq2Seq, memory: Memory) -> tuple[tuple[Tensor, ...], ...]:
     layers = []
-    for index, cell in enumerate(model.recurrence.cells):
+    for index, cell in enumerate(model.recurrence.stack):
         wx = cell.weight_ih if index else cell.weight_ih[:, -memory.values.shape[2] :]
         parts = [doubled_candidate(wx), doubled_candidate(cell.weight_hh), *memory.start[index]]
         if index:

@@ -35,7 +35,7 @@ class Toeplitz:
         """(M x)(a) = sum_a' w(a - a') x(a'), for x of (B, m)."""
         if self.dense is not None:
             return x @ self.dense.t()
-        product = torch.fft.irfft(torch.fft.rfft(x, self.size) * self.spectrum, self.size)
+        product: Tensor = torch.fft.irfft(torch.fft.rfft(x, self.size) * self.spectrum, self.size)
         return product[:, self.length - 1 : 2 * self.length - 1]
 
     def apply_transposed(self, x: Tensor) -> Tensor:

@@ -42,6 +42,11 @@ class Recurrence(nn.Module):
         self.hidden = hidden
         self.rate = rate
 
+    @property
+    def stack(self) -> list[nn.LSTMCell]:
+        """The cells, from the lowest layer up."""
+        return [cell for cell in self.cells if isinstance(cell, nn.LSTMCell)]
+
     def start(self, final: Tensor) -> Hidden:
         """The first state from the encoder's final states (B, final): h by tanh, c linear."""
         parts = self.bridge(final).chunk(2 * len(self.cells), dim=1)
@@ -49,7 +54,7 @@ class Recurrence(nn.Module):
 
     def embed(self, symbols: Tensor) -> Tensor:
         """Embeddings of symbols of any shape (...,), to (..., E), with dropout in training."""
-        embedded = self.embedding(symbols)
+        embedded: Tensor = self.embedding(symbols)
         if self.training and self.rate > 0:
             embedded = embedded * dropout_mask(tuple(embedded.shape), self.rate, embedded)
         return embedded

@@ -44,7 +44,8 @@ class RelativeCoupling(Coupling):
         if previous is None:
             if self.starts_before:
                 scores = scores + self.energies(positions + 1)
-            return distribution(scores, mask)
+            log_prior: Tensor = distribution(scores, mask)
+            return log_prior
         energies = self.energies(positions[None, :] - positions[:, None])  # (a', a)
         log_transition = distribution(scores[:, None, :] + energies, mask[:, None, :])
         return torch.logsumexp(safe_log(previous)[:, :, None] + log_transition, dim=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from pam.config import Cell, dump_yaml, load_cell
@@ -24,20 +25,25 @@ FORMAT = "pam-model-1"
 WEIGHTS, CONFIG = "weights.safetensors", "config.yaml"
 
 
-def digest(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 over names, shapes, types and bytes of tensors."""
-    total = hashlib.sha256()
+def digest(tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> str:
+    """SHA-256 over notes and over names, shapes, types and bytes of tensors."""
+    total = hashlib.sha256(json.dumps(dict(notes), sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
         total.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-        total.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+        content = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8)
+        total.update(content.numpy().data)
     return total.hexdigest()
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> None:
-    """Writes tensors with notes and a digest, whole or not at all."""
+    """Writes tensors with notes and a digest, whole or not at all, the same bytes each time."""
     copies = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    # One metadata key: safetensors does not keep the order of several.
+    described = json.dumps({"notes": dict(notes), "digest": digest(copies, notes)}, sort_keys=True)
+    # Not `save_file`, which tells of a full disk in words that only a person can tell apart.
+    content = save(copies, {"pam": described})
     with write_aside(path) as temporary:
-        save_file(copies, temporary, {**notes, "digest": digest(copies)})
+        temporary.write_bytes(content)
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -50,7 +56,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise UserError("no such file", file=path, remedy="train the model first")
     try:
         with safe_open(path, framework="pt") as file:
-            notes = file.metadata() or {}
+            described = json.loads((file.metadata() or {}).get("pam", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise UserError(
@@ -58,7 +64,8 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             file=path,
             remedy="delete it and train again, or copy it once more",
         ) from error
-    if notes.get("digest") != digest(tensors):
+    notes: dict[str, str] = described.get("notes", {})
+    if described.get("digest") != digest(tensors, notes):
         raise UserError(
             "the file is damaged, or not one of ours",
             file=path,

@@ -150,13 +150,13 @@ class Trainer:
 
     def _keep_if_best(self, row: dict[str, Any]) -> None:
         """On equal terms the later epoch is kept: its learning rate is the lower one."""
-        best = self.progress.best
+        best = self.progress.best or row
         better = {
-            "accuracy": lambda: row["dev_accuracy"] >= best["dev_accuracy"],
-            "loss": lambda: row["dev_loss"] <= best["dev_loss"],
-            "last": lambda: True,
-        }[self.cell.training.select]
-        if best is None or better():
+            "accuracy": row["dev_accuracy"] >= best["dev_accuracy"],
+            "loss": row["dev_loss"] <= best["dev_loss"],
+            "last": True,
+        }
+        if better[self.cell.training.select]:
             self.progress.best = row
             self.best = {name: value.clone() for name, value in self.model.state_dict().items()}
 
@@ -211,5 +211,3 @@ def _optimiser(model: Seq2Seq, cell: Cell) -> torch.optim.Optimizer:
     if training.optimiser == "sgd":
         return torch.optim.SGD(model.parameters(), lr=training.learning_rate, fused=True)
     return torch.optim.Adam(model.parameters(), lr=training.learning_rate, fused=True)
-
-

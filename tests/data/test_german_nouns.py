@@ -16,8 +16,6 @@ from pam.errors import UserError
 
 from .conftest import ROOT
 
-pytest.importorskip("german_nouns", reason="the package german-nouns is not installed")
-
 
 def noun(lemma: str, plural: str, **other: str) -> dict[str, str]:
     forms = {cell: plural if cell.endswith("plural") else lemma for cell in CELLS}
@@ -101,6 +99,7 @@ def registered() -> Dataset:
 
 
 def test_the_installed_package_gives_the_pinned_files(registered: Dataset, tmp_path: Path) -> None:
+    pytest.importorskip("german_nouns", reason="the package german-nouns is not installed")
     fetch("de-noun", registered, tmp_path)
     assert (tmp_path / "train.tsv").read_text(encoding="utf-8").count("\n") == 2364 * 8
 

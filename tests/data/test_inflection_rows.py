@@ -82,7 +82,7 @@ def test_lemmas_in_two_splits_are_counted_and_warned_of(tmp_path: Path) -> None:
         "train and dev": {"count": 2, "examples": ["Haus", "Rat"]}
     }
     assert len(counts["warnings"]) == 1
-    assert "2 lemmas are both in train and dev" in counts["warnings"][0]
+    assert "train and dev share lemmas: 2, for example Haus, Rat" in counts["warnings"][0]
 
 
 def test_symbols_that_training_lacks_are_counted(tmp_path: Path) -> None:

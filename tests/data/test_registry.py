@@ -73,11 +73,14 @@ def drawn(**package: Any) -> dict[str, Any]:
         (entry(title=3), "title: 3", "title"),
         (entry(task="inflexion"), "task: inflexion", "did you mean `inflection`"),
         (entry(format={"seperator": ";"}), "seperator: ;", r"unknown key.*\n.*`separator`"),
+        (entry(format={"columns": ["lemma", "form"]}), "columns:", "each of lemma, features, form"),
         (with_file(urls=["https://a.org"], sha265="0"), "sha265: '0'", r"sha265.*\n.*`sha256`"),
         (with_file(urls=["https://a.org"], sha256="abc"), "sha256: abc", "sha256"),
         (with_file(urls=["https://a.org"], bytes=0), "bytes: 0", "bytes"),
         (with_file(urls=["ftp://a.org/x"]), "urls:", "not an https address"),
         (with_file(urls=["http://a.org/x"]), "urls:", "not an https address"),
+        (with_file(urls=["https://[a.org/x"]), "urls:", "not an https address"),
+        (with_file(urls=["https:///x"]), "urls:", "not an https address"),
         (with_file(urls=["https://a.org"], path="x"), "dev.tsv:", "both urls and a path"),
         (with_file(), "dev.tsv: {}", "has no source"),
         (entry(package=GERMAN), "train.tsv:", "source beside the package"),
@@ -97,6 +100,11 @@ def test_a_fault_is_named_with_file_line_and_remedy(
     assert caught.value.file == str(path) and caught.value.line
     assert path.read_text().splitlines()[caught.value.line - 1].strip() == line
     assert caught.value.remedy
+
+
+def test_plain_http_is_accepted_where_the_hash_is_known(registry: Writer) -> None:
+    path = registry({"mine": with_file(urls=["http://a.org/x"], sha256="0" * 64)})
+    assert load_registries([path])["mine"].files["dev.tsv"].urls == ["http://a.org/x"]
 
 
 @pytest.mark.parametrize("name", ["../up", "a b", "a;b", "-x"])

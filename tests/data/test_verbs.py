@@ -52,7 +52,7 @@ def test_a_lemma_in_two_splits_is_a_warning_on_stderr_and_in_the_summary(
     ready = prepared(own, tmp_path)
     summary = json.loads((ready / "summary.json").read_text())
     assert summary["lemmas_in_two_splits"]["train and test"]["count"] == 1
-    assert "warning: my-nouns: 1 lemmas are both in train and test" in capsys.readouterr().err
+    assert "warning: my-nouns: train and test share lemmas: 1" in capsys.readouterr().err
 
 
 def test_a_fault_is_named_in_the_users_own_file_and_nothing_is_written(

@@ -53,6 +53,8 @@ DATA = f"{RESULTS}/{{task}}/data"
 CELL = f"{RESULTS}/{{task}}/{{model}}/seed{{seed}}"
 LOGS = f"{RESULTS}/logs"
 CONDA = "../../envs/environment.yaml"
+TEXTS = os.path.relpath(os.path.join(workflow.basedir, "workflow/report"))
+STYLE = os.path.join(TEXTS, "report.css")
 PAPER = "config/paper_figures.yaml"
 
 RESULT_TABLES = {
@@ -257,8 +259,7 @@ def all_figures():
 
 def captions():
     """The texts of the report."""
-    folder = Path(workflow.basedir, "workflow/report")
-    return sorted(os.path.relpath(path) for path in folder.glob("*.rst"))
+    return sorted(os.path.join(TEXTS, name) for name in os.listdir(TEXTS) if name.endswith(".rst"))
 
 
 def figure_code(wildcards):

@@ -37,6 +37,7 @@ rule write_report:
         rules.write_summary.output,
         experiment=RESOLVED,
         captions=captions(),
+        style=STYLE,
     output:
         REPORT,
     log:
@@ -49,4 +50,5 @@ rule write_report:
     shell:
         # A second Snakemake only reads here, while the first holds the lock of the folder.
         "logged {log:q} snakemake --snakefile {params.snakefile:q} --nolock "
-        "--configfile {input.experiment:q} --report {output:q} -- tables figures {params.parts:q}"
+        "--configfile {input.experiment:q} --report {output:q} "
+        "--report-stylesheet {input.style:q} -- tables figures {params.parts:q}"

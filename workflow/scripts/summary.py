@@ -70,9 +70,7 @@ def data_page(summaries: list[dict[str, Any]], tasks: list[str]) -> str:
     return page("Data", head, rows, notes)
 
 
-def page(
-    title: str, head: tuple[str, ...], rows: list[tuple[Any, ...]], notes: list[str]
-) -> str:
+def page(title: str, head: tuple[str, ...], rows: list[tuple[Any, ...]], notes: list[str]) -> str:
     """A page of its own with one table and notes below it."""
 
     def row(tag: str, cells: tuple[Any, ...]) -> str:
@@ -97,10 +95,9 @@ def front(table: str) -> str:
     """A table's page without its head, to stand inside another page, with a style of its own."""
     body = table.partition("<body>")[2].partition("</body>")[0]
     style = table.partition("<style>")[2].partition("</style>")[0]
-    # Rules for the page as a whole would reach beyond the table.
-    rules = [line for line in style.splitlines() if line and not line.startswith("body")]
-    scoped = "\n".join(f".front {rule}" for rule in rules)
-    return f'<style>\n{scoped}\n</style>\n<div class="front">\n{body}\n</div>\n'
+    # Rules for the page as a whole would reach beyond the table, so the others are nested.
+    rules = "\n".join(line for line in style.splitlines() if not line.startswith("body"))
+    return f'<style>\n.front {{\n{rules}\n}}\n</style>\n<div class="front">\n{body}\n</div>\n'
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from pam.config import Strict
 from pam.data.alignment import Aligner
@@ -32,13 +32,15 @@ ALIGNED = ("train", "dev")
 class Format(Strict):
     """How the columns of a data set's files are to be read."""
 
-    columns: list[Literal["lemma", "features", "form"]] = Field(
-        ["lemma", "features", "form"],
-        min_length=3,
-        max_length=3,
-        description="order of the columns",
-    )
+    columns: list[str] = Field(list(COLUMNS), description="order of the columns")
     separator: str = Field(",", min_length=1, description="what stands between two features")
+
+    @field_validator("columns")
+    @classmethod
+    def _each_once(cls, columns: list[str]) -> list[str]:
+        if sorted(columns) != sorted(COLUMNS):
+            raise ValueError(f"name each of {', '.join(COLUMNS)} once")
+        return columns
 
 
 class Row(NamedTuple):
@@ -142,8 +144,8 @@ def prepare(files: Mapping[str, Path], layout: Format, out: Path) -> dict[str, A
         "splits": counts,
         "lemmas_in_two_splits": shared,
         "warnings": [
-            f"{found['count']} lemmas are both in {names}, for example "
-            f"{', '.join(found['examples'])}: scores on them are too good"
+            f"{names} share lemmas: {found['count']}, for example "
+            f"{', '.join(found['examples'])}; scores on them are too good"
             for names, found in shared.items()
         ],
     }

@@ -16,7 +16,8 @@ class NoCoupling(Coupling):
     def forward(
         self, scores: Tensor, previous: Tensor | None, mask: Tensor, distribution: Distribution
     ) -> Tensor:
-        return distribution(scores, mask)
+        log_prior: Tensor = distribution(scores, mask)
+        return log_prior
 
 
 COMPONENT = NoCoupling

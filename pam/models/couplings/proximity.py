@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from pam.errors import UserError
-from pam.models.relative import First, RelativeCoupling
 from pam.models.parts import Sizes
+from pam.models.relative import First, RelativeCoupling
 
 BOUND = 10.0
 """Energies stay within +-BOUND, so that exp(k) cannot overflow."""

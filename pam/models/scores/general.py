@@ -16,7 +16,8 @@ class General(Score):
         self.weight = nn.Linear(sizes.values, sizes.query, bias=False)
 
     def keys(self, values: Tensor) -> Tensor:
-        return self.weight(values)
+        keys: Tensor = self.weight(values)
+        return keys
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         return torch.einsum("bh,bmh->bm", query, keys)

@@ -1,0 +1,63 @@
+# make run [ARGS='--configfile config/paper.yaml']   the default experiment, to its report
+# make test                                          the whole test suite
+# make lint                                          style, types and the workflow's form
+# make clean                                         the environment and caches, never results
+#
+# Each makes what it needs: .venv with the pinned packages of envs/.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
+TORCH := $(shell grep '^torch==' envs/requirements.txt)
+
+# The first of these that is Python 3.11 or newer, unless PYTHON is given.
+CANDIDATES := python3 python python3.13 python3.12 python3.11 python3.14
+NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
+PYTHON ?= $(firstword $(foreach name,$(CANDIDATES),$(shell $(name) $(NEW_ENOUGH) 2>/dev/null && echo $(name))))
+
+.PHONY: run test lint clean
+.DELETE_ON_ERROR:
+
+run: $(VENV)/user
+	@$(BIN)/python workflow/scripts/run.py $(ARGS)
+
+test: $(VENV)/dev
+	@$(BIN)/python -m pytest -q -n auto --dist loadgroup $(ARGS)
+
+lint: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy pam
+	$(BIN)/snakefmt --check Snakefile workflow
+	$(BIN)/snakemake --lint
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Some systems ship Python without the part that puts pip into a new environment.
+$(VENV)/python:
+	@test -n "$(PYTHON)" || { echo 'error: no Python 3.11 or newer was found' >&2; \
+	  echo '  remedy: install one, or name it: make run PYTHON=/path/to/python3' >&2; exit 2; }
+	@echo 'Making $(VENV)'
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV) 2>/dev/null || { rm -rf $(VENV); \
+	  $(PYTHON) -m venv --without-pip $(VENV) && \
+	  $(PYTHON) -m pip --python $(BIN)/python --quiet install pip; }
+	@touch $@
+
+# torch first, by its very version: asked for otherwise, pip may fetch a build of gigabytes.
+$(VENV)/locked: envs/requirements.txt $(VENV)/python
+	@echo 'Installing the packages of $<'
+	@$(PIP) '$(TORCH)' --constraint $<
+	@$(PIP) --no-deps --requirement $<
+	@touch $@
+
+$(VENV)/user: pyproject.toml $(VENV)/locked
+	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/dev: envs/requirements-dev.txt $(VENV)/user
+	@echo 'Installing the packages of $<'
+	@$(PIP) --no-deps --requirement $<
+	@touch $@

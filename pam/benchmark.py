@@ -1,0 +1,186 @@
+"""Speed, measured side by side: models take turns, so that what slows one slows all."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from pam.config import Decoding, ModelChoices, Network
+from pam.data.batches import Batch, Examples
+from pam.data.prepared import Prepared
+from pam.decoding.search import search
+from pam.fast.teacher import token_log_probs
+from pam.models.build import build
+from pam.models.seq2seq import Seq2Seq
+
+Work = Callable[[Batch], object]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured.
+
+    Attributes:
+        network: sizes; batch_size: examples per step, sentences decoded side by side.
+        rounds: how often each model has its turn; batches: per turn.
+        warm_up: batches before anything is timed.
+        beam: hypotheses of the beam search that is timed beside greedy search.
+    """
+
+    network: Network
+    batch_size: int
+    rounds: int
+    batches: int
+    warm_up: int
+    beam: int
+
+
+@dataclass
+class Runner:
+    """One model at one kind of work.
+
+    Attributes:
+        batches: the data set's batches, the same rows for every runner.
+        work: what is done with a batch.
+        rates: examples per second, one per turn.
+    """
+
+    label: str
+    batches: Sequence[Batch]
+    work: Work
+    rates: list[float] = field(default_factory=list)
+
+    def turn(self, first: int, count: int) -> int:
+        """Works on `count` batches from number `first` on; the number of examples in them."""
+        chosen = [self.batches[(first + place) % len(self.batches)] for place in range(count)]
+        for batch in chosen:
+            self.work(batch)
+        return sum(len(batch.rows) for batch in chosen)
+
+
+def clock(device: torch.device) -> float:
+    """The clock of a device: CPU seconds of this process, or wall seconds once CUDA is done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        return time.perf_counter()
+    return time.process_time()
+
+
+def training(model: Seq2Seq, reference: bool) -> Work:
+    """A step of training: likelihood, gradient, clipping and Adam, as `pam train` does them."""
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
+
+    def work(batch: Batch) -> None:
+        model.train()
+        optimiser.zero_grad()
+        given = batch.source, batch.lengths, batch.target
+        if reference:
+            log_probs = model.teacher_forced(*given).log_probs
+        else:
+            log_probs = token_log_probs(model, *given)
+        (-log_probs[batch.mask].mean()).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+        optimiser.step()
+
+    return work
+
+
+def decoding(model: Seq2Seq, beam: int, actions: bool) -> Work:
+    """A batch of decoding."""
+
+    def work(batch: Batch) -> None:
+        model.eval()
+        search(model, batch.source, batch.lengths, Decoding(beam=beam), actions)
+
+    return work
+
+
+def take_turns(runners: Sequence[Runner], plan: Plan, device: torch.device) -> None:
+    """Times all runners, one turn each per round, on the same rows in a round."""
+    for runner in runners:
+        runner.turn(0, plan.warm_up)
+    for number in range(plan.rounds):
+        for runner in runners:
+            began = clock(device)
+            done = runner.turn(number * plan.batches, plan.batches)
+            runner.rates.append(done / (clock(device) - began))
+
+
+def rows_of(runners: Sequence[Runner], what: str) -> list[dict[str, Any]]:
+    """One row per runner; `time_vs_first` is the median over rounds of the ratio in a round."""
+    first = runners[0].rates
+    return [
+        {
+            "what": what,
+            "model": runner.label,
+            "per_second": round(statistics.median(runner.rates), 1),
+            "lowest": round(min(runner.rates), 1),
+            "highest": round(max(runner.rates), 1),
+            "time_vs_first": round(
+                statistics.median(a / b for a, b in zip(first, runner.rates, strict=True)), 3
+            ),
+        }
+        for runner in runners
+    ]
+
+
+def measure(
+    models: dict[str, ModelChoices],
+    data: Prepared,
+    plan: Plan,
+    device: torch.device,
+    reference: bool = False,
+) -> list[dict[str, Any]]:
+    """Times training, greedy search and beam search of each model.
+
+    Decoding is timed after training's turns, whose steps have taught a model to end its outputs
+    about where they should end.
+
+    Args:
+        models: name to choices; the first is what the others are compared with.
+        reference: times the reference computation beside the fast path.
+    """
+    batches = {
+        choices.targets: _batches(data, choices, plan, device) for choices in models.values()
+    }
+    made, trainers = {}, []
+    for name, choices in models.items():
+        own = batches[choices.targets]
+        made[name] = _model(choices, data, plan, device)
+        trainers.append(Runner(name, own, training(made[name], reference=False)))
+        if reference:
+            plain = training(_model(choices, data, plan, device), reference=True)
+            trainers.append(Runner(f"{name} (reference)", own, plain))
+    take_turns(trainers, plan, device)
+    rows = rows_of(trainers, "training, examples")
+    for beam, how in ((1, "greedy"), (plan.beam, f"beam {plan.beam}")):
+        decoders = [
+            Runner(
+                name,
+                batches[choices.targets],
+                decoding(made[name], beam, choices.targets == "actions"),
+            )
+            for name, choices in models.items()
+        ]
+        take_turns(decoders, plan, device)
+        rows += rows_of(decoders, f"decoding ({how}), sentences")
+    return rows
+
+
+def _model(choices: ModelChoices, data: Prepared, plan: Plan, device: torch.device) -> Seq2Seq:
+    """A model with fresh weights, the same for the same choices."""
+    torch.manual_seed(1)
+    return build(choices, plan.network, len(data.source), len(data.target)).to(device)
+
+
+def _batches(
+    data: Prepared, choices: ModelChoices, plan: Plan, device: torch.device
+) -> list[Batch]:
+    examples = Examples(data.split("train"), choices.targets)
+    order = examples.shuffled(plan.batch_size, seed=1, epoch=0)
+    return [examples.batch(rows).to(device) for rows in order]

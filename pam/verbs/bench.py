@@ -1,0 +1,137 @@
+"""`bench`: training and decoding speed of the models, side by side."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pam.config import ModelChoices
+
+HELP = "measure training and decoding speed of models, side by side, on one core"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data", type=Path, help="prepared data (default: prepares the German nouns)"
+    )
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        default=[
+            "soft", "hard-mono", "prior-joint", "postr-joint", "postr-joint:6",
+            "prox-postr-joint", "mono-postr-joint",
+        ],
+        help="names in config/models; NAME:K sums over the K most probable positions",
+    )  # fmt: skip
+    parser.add_argument("--encoder", type=int, default=128, help="LSTM units a direction")
+    parser.add_argument("--decoder", type=int, default=128, help="LSTM units")
+    parser.add_argument("--layers", type=int, default=1, help="of encoder and decoder")
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=15, help="turns of each model")
+    parser.add_argument("--batches", type=int, default=10, help="batches in a turn")
+    parser.add_argument("--beam", type=int, default=4)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument(
+        "--reference", action="store_true", help="time the plain reference computation too"
+    )
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="cpu")
+    parser.add_argument("--out", type=Path, help="JSON to write beside the table")
+
+
+def run(args: argparse.Namespace) -> int:
+    import torch
+
+    from pam.benchmark import Plan, measure
+    from pam.config import Network
+    from pam.data.prepared import Prepared
+    from pam.files import write_json
+    from pam.training.devices import choose_device
+    from pam.training.memory import keep_heap
+    from pam.training.record import hardware, peak_memory_mb, versions
+
+    keep_heap()
+    torch.set_num_threads(args.threads)
+    device = choose_device(args.device)
+    network = Network(
+        encoder=args.encoder,
+        decoder=args.decoder,
+        encoder_layers=args.layers,
+        decoder_layers=args.layers,
+    )
+    plan = Plan(network, args.batch_size, args.rounds, args.batches, args.batches, args.beam)
+    models = {name: _choices(name) for name in args.models}
+    with tempfile.TemporaryDirectory() as folder:
+        data = Prepared(args.data or _german_nouns(Path(folder)))
+        rows = measure(models, data, plan, device, args.reference)
+        record = {
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "command": shlex.join(["python", "-m", "pam", *sys.argv[1:]]),
+            "data": data.summary["dataset"],
+            "clock": "wall seconds" if device.type == "cuda" else "CPU seconds",
+            "threads": args.threads,
+            "network": network.model_dump(),
+            "batch_size": args.batch_size,
+            "hardware": hardware(device),
+            "versions": versions(),
+            "peak_memory_mb": round(peak_memory_mb()),
+            "rows": rows,
+        }
+    _print(record)
+    if args.out is not None:
+        write_json(args.out, record)
+    return 0
+
+
+def _choices(name: str) -> ModelChoices:
+    """A model by its name; `NAME:K` cuts its sum over positions to the top K."""
+    from pam.config import load_model
+    from pam.errors import UserError
+
+    stem, _, top_k = name.partition(":")
+    choices = load_model(stem)
+    if not top_k:
+        return choices
+    if not top_k.isdigit():
+        raise UserError(f"model `{name}`", remedy="write NAME or NAME:K, K a whole number")
+    return choices.model_copy(update={"marginal": {"kind": "output", "top_k": int(top_k)}})
+
+
+def _german_nouns(folder: Path) -> Path:
+    """Prepares the German nouns that the default experiment is trained on."""
+    from pam.data.fetch import fetch
+    from pam.data.prepare import prepare
+    from pam.data.registry import find_dataset
+    from pam.verbs.fetch import REGISTRY
+
+    dataset = find_dataset([REGISTRY], "de-noun")
+    fetch("de-noun", dataset, folder / "raw")
+    prepare("de-noun", dataset, folder / "raw", folder / "prepared")
+    return folder / "prepared"
+
+
+def _print(record: dict[str, Any]) -> None:
+    machine = record["hardware"]
+    sys.stdout.write(
+        f"{machine['gpu'] or machine['cpu']}, {record['threads']} thread(s), "
+        f"torch {record['versions']['torch']}, {record['date']}; {record['data']}, batch "
+        f"{record['batch_size']}; rates per {record['clock'].removesuffix('s')}\n"
+    )
+    line = "{:<34} {:<28} {:>9} {:>19} {:>8}\n"
+    sys.stdout.write(line.format("what", "model", "rate", "lowest - highest", "time"))
+    for row in record["rows"]:
+        spread = f"{row['lowest']:.0f} - {row['highest']:.0f}"
+        sys.stdout.write(
+            line.format(
+                row["what"],
+                row["model"],
+                f"{row['per_second']:.0f}",
+                spread,
+                f"{row['time_vs_first']:.2f}",
+            )
+        )

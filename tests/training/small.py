@@ -1,0 +1,84 @@
+"""A few real nouns and a network of a few units: trainings that take a fraction of a second."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pam.config import Cell, ModelChoices, dump_yaml, load_model
+from pam.data.tasks import inflection
+from pam.files import write_json, write_text
+
+ROOT = Path(__file__).resolve().parents[2]
+FEATURES = (
+    "case=nominative,number=singular",
+    "case=genitive,number=singular",
+    "case=nominative,number=plural",
+)
+NOUNS = {
+    "train": """
+        Tag Tages Tage, Haus Hauses Häuser, Kind Kindes Kinder, Frau Frau Frauen,
+        Baum Baumes Bäume, Hand Hand Hände, Stadt Stadt Städte, Buch Buches Bücher,
+        Bild Bildes Bilder, Weg Weges Wege, Jahr Jahres Jahre, Stein Steines Steine,
+        Nacht Nacht Nächte, Mann Mannes Männer, Land Landes Länder, Wort Wortes Wörter,
+        Uhr Uhr Uhren, Tür Tür Türen, Hund Hundes Hunde, Maus Maus Mäuse
+    """,
+    "dev": "Laus Laus Läuse, Rat Rates Räte, Wald Waldes Wälder, Dorf Dorfes Dörfer",
+    "test": "Blatt Blattes Blätter, Arm Armes Arme, Fuß Fußes Füße, Berg Berges Berge",
+}
+ROWS = {
+    split: [
+        (lemma, features, form)
+        for lemma, *forms in (noun.split() for noun in nouns.split(","))
+        for features, form in zip(FEATURES, (lemma, *forms), strict=True)
+    ]
+    for split, nouns in NOUNS.items()
+}
+"""60, 12 and 12 rows."""
+
+
+def prepare(folder: Path, rows: dict[str, list[tuple[str, ...]]] | None = None) -> Path:
+    """A prepared folder, made as the verb `prepare` makes it."""
+    raw = folder.parent / f"{folder.name} raw"
+    files = {}
+    for split, listed in (ROWS if rows is None else rows).items():
+        files[split] = raw / f"{split}.tsv"
+        write_text(files[split], "".join("\t".join(row) + "\n" for row in listed))
+    counts = inflection.prepare(files, inflection.Format(), folder)
+    write_json(folder / "summary.json", {"dataset": "small", "task": "inflection", **counts})
+    return folder
+
+
+def choices(model: str = "soft") -> ModelChoices:
+    """A named model's choices without its own sizes."""
+    return load_model(model, ROOT / "config" / "models").model_copy(update={"network": {}})
+
+
+def cell(model: str = "soft", seed: int = 1, **training: Any) -> Cell:
+    """A training of 3 epochs of 4 batches that saves its state after every batch."""
+    return Cell.model_validate(
+        {
+            "experiment": "tiny",
+            "task": "nouns",
+            "model": model,
+            "label": model,
+            "seed": seed,
+            "choices": choices(model),
+            "network": {"embedding": 8, "encoder": 8, "decoder": 8, "dropout": 0.3},
+            "training": {
+                "epochs": 3,
+                "batch_size": 15,
+                "learning_rate": 0.02,
+                "warmup_steps": 3,
+                "state_every_s": 0.0,
+                **training,
+            },
+            "decoding": {"batch_size": 8},
+        }
+    )
+
+
+def write_cell(folder: Path, cell: Cell) -> Path:
+    """The configuration as the file that `train` reads."""
+    write_text(folder / "cell.yaml", dump_yaml(cell))
+    return folder / "cell.yaml"

@@ -1,0 +1,105 @@
+"""A training that is killed goes on to the very result that it would have had."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pam.training.state import CURRENT
+from tests.training import runs, small
+from tests.training.runs import Moment
+
+STEP, SAVE = ("pam.training.loop", "Trainer._step"), ("pam.training.state", "save_tensors")
+MOMENTS: dict[str, tuple[Moment, int]] = {
+    # Name: the moment, and how many states were gone on from after it.
+    "before anything is saved": ((*STEP, 1), 0),
+    "within the first epoch": ((*STEP, 3), 1),
+    "within a later epoch": ((*STEP, 7), 1),
+    "in the evaluation between epochs": (("pam.training.loop", "evaluate", 2), 1),
+    "between two epochs": ((*SAVE, 4), 1),
+    "when the reserve is in place and the state is not yet written": ((*SAVE, 6), 1),
+    "when a state is written aside and not yet flushed": (("pam.files", "_flush", 6), 1),
+    "when a state is flushed and not yet renamed": (("pathlib", "Path.chmod", 6), 1),
+    "when the first state is not yet renamed": (("pathlib", "Path.chmod", 2), 0),
+    "when all is trained and nothing is written": (("pam.models.saved", "save_model", 1), 1),
+    "when the model is written and its history is not": (
+        ("pam.training.record", "write_history", 1),
+        1,
+    ),
+    "when all is written and the state is not cleared": (
+        ("pam.training.state", "StateFolder.clear", 1),
+        1,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("undisturbed")
+    assert runs.train(small.cell("postr-joint"), data, out).end() == 0
+    return out
+
+
+@pytest.mark.parametrize("name", MOMENTS)
+def test_a_training_killed_at_this_moment_goes_on_to_the_same_result(
+    name: str, data: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    moment, resumed = MOMENTS[name]
+    cell = small.cell("postr-joint")
+    assert runs.train(cell, data, tmp_path, moment).end() == -signal.SIGKILL
+    again = runs.train(cell, data, tmp_path)
+    assert again.end() == 0, again.said()
+    assert runs.result(tmp_path) == runs.result(undisturbed)
+    assert runs.record_of(tmp_path)["resumed"] == resumed
+
+
+def test_a_training_killed_again_and_again_goes_on_to_the_same_result(
+    data: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    cell = small.cell("postr-joint")
+    for number in (3, 2, 4):
+        assert runs.train(cell, data, tmp_path, (*STEP, number)).end() == -signal.SIGKILL
+    assert runs.train(cell, data, tmp_path).end() == 0
+    assert runs.result(tmp_path) == runs.result(undisturbed)
+    assert runs.record_of(tmp_path)["resumed"] == 3
+
+
+@pytest.mark.slow
+def test_the_command_itself_killed_from_outside_goes_on_to_the_same_result(
+    data: Path, tmp_path: Path
+) -> None:
+    """`python -m pam train` whole, killed at no chosen moment but that a state is there."""
+    cell = small.cell("postr-joint", epochs=40)
+    whole, torn = tmp_path / "whole", tmp_path / "torn"
+    assert runs.train(cell, data, whole).end() == 0
+    command = [
+        *(sys.executable, "-m", "pam", "train", "--code", "this code", "--data", str(data)),
+        *("--cell", str(whole / "cell.yaml"), "--out", str(torn)),
+    ]
+    with subprocess.Popen(command, cwd=small.ROOT, stderr=subprocess.PIPE) as process:
+        until = time.monotonic() + 60
+        while not (torn / "state" / CURRENT).exists() and time.monotonic() < until:
+            time.sleep(0.001)
+        os.kill(process.pid, signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    assert not (torn / "training.json").exists()
+    done = subprocess.run(command, cwd=small.ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "going on from epoch" in done.stderr
+    assert runs.result(torn) == runs.result(whole)
+
+
+def test_what_a_killed_process_left_half_written_is_cleared_away(
+    data: Path, tmp_path: Path
+) -> None:
+    cell = small.cell()
+    runs.train(cell, data, tmp_path, ("pam.files", "_flush", 6)).end()
+    assert any(path.name.startswith(f".{CURRENT}.") for path in (tmp_path / "state").iterdir())
+    assert runs.train(cell, data, tmp_path).end() == 0
+    assert {path.name for path in (tmp_path / "state").iterdir()} <= {"lock", "holder"}

@@ -1,0 +1,75 @@
+"""The front door: runs the workflow on all cores and says where the report is.
+
+    python workflow/scripts/run.py [arguments of snakemake]
+
+A run that was killed leaves Snakemake's lock and half-made files behind: the lock is cleared here
+if nobody is at work in this folder, and the files are made again.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from pam import run_lock  # noqa: E402
+from pam.errors import UserError  # noqa: E402
+from pam.yaml_files import read_yaml  # noqa: E402
+
+SNAKEMAKE = [sys.executable, "-m", "snakemake"]
+PLACES = ("--cores", "-c", "--profile", "--jobs", "-j")
+
+
+def report_of(arguments: list[str]) -> Path:
+    """The report of the experiment that `arguments` name."""
+    file = "config/config.yaml"
+    for place, argument in enumerate(arguments):
+        option, _, value = argument.partition("=")
+        if option in ("--configfile", "--configfiles"):
+            file = value or arguments[place + 1]
+    content = read_yaml(file)
+    name = content.get("experiment", "") if isinstance(content, dict) else ""
+    return Path("results", str(name), "report.html")
+
+
+def clear_stale_lock() -> None:
+    """Removes Snakemake's lock if the run that took it is dead."""
+    if not run_lock.locked():
+        return
+    if run_lock.anyone_alive():
+        say("another run is at work in this folder; its lock stays")
+        return
+    say("clearing the lock of a run that was killed")
+    subprocess.run([*SNAKEMAKE, "--unlock", "--quiet"], check=True, stderr=subprocess.DEVNULL)
+
+
+def say(message: str) -> None:
+    print(f"==> {message}", flush=True)
+
+
+def modified(path: Path) -> float | None:
+    return path.stat().st_mtime if path.is_file() else None
+
+
+def main(arguments: list[str]) -> int:
+    """Runs; the exit code is Snakemake's."""
+    os.chdir(ROOT)
+    try:
+        report = report_of(arguments)
+    except (UserError, IndexError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    clear_stale_lock()
+    before = modified(report)
+    where = [] if any(one.split("=")[0] in PLACES for one in arguments) else ["--cores", "all"]
+    code = subprocess.run([*SNAKEMAKE, *where, "--rerun-incomplete", *arguments]).returncode
+    if code == 0 and report.is_file():
+        done = "everything is up to date" if modified(report) == before else "done"
+        say(f"{done}: {report}")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
