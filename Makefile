@@ -7,7 +7,7 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq install
 TORCH := $(shell grep '^torch==' envs/requirements.txt)
 
 # The first of these that is Python 3.11 or newer, unless PYTHON is given.
@@ -48,7 +48,7 @@ $(VENV)/python:
 
 # torch first, by its very version: asked for otherwise, pip may fetch a build of gigabytes.
 $(VENV)/locked: envs/requirements.txt $(VENV)/python
-	@echo 'Installing the packages of $<'
+	@echo 'Installing the packages of $<, which takes a minute or two'
 	@$(PIP) '$(TORCH)' --constraint $<
 	@$(PIP) --no-deps --requirement $<
 	@touch $@
@@ -58,6 +58,6 @@ $(VENV)/user: pyproject.toml $(VENV)/locked
 	@touch $@
 
 $(VENV)/dev: envs/requirements-dev.txt $(VENV)/user
-	@echo 'Installing the packages of $<'
+	@echo 'Installing the packages of $<, which takes a minute or two'
 	@$(PIP) --no-deps --requirement $<
 	@touch $@

@@ -78,7 +78,7 @@ class Training(Strict):
         30.0, ge=0, description="seconds between two saved states within an epoch"
     )
     divergence: float = Field(
-        10.0, gt=1, description="stop when the epoch's loss is this many times the first epoch's"
+        10.0, gt=1, description="stop when an epoch's loss is this many times the first batch's"
     )
 
 

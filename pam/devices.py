@@ -53,7 +53,9 @@ def take(devices: list[str], wait_s: float = 1.0) -> str:
 
     Waits while all are taken, and says so once.
     """
-    LOCKS.mkdir(mode=0o1777, parents=True, exist_ok=True)
+    if not LOCKS.is_dir():
+        LOCKS.mkdir(exist_ok=True)
+        LOCKS.chmod(0o1777)
     told = False
     while True:
         for device in devices:
@@ -67,7 +69,11 @@ def take(devices: list[str], wait_s: float = 1.0) -> str:
 
 def _locked(path: Path) -> bool:
     """Takes the lock of a file if it is free; the descriptor stays open on purpose."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    try:
+        # Another user's file may be locked, though not written, nor opened for making it.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

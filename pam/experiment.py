@@ -168,7 +168,10 @@ def _check_names(experiment: Experiment, files: Sequence[Path]) -> None:
 def _check_components(choices: ModelChoices, file: Path) -> None:
     """Every question of a model has an answer that exists."""
     for question in QUESTIONS:
-        kind, _ = kind_of(getattr(choices, question))
+        try:
+            kind, _ = kind_of(getattr(choices, question))
+        except UserError as error:
+            raise _at(error, [file], [question], "kind") from error
         known = answers(question)
         if kind not in known:
             raise _at(unknown(question, kind, known), [file], [question], "kind")

@@ -45,7 +45,7 @@ def write_aside(path: Path | str) -> Iterator[Path]:
 
 
 def storage_error(error: OSError, path: Path | str) -> UserError | OSError:
-    """Words a full disk or a missing permission; any other error is returned as it is."""
+    """Words a full disk, a missing permission or a wrong place; other errors are left as they are."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return UserError("the disk is full", file=path, remedy="free some space and run again")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
@@ -53,6 +53,12 @@ def storage_error(error: OSError, path: Path | str) -> UserError | OSError:
             "no permission to write here",
             file=path,
             remedy="choose a folder you may write to, or change its permissions",
+        )
+    if error.errno in (errno.EEXIST, errno.ENOTDIR, errno.EISDIR):
+        return UserError(
+            "a file stands where a folder is needed, or a folder where a file is",
+            file=path,
+            remedy="choose another place, or move what is there",
         )
     return error
 

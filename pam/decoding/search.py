@@ -7,12 +7,16 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from pam.config import Decoding
 from pam.data.vocabulary import BOS, EOS, PAD, STEP
-from pam.models.parts import Memory
+from pam.decoding.stepper import stepper
 from pam.models.seq2seq import Seq2Seq
+
+KEEP_SHARE = 0.75
+"""Finished sentences leave the batch once so many of it, at most, are still open."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,10 @@ def limits_of(lengths: Tensor, decoding: Decoding) -> Tensor:
 def search(
     model: Seq2Seq, source: Tensor, lengths: Tensor, decoding: Decoding, actions: bool = False
 ) -> list[Output]:
-    """Decodes a batch.
+    """Decodes a batch by beam search; a beam of 1 is greedy search.
+
+    A hypothesis that ends leaves its place empty. A sentence is finished when its best ended
+    hypothesis is at least as probable as its best open one, which can only lose from there.
 
     Args:
         model: in evaluation mode.
@@ -55,95 +62,53 @@ def search(
     Returns:
         One output per sentence, in the order of the batch.
     """
+    beam, device = decoding.beam, source.device
     limits = limits_of(lengths, decoding)
-    forbidden = torch.tensor(forbidden_symbols(actions), device=source.device)
-    memory = model.encode(source, lengths)
-    if decoding.beam == 1:
-        return _greedy(model, memory, limits, forbidden)
-    return _beam(model, memory, limits, forbidden, decoding.beam)
-
-
-def _greedy(model: Seq2Seq, memory: Memory, limits: Tensor, forbidden: Tensor) -> list[Output]:
-    batch = limits.shape[0]
-    outputs: list[Output | None] = [None] * batch
-    rows = torch.arange(batch, device=limits.device)  # sentences that are still open
-    state = model.start(memory)
-    symbol = torch.full((batch,), BOS, device=limits.device)
-    total = torch.zeros(batch, device=limits.device, dtype=torch.float64)
-    written = torch.empty((batch, 0), dtype=torch.long, device=limits.device)
-    for length in range(1, int(limits.max()) + 1):
-        step = model.step(memory, state, model.recurrence.embed(symbol))
-        log_probs = step.marginal.log_probs.index_fill(1, forbidden, -torch.inf)
-        best, symbol = log_probs.max(dim=1)
-        total = total + best
-        ended = symbol == EOS
-        done = ended | (length >= limits[rows])
-        written = torch.cat([written, symbol[:, None]], dim=1)
-        if done.any():
-            for place in done.nonzero().squeeze(1).tolist():
-                complete = bool(ended[place])
-                symbols = written[place].tolist()
-                outputs[int(rows[place])] = Output(
-                    symbols[:-1] if complete else symbols, float(total[place]), complete
-                )
-            left = (~done).nonzero().squeeze(1)
-            if len(left) == 0:
-                break
-            state = model.advance(memory, step, symbol).select(left)
-            memory, rows = memory.select(left), rows[left]
-            symbol, total, written = symbol[left], total[left], written[left]
-        else:
-            state = model.advance(memory, step, symbol)
-    return [output for output in outputs if output is not None]
-
-
-def _beam(
-    model: Seq2Seq, memory: Memory, limits: Tensor, forbidden: Tensor, beam: int
-) -> list[Output]:
-    """Keeps the `beam` best prefixes of each sentence.
-
-    A hypothesis that ends leaves its place empty. A sentence is finished when its best ended
-    hypothesis is at least as probable as its best open one, which can only lose from there.
-    """
-    batch, device = limits.shape[0], limits.device
-    outputs = [Output([], -torch.inf, False)] * batch
-    rows = torch.arange(batch, device=device)
-    memory = memory.select(rows.repeat_interleave(beam))
-    state = model.start(memory)
-    symbol = torch.full((batch * beam,), BOS, device=device)
+    forbidden = torch.tensor(forbidden_symbols(actions), device=device)
+    outputs = [Output([], -torch.inf, False)] * len(source)
+    steps = stepper(model, model.encode(source, lengths), beam)
+    rows = torch.arange(len(source), device=device)  # the sentences that are still open
+    symbol = torch.full((len(source), beam), BOS, device=device)
     # All places of a sentence begin alike, so only the first may go on.
-    total = torch.full((batch, beam), -torch.inf, device=device, dtype=memory.values.dtype)
+    total = torch.full((len(source), beam), -torch.inf, device=device)
     total[:, 0] = 0.0
-    written = torch.empty((batch * beam, 0), dtype=torch.long, device=device)
+    written = torch.empty((len(source), beam, 0), dtype=torch.long, device=device)
     for length in range(1, int(limits.max()) + 1):
-        step = model.step(memory, state, model.recurrence.embed(symbol))
-        log_probs = step.marginal.log_probs.index_fill(1, forbidden, -torch.inf)
-        vocabulary = log_probs.shape[1]
-        candidates = (total.view(-1, 1) + log_probs).view(len(rows), -1)
-        total, chosen = candidates.topk(min(beam, candidates.shape[1]), dim=1)
-        if total.shape[1] < beam:
-            total = torch.nn.functional.pad(total, (0, beam - total.shape[1]), value=-torch.inf)
-            chosen = torch.nn.functional.pad(chosen, (0, beam - chosen.shape[1]))
-        first = torch.arange(len(rows), device=device)[:, None] * beam
-        parents = (first + chosen // vocabulary).flatten()
-        symbol = (chosen % vocabulary).flatten()
-        written = torch.cat([written[parents], symbol[:, None]], dim=1)
-        ended = (symbol.view(len(rows), beam) == EOS) & (total > -torch.inf)
-        cut = (length >= limits[rows])[:, None] & (total > -torch.inf) & ~ended
-        _collect(outputs, rows, total, written, ended, cut)
-        total = total.masked_fill(ended | cut, -torch.inf)
-        best = torch.tensor([outputs[row].log_prob for row in rows.tolist()], device=device)
-        open_rows = (total.max(dim=1).values > best).nonzero().squeeze(1)
-        if len(open_rows) == 0:
+        log_probs = steps.step(symbol).index_fill(2, forbidden, -torch.inf)
+        total, parents, symbol = _best(total[:, :, None] + log_probs, beam)
+        written = torch.cat([written.gather(1, _wide(parents, written)), symbol[:, :, None]], 2)
+        alive = total > -torch.inf
+        ended = (symbol == EOS) & alive
+        cut = (length >= limits[rows])[:, None] & alive & ~ended
+        if (ended | cut).any():
+            _collect(outputs, rows, total, written, ended, cut)
+            total = total.masked_fill(ended | cut, -torch.inf)
+            best = total.new_tensor([outputs[row].log_prob for row in rows.tolist()])
+            total = total.masked_fill(total <= best[:, None], -torch.inf)
+        is_open = (total > -torch.inf).any(1)
+        if not is_open.any():
             break
-        # Places of a sentence share its memory, so only the step follows the parents.
-        state = model.advance(memory, step.select(parents), symbol)
-        if len(open_rows) < len(rows):
-            places = (open_rows[:, None] * beam + torch.arange(beam, device=device)).flatten()
-            memory, state = memory.select(places), state.select(places)
-            symbol, written = symbol[places], written[places]
-            rows, total = rows[open_rows], total[open_rows]
+        steps.advance(parents, symbol)
+        # Dropping finished sentences copies the others, so it waits for a few of them.
+        if int(is_open.sum()) <= KEEP_SHARE * len(rows):
+            left = is_open.nonzero().squeeze(1)
+            steps.keep(left)
+            rows, symbol, total, written = rows[left], symbol[left], total[left], written[left]
     return outputs
+
+
+def _best(scores: Tensor, beam: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The `beam` best of scores (B, k, V): totals, parents and symbols, each (B, beam)."""
+    vocabulary = scores.shape[2]
+    total, chosen = scores.flatten(1).topk(min(beam, scores.shape[1] * vocabulary), dim=1)
+    missing = (0, beam - total.shape[1])
+    total, chosen = F.pad(total, missing, value=-torch.inf), F.pad(chosen, missing)
+    return total, chosen // vocabulary, chosen % vocabulary
+
+
+def _wide(parents: Tensor, written: Tensor) -> Tensor:
+    """Indices (B, k, n) that gather whole prefixes."""
+    return parents[:, :, None].expand(-1, -1, written.shape[2])
 
 
 def _collect(
@@ -155,13 +120,12 @@ def _collect(
     cut: Tensor,
 ) -> None:
     """Keeps the best ended hypothesis of each sentence; one cut short only if none ended."""
-    beam = total.shape[1]
     for place, slot in (ended | cut).nonzero().tolist():
         complete, score = bool(ended[place, slot]), float(total[place, slot])
         row = int(rows[place])
         old = outputs[row]
         if (complete, score) > (old.complete, old.log_prob):
-            symbols = written[place * beam + slot].tolist()
+            symbols = written[place, slot].tolist()
             outputs[row] = Output(symbols[:-1] if complete else symbols, score, complete)
 
 

@@ -54,14 +54,14 @@ def _attended(
     marginal, feedback = model.marginalisation, model.feedback
     targets = target.t()
     joint = isinstance(marginal, Output)
-    views, of_query, weight, bias = _readout(model, memory) if joint else (None,) * 4
+    views, of_query, weight, bias = sigmoid_readout(model, memory) if joint else (None,) * 4
     observed, how = isinstance(feedback, Posterior), None
     top_k = marginal.top_k if isinstance(marginal, Output) else None
     if isinstance(feedback, Posterior):
         sizes = memory.mask.sum(1)
         share = feedback.share(sizes > (sizes if top_k is None else top_k)).to(memory.values)
         how = recurrence.Posterior(targets, share, feedback.gradient, top_k)
-    coupling, first = _coupling(model, memory)
+    coupling, first = coupling_weights(model, memory)
     inputs = recurrence.Inputs(
         gates=_gates(model, embedded),
         keys=memory.keys,
@@ -116,7 +116,7 @@ def _softly(model: Seq2Seq, queries: Tensor, contexts: Tensor, targets: Tensor) 
     return log_probs.gather(1, targets.reshape(-1, 1)).view(targets.shape).t()
 
 
-def _readout(model: Seq2Seq, memory: Memory) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def sigmoid_readout(model: Seq2Seq, memory: Memory) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The readout with its tanh written as a sigmoid; see `pam.fast.likelihood`."""
     readout = model.readout
     views = 2 * (memory.readout + readout.of_query.bias)
@@ -125,7 +125,8 @@ def _readout(model: Seq2Seq, memory: Memory) -> tuple[Tensor, Tensor, Tensor, Te
     return views, 2 * readout.of_query.weight, 2 * weight, bias
 
 
-def _coupling(model: Seq2Seq, memory: Memory) -> tuple[Tensor | None, Tensor | None]:
+def coupling_weights(model: Seq2Seq, memory: Memory) -> tuple[Tensor | None, Tensor | None]:
+    """exp(k(d)) of all distances (2m - 1,) and the first step's energies (m,), or None each."""
     coupling = model.coupling
     if not isinstance(coupling, RelativeCoupling):
         return None, None

@@ -145,7 +145,12 @@ class Readout(nn.Module):
         of_query = self.of_query(query)
         if values.dim() == 3:
             of_query = of_query.unsqueeze(1)
-        return torch.log_softmax(self.output(torch.tanh(values + of_query)), dim=-1)
+        return torch.log_softmax(self.output(tanh(values + of_query)), dim=-1)
+
+
+def tanh(x: Tensor) -> Tensor:
+    """tanh(x) as 2 sigmoid(2x) - 1, several times faster on a CPU and equal to within rounding."""
+    return torch.sigmoid(2 * x) * 2 - 1
 
 
 class Marginalisation(nn.Module, ABC):

@@ -116,6 +116,8 @@ class Trainer:
                 remedy="lower `training.learning_rate` or `training.clip`",
             )
         self.optimiser.step()
+        if progress.first is None:
+            progress.first = loss / tokens
         progress.loss += loss
         progress.tokens += tokens
         progress.examples += len(batch.rows)
@@ -139,14 +141,21 @@ class Trainer:
             "wall_s": progress.wall_s,
             "cpu_s": progress.cpu_s,
         }
-        first = progress.history[0]["train_loss"] if progress.history else row["train_loss"]
-        if row["train_loss"] > training.divergence * first:
-            raise UserError(
-                f"training diverges: loss {row['train_loss']:.4g} in epoch {row['epoch']}, "
-                f"{first:.4g} in the first",
-                remedy="lower `training.learning_rate`, or raise `training.divergence`",
-            )
+        self._check(row)
         return row
+
+    def _check(self, row: dict[str, Any]) -> None:
+        """Stops a training that has gone astray, also if only its last steps have."""
+        first, limit = self.progress.first, self.cell.training.divergence
+        assert first is not None
+        for name, loss in (("training", row["train_loss"]), ("development", row["dev_loss"])):
+            # Written so that a loss that is no number fails too.
+            if not loss <= limit * first:
+                raise UserError(
+                    f"training diverges: {name} loss {loss:.4g} in epoch {row['epoch']}, "
+                    f"{first:.4g} in the first batch",
+                    remedy="lower `training.learning_rate`, or raise `training.divergence`",
+                )
 
     def _keep_if_best(self, row: dict[str, Any]) -> None:
         """On equal terms the later epoch is kept: its learning rate is the lower one."""

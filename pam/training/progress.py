@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
+from tqdm.contrib.logging import logging_redirect_tqdm
 
+from pam.files import storage_error
 from pam.training.state import Progress
 
 LINE_EVERY_S = 20.0
@@ -37,20 +40,23 @@ class Reporter:
         self.epochs, self.per_epoch = epochs, per_epoch
         self.first = self._done(progress)
         self.began = self.told = time.monotonic()
-        self.bar = tqdm(
-            total=epochs * per_epoch,
-            initial=self.first,
-            desc=self.name,
-            unit="step",
-            mininterval=0.5,
-            disable=not sys.stderr.isatty(),
-        )
-        self.writer = SummaryWriter(str(self.events), purge_step=progress.epoch + 1)
-        try:
-            yield
-        finally:
-            self.bar.close()
-            self.writer.close()
+        with _storage_errors_told_once(self.events):
+            self.writer = SummaryWriter(str(self.events), purge_step=progress.epoch + 1)
+            self.bar = tqdm(
+                total=epochs * per_epoch,
+                initial=self.first,
+                desc=self.name,
+                unit="step",
+                mininterval=0.5,
+                disable=not sys.stderr.isatty(),
+            )
+            try:
+                # Lines of the log go above the bar instead of through it.
+                with nullcontext() if self.bar.disable else logging_redirect_tqdm():
+                    yield
+            finally:
+                self.bar.close()
+                self.writer.close()
 
     def _done(self, progress: Progress) -> int:
         return progress.epoch * self.per_epoch + progress.batch
@@ -89,3 +95,25 @@ class Reporter:
             100 * row["dev_accuracy"],
             row["cpu_s"],
         )
+
+
+@contextmanager
+def _storage_errors_told_once(folder: Path) -> Iterator[None]:
+    """A full disk as one message: TensorBoard's own thread would print its traceback besides.
+
+    Raises:
+        UserError: nothing can be written to `folder`.
+    """
+    hook = threading.excepthook
+
+    def unless_storage(args: threading.ExceptHookArgs) -> None:
+        if not isinstance(args.exc_value, OSError):
+            hook(args)
+
+    threading.excepthook = unless_storage
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(error, folder) from error
+    finally:
+        threading.excepthook = hook

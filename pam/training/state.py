@@ -21,7 +21,8 @@ from pam.files import storage_error, write_text
 from pam.models.saved import load_tensors, save_tensors
 
 FORMAT = "pam-state-1"
-CURRENT, PREVIOUS = "state.safetensors", "previous.safetensors"
+CURRENT, PREVIOUS, HOLDER = "state.safetensors", "previous.safetensors", "holder"
+SPARE = f"{PREVIOUS}.new"
 log = logging.getLogger(__name__)
 
 
@@ -32,6 +33,7 @@ class Progress:
     Attributes:
         epoch: the current one, from 0; batch: batches of it already done.
         loss, tokens, examples: sums over this epoch so far, loss in nats.
+        first: loss of the very first batch in nats per token, before anything was learned.
         history: one row per finished epoch, as in history.csv.
         best: the row of the epoch whose weights are kept.
         wall_s, cpu_s, gpu_s: spent so far, by all processes that worked on this training.
@@ -43,6 +45,7 @@ class Progress:
     loss: float = 0.0
     tokens: int = 0
     examples: int = 0
+    first: float | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     best: dict[str, Any] | None = None
     wall_s: float = 0.0
@@ -63,7 +66,7 @@ def locked(folder: Path) -> Iterator[None]:
         lock = FileLock(folder / "lock")
         lock.acquire(timeout=0)
     except Timeout as error:
-        holder = folder / "holder"
+        holder = folder / HOLDER
         who = holder.read_text(encoding="utf-8").strip() if holder.is_file() else "unknown"
         raise UserError(
             f"another process is training here ({who})",
@@ -73,10 +76,18 @@ def locked(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise storage_error(error, folder) from error
     try:
-        write_text(folder / "holder", f"process {os.getpid()} on {platform.node()}\n")
+        _clear_away(folder)
+        write_text(folder / HOLDER, f"process {os.getpid()} on {platform.node()}\n")
         yield
     finally:
         lock.release()
+
+
+def _clear_away(folder: Path) -> None:
+    """Removes what processes that were killed while saving left half written."""
+    for pattern in (f".{CURRENT}.*", f".{HOLDER}.*", SPARE):
+        for path in folder.glob(pattern):
+            path.unlink()
 
 
 class StateFolder:
@@ -98,7 +109,7 @@ class StateFolder:
         notes = {"format": FORMAT, "key": self.key, "progress": json.dumps(asdict(progress))}
         if current.is_file():
             # A link, then a rename over it: at every moment a whole state has a name.
-            spare = self.folder / f"{PREVIOUS}.new"
+            spare = self.folder / SPARE
             spare.unlink(missing_ok=True)
             os.link(current, spare)
             spare.replace(self.folder / PREVIOUS)

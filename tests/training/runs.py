@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import itertools
 import json
 import multiprocessing
 import os
@@ -12,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -20,12 +22,25 @@ from pam.cli import main
 from pam.config import Cell
 from tests.training.small import write_cell
 
-Moment = tuple[str, str, int]
-"""Module, name in it and number of the call at whose begin a process kills itself."""
+
+class Fault(NamedTuple):
+    """What befalls a process at the begin of the `number`-th call of a function.
+
+    Attributes:
+        module, name: where the function is; `number` counts from 1.
+        effect: `killed`: SIGKILL; `full`: this call and all later ones find the disk full.
+    """
+
+    module: str
+    name: str
+    number: int
+    effect: str = "killed"
+
 
 CONTEXT = multiprocessing.get_context("forkserver")
+# `torch._dynamo` is what the first optimiser imports, for a second or two.
 CONTEXT.set_forkserver_preload(
-    ["pytest", "pam.training.loop", "pam.models.build", "pam.verbs.train", "tests.training.runs"]
+    ["pytest", "pam.training.loop", "pam.models.build", "torch._dynamo", "tests.training.runs"]
 )
 
 
@@ -47,49 +62,49 @@ class Run:
         return self.log.read_text(encoding="utf-8")
 
 
-def start(arguments: Sequence[object], log: Path, killed: Moment | None = None) -> Run:
-    """Starts `python -m pam ARGUMENTS` as a process that may kill itself at a given moment."""
+def start(arguments: Sequence[object], log: Path, fault: Fault | None = None) -> Run:
+    """Starts `python -m pam ARGUMENTS` as a process, perhaps one that will meet a fault."""
     words = [str(argument) for argument in arguments]
-    process = CONTEXT.Process(target=_work, args=(words, str(log), killed))
+    process = CONTEXT.Process(target=_work, args=(words, str(log), fault))
     process.start()
     return Run(process, log)
 
 
-def _work(arguments: list[str], log: str, killed: Moment | None) -> None:
+def _work(arguments: list[str], log: str, fault: Fault | None) -> None:
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (1, 2):
         os.dup2(descriptor, stream)
-    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
     sys.argv = ["pam", *arguments]
-    if killed is not None:
-        _arm(*killed)
+    if fault is not None:
+        _arm(fault)
     sys.exit(main(arguments))
 
 
-def _arm(module: str, name: str, number: int) -> None:
-    """Makes the `number`-th call of a function the end of this process."""
-    *path, last = name.split(".")
-    owner: Any = importlib.import_module(module)
+def _arm(fault: Fault) -> None:
+    *path, last = fault.name.split(".")
+    owner: Any = importlib.import_module(fault.module)
     for part in path:
         owner = getattr(owner, part)
-    original, calls = getattr(owner, last), [0]
+    original, calls = getattr(owner, last), itertools.count(1)
 
-    def counted(*args: Any, **named: Any) -> Any:
-        calls[0] += 1
-        if calls[0] == number:
+    def faulty(*args: Any, **named: Any) -> Any:
+        number = next(calls)
+        if fault.effect == "killed" and number == fault.number:
             os.kill(os.getpid(), signal.SIGKILL)
+        if fault.effect == "full" and number >= fault.number:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return original(*args, **named)
 
-    setattr(owner, last, counted)
+    setattr(owner, last, faulty)
 
 
 def train(
-    cell: Cell, data: Path, out: Path, killed: Moment | None = None, code: str = "this code"
+    cell: Cell, data: Path, out: Path, fault: Fault | None = None, code: str = "this code"
 ) -> Run:
     """Starts a training; its results are in `out`."""
     out.mkdir(parents=True, exist_ok=True)
     arguments = ["train", "--cell", write_cell(out, cell), "--data", data, "--out", out]
-    return start([*arguments, "--code", code], out / "log", killed)
+    return start([*arguments, "--code", code], out / "log", fault)
 
 
 def result(out: Path) -> tuple[bytes, list[dict[str, Any]], int]:

@@ -11,29 +11,30 @@ from pathlib import Path
 
 import pytest
 
-from pam.training.state import CURRENT
+from pam.training.state import CURRENT, SPARE
 from tests.training import runs, small
-from tests.training.runs import Moment
+from tests.training.runs import Fault
 
 STEP, SAVE = ("pam.training.loop", "Trainer._step"), ("pam.training.state", "save_tensors")
-MOMENTS: dict[str, tuple[Moment, int]] = {
-    # Name: the moment, and how many states were gone on from after it.
-    "before anything is saved": ((*STEP, 1), 0),
-    "within the first epoch": ((*STEP, 3), 1),
-    "within a later epoch": ((*STEP, 7), 1),
-    "in the evaluation between epochs": (("pam.training.loop", "evaluate", 2), 1),
-    "between two epochs": ((*SAVE, 4), 1),
-    "when the reserve is in place and the state is not yet written": ((*SAVE, 6), 1),
-    "when a state is written aside and not yet flushed": (("pam.files", "_flush", 6), 1),
-    "when a state is flushed and not yet renamed": (("pathlib", "Path.chmod", 6), 1),
-    "when the first state is not yet renamed": (("pathlib", "Path.chmod", 2), 0),
-    "when all is trained and nothing is written": (("pam.models.saved", "save_model", 1), 1),
+MOMENTS: dict[str, tuple[Fault, int]] = {
+    # The moment, and how many states were gone on from after it.
+    "before anything is saved": (Fault(*STEP, 1), 0),
+    "within the first epoch": (Fault(*STEP, 3), 1),
+    "within a later epoch": (Fault(*STEP, 7), 1),
+    "in the evaluation between epochs": (Fault("pam.training.loop", "evaluate", 2), 1),
+    "between two epochs, before the state of the first": (Fault(*SAVE, 4), 1),
+    "between two epochs": (Fault(*STEP, 5), 1),
+    "when the reserve is in place and the state is not yet written": (Fault(*SAVE, 6), 1),
+    "when a state is written aside and not yet flushed": (Fault("pam.files", "_flush", 6), 1),
+    "when a state is flushed and not yet renamed": (Fault("pathlib", "Path.chmod", 6), 1),
+    "when the first state is not yet renamed": (Fault("pathlib", "Path.chmod", 2), 0),
+    "when all is trained and nothing is written": (Fault("pam.models.saved", "save_model", 1), 1),
     "when the model is written and its history is not": (
-        ("pam.training.record", "write_history", 1),
+        Fault("pam.training.record", "write_history", 1),
         1,
     ),
     "when all is written and the state is not cleared": (
-        ("pam.training.state", "StateFolder.clear", 1),
+        Fault("pam.training.state", "StateFolder.clear", 1),
         1,
     ),
 }
@@ -41,8 +42,9 @@ MOMENTS: dict[str, tuple[Moment, int]] = {
 
 @pytest.fixture(scope="module")
 def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training that was never stopped, and saved its state at the end of each epoch only."""
     out = tmp_path_factory.mktemp("undisturbed")
-    assert runs.train(small.cell("postr-joint"), data, out).end() == 0
+    assert runs.train(small.cell("postr-joint", state_every_s=60.0), data, out).end() == 0
     return out
 
 
@@ -50,9 +52,9 @@ def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_training_killed_at_this_moment_goes_on_to_the_same_result(
     name: str, data: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
-    moment, resumed = MOMENTS[name]
+    fault, resumed = MOMENTS[name]
     cell = small.cell("postr-joint")
-    assert runs.train(cell, data, tmp_path, moment).end() == -signal.SIGKILL
+    assert runs.train(cell, data, tmp_path, fault).end() == -signal.SIGKILL
     again = runs.train(cell, data, tmp_path)
     assert again.end() == 0, again.said()
     assert runs.result(tmp_path) == runs.result(undisturbed)
@@ -64,7 +66,7 @@ def test_a_training_killed_again_and_again_goes_on_to_the_same_result(
 ) -> None:
     cell = small.cell("postr-joint")
     for number in (3, 2, 4):
-        assert runs.train(cell, data, tmp_path, (*STEP, number)).end() == -signal.SIGKILL
+        assert runs.train(cell, data, tmp_path, Fault(*STEP, number)).end() == -signal.SIGKILL
     assert runs.train(cell, data, tmp_path).end() == 0
     assert runs.result(tmp_path) == runs.result(undisturbed)
     assert runs.record_of(tmp_path)["resumed"] == 3
@@ -98,8 +100,12 @@ def test_the_command_itself_killed_from_outside_goes_on_to_the_same_result(
 def test_what_a_killed_process_left_half_written_is_cleared_away(
     data: Path, tmp_path: Path
 ) -> None:
-    cell = small.cell()
-    runs.train(cell, data, tmp_path, ("pam.files", "_flush", 6)).end()
-    assert any(path.name.startswith(f".{CURRENT}.") for path in (tmp_path / "state").iterdir())
+    cell, state = small.cell(), tmp_path / "state"
+    state.mkdir()
+    (state / ".own").write_text("a file that is not ours")
+    runs.train(cell, data, tmp_path, Fault("pam.files", "_flush", 6)).end()
+    assert any(path.name.startswith(f".{CURRENT}.") for path in state.iterdir())
+    runs.train(cell, data, tmp_path, Fault("pathlib", "Path.replace", 2)).end()
+    assert (state / SPARE).exists()
     assert runs.train(cell, data, tmp_path).end() == 0
-    assert {path.name for path in (tmp_path / "state").iterdir()} <= {"lock", "holder"}
+    assert {path.name for path in state.iterdir()} == {"lock", "holder", ".own"}

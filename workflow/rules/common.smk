@@ -39,10 +39,11 @@ config.update(EXPERIMENT.model_dump())
 if EXPERIMENT.mirror:
     os.environ.update(PAM_MIRROR=EXPERIMENT.mirror)
 
-# One GPU a training, where there is one or where the configuration insists on it.
+# One GPU a training, where there is one or where the configuration insists on it; `auto` still goes
+# to the processor where torch cannot use what is there.
 GPUS = devices.visible() if EXPERIMENT.device != "cpu" else []
-DEVICE = "cuda" if GPUS or EXPERIMENT.device == "cuda" else "cpu"
-GPU = int(DEVICE == "cuda")
+GPU = int(bool(GPUS) or EXPERIMENT.device == "cuda")
+DEVICE = EXPERIMENT.device if GPU else "cpu"
 if GPUS and workflow.is_main_process and "gpu" not in workflow.global_resources:
     workflow.register_resource("gpu", len(GPUS))
 
@@ -124,11 +125,15 @@ def training_part(wildcards):
 
     A new label in tables or a wider beam at test time trains nothing again.
     """
-    part = cell(wildcards).model_dump(exclude={"experiment", "label"})
-    for key in ("label", "source"):
-        del part["choices"][key]
-    del part["decoding"]["beam"]
-    return part
+    return cell(wildcards).model_dump(
+        exclude={
+            "experiment": True,
+            "label": True,
+            "choices": {"label", "source"},
+            "training": {"state_every_s"},
+            "decoding": {"beam"},
+        }
+    )
 
 
 def beam(wildcards):

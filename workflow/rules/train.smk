@@ -60,7 +60,8 @@ rule train_cell:
         data=folder_of_input("data"),
         out=folder_of_output("training"),
     message:
-        "Training {wildcards.model} on {wildcards.task}, seed {wildcards.seed}"
+        "Training {wildcards.model} on {wildcards.task}, seed {wildcards.seed}: "
+        "{threads} thread(s), {resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU"
     shell:
         "logged {log:q} python -m pam.devices {resources.device} python -m pam train "
         "--cell {input.cell:q} --data {params.data:q} "

@@ -1,22 +1,42 @@
-"""Writes the schemas in workflow/schemas/ from the classes in pam.config.
+"""Writes what is known of the configuration from the classes in pam.config.
 
-    python workflow/scripts/make_schemas.py [FOLDER]
+    python workflow/scripts/make_schemas.py
 
-Editors read them to complete and check configuration files; Snakemake checks with them too.
+That is the schemas in workflow/schemas/, with which editors and Snakemake check files, and the list
+of keys at the end of config/README.md.
 """
 
-import sys
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from pam.config import Experiment, ModelChoices, Strict
+from pam.config import (
+    Decoding,
+    Experiment,
+    ModelChoices,
+    Network,
+    Resources,
+    Strict,
+    TaskConfig,
+    Training,
+)
 from pam.files import write_text
 
-SCHEMAS = {"config": Experiment, "model": ModelChoices}
+SCHEMAS: dict[str, type[Strict]] = {"config": Experiment, "model": ModelChoices}
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
+ROOT = Path(__file__).resolve().parents[2]
+MARK = "<!-- Written by workflow/scripts/make_schemas.py from pam/config.py. -->"
+SECTIONS: dict[str, type[Strict]] = {
+    "An experiment": Experiment,
+    "A task, under `tasks: NAME:`": TaskConfig,
+    "`network:`": Network,
+    "`training:`": Training,
+    "`decoding:`": Decoding,
+    "`resources:`": Resources,
+    "A model, `models/NAME.yaml`": ModelChoices,
+}
 OVERRIDES = {
     "network": "Network",
     "training": "Training",
@@ -35,6 +55,9 @@ def schema(kind: type[Strict]) -> dict[str, Any]:
             if known.get("additionalProperties") is True:
                 known["additionalProperties"] = False
                 known["properties"] = _without_defaults(sections[section]["properties"])
+        for known in part["properties"].values():
+            if "patternProperties" in known:
+                known["additionalProperties"] = False
     return {"$schema": DRAFT, **_without_titles(made)}
 
 
@@ -63,7 +86,38 @@ def text(kind: type[Strict]) -> str:
     return head + yaml.safe_dump(schema(kind), sort_keys=False, allow_unicode=True, width=100)
 
 
+def keys(kind: type[Strict], title: str) -> str:
+    """A class as a Markdown table of its keys, types, defaults and descriptions."""
+    required = schema(kind).get("required", [])
+    rows = ["| key | what | default |", "| --- | --- | --- |"]
+    for name, known in schema(kind)["properties"].items():
+        if "$ref" in known:
+            rows.append(f"| `{name}` | see `{name}:` below | |")
+            continue
+        default = "required" if name in required else f"`{_yaml(known.get('default'))}`"
+        rows.append(f"| `{name}` | {_described(known)} | {default} |")
+    return "\n".join([f"### {title}", "", kind.__doc__ or "", "", *rows, ""])
+
+
+def _described(known: dict[str, Any]) -> str:
+    options = known.get("enum")
+    text = str(known.get("description", ""))
+    return f"{text} ({', '.join(map(str, options))})" if options else text
+
+
+def _yaml(value: Any) -> str:
+    return yaml.safe_dump(value, default_flow_style=True).removesuffix("...\n").strip()
+
+
+def readme(text: str) -> str:
+    """config/README.md with its list of keys as the classes are now."""
+    head, mark, _ = text.partition(MARK)
+    sections = [keys(kind, title) for title, kind in SECTIONS.items()]
+    return head + mark + "\n\n" + "\n".join(sections)
+
+
 if __name__ == "__main__":
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[1] / "schemas"
     for name, kind in SCHEMAS.items():
-        write_text(folder / f"{name}.schema.yaml", text(kind))
+        write_text(ROOT / f"workflow/schemas/{name}.schema.yaml", text(kind))
+    page = ROOT / "config/README.md"
+    write_text(page, readme(page.read_text(encoding="utf-8")))

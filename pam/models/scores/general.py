@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from pam.models.parts import Score, Sizes
@@ -20,7 +19,8 @@ class General(Score):
         return keys
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        return torch.einsum("bh,bmh->bm", query, keys)
+        # On a CPU several times faster than a batched product of a matrix and a vector.
+        return (keys * query[:, None]).sum(2)
 
 
 COMPONENT = General

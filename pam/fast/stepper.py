@@ -1,0 +1,127 @@
+"""Decoding steps at full speed: k hypotheses of each sentence over one copy of its source.
+
+What the context adds to the gates is computed from the alignment directly, as a weighted sum of
+the gates of each encoder state, which are computed once per sentence.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from pam.fast.cell import doubled_candidate
+from pam.fast.teacher import coupling_weights, covers, sigmoid_readout
+from pam.fast.toeplitz import Toeplitz
+from pam.models.couplings.pointer import Pointer
+from pam.models.feedbacks.posterior import Posterior
+from pam.models.marginals.output import Output
+from pam.models.parts import Memory
+from pam.models.seq2seq import Seq2Seq
+
+
+def steps_fast(model: Seq2Seq) -> bool:
+    """Whether `FastStepper` computes this model."""
+    return covers(model) and not isinstance(model.coupling, Pointer)
+
+
+class FastStepper:
+    """The same steps as `pam.decoding.stepper.ReferenceStepper`, whose docstrings hold here."""
+
+    def __init__(self, model: Seq2Seq, memory: Memory, beam: int) -> None:
+        self.model, self.beam = model, beam
+        marginal = model.marginalisation
+        self.joint = isinstance(marginal, Output)
+        self.top_k = marginal.top_k if isinstance(marginal, Output) else None
+        cells = model.recurrence.stack
+        width = memory.values.shape[2]
+        self.of_embedding = doubled_candidate(cells[0].weight_ih[:, :-width])
+        self.wx = [doubled_candidate(cell.weight_ih) for cell in cells[1:]]
+        self.wh = [doubled_candidate(cell.weight_hh) for cell in cells]
+        self.biases = [doubled_candidate(cell.bias_ih + cell.bias_hh) for cell in cells]
+        # Per sentence, (B, m, .); everything below that starts with B is cut by `keep`.
+        self.gates = F.linear(memory.values, doubled_candidate(cells[0].weight_ih[:, -width:]))
+        self.keys, self.mask = memory.keys, memory.mask
+        self.padding = torch.zeros_like(memory.keys[:, :, 0]).masked_fill(~memory.mask, -torch.inf)
+        self.views, self.of_query, self.weight, self.bias = sigmoid_readout(model, memory)
+        weights, self.first = coupling_weights(model, memory)
+        self.matrix = None if weights is None else Toeplitz(weights)
+        self.h = [h[:, None].expand(-1, beam, -1) for h, _ in memory.start]
+        self.c = [c[:, None].expand(-1, beam, -1) for _, c in memory.start]
+        self.alignment: Tensor | None = None
+
+    def step(self, symbol: Tensor) -> Tensor:
+        embedded = self.model.recurrence.embedding(symbol)
+        gates = F.linear(embedded, self.of_embedding)
+        if self.alignment is not None:
+            gates = gates + torch.bmm(self.alignment, self.gates)
+        for layer in range(len(self.wh)):
+            if layer:
+                gates = F.linear(self.h[layer - 1], self.wx[layer - 1])
+            gates = gates + F.linear(self.h[layer], self.wh[layer], self.biases[layer])
+            i, f, g, o = gates.sigmoid_().chunk(4, dim=2)
+            self.c[layer] = f * self.c[layer] + i * (2 * g - 1)
+            self.h[layer] = o * (2 * torch.sigmoid(2 * self.c[layer]) - 1)
+        query = self.h[-1]
+        scores = torch.bmm(query, self.keys.transpose(1, 2)) + self.padding[:, None]
+        self.prior = self._prior(scores)
+        viewed = F.linear(query, self.of_query)
+        if not self.joint:
+            z = torch.sigmoid(torch.bmm(self.prior, self.views) + viewed)
+            return torch.log_softmax(F.linear(z, self.weight, self.bias), dim=2)
+        return self._observe(viewed)
+
+    def _prior(self, scores: Tensor) -> Tensor:
+        """prior_t (B, k, m); see `pam.fast.alignment`."""
+        if self.matrix is None or self.alignment is None:
+            if self.matrix is not None and self.first is not None:
+                scores = scores + self.first
+            return torch.softmax(scores, dim=2)
+        u = torch.softmax(scores, dim=2)
+        flat, previous = u.flatten(0, 1), self.alignment.flatten(0, 1)
+        w = previous / self.matrix.apply_transposed(flat)
+        return u * self.matrix.apply(w).view_as(u)
+
+    def _observe(self, viewed: Tensor) -> Tensor:
+        """log p(y_t) by summing over positions; keeps each position's part for `advance`."""
+        top_k = self.top_k
+        views, weights, self.kept = self.views[:, None], self.prior, None
+        if top_k is not None and top_k < weights.shape[2]:
+            weights, self.kept = weights.topk(top_k, dim=2)
+            index = self.kept[..., None].expand(-1, -1, -1, views.shape[3])
+            views = views.expand(-1, self.beam, -1, -1).gather(2, index)
+        z = torch.sigmoid(views + viewed[:, :, None])
+        probs = torch.softmax(F.linear(z, self.weight, self.bias), dim=3)
+        self.joint_probs = probs * weights[..., None]  # (B, k, positions, V)
+        tiny = torch.finfo(probs.dtype).tiny
+        return self.joint_probs.sum(2).clamp_min(tiny).log()
+
+    def advance(self, parents: Tensor, symbol: Tensor) -> None:
+        rows = torch.arange(len(parents), device=parents.device)[:, None]
+        alignment = self.prior[rows, parents]
+        feedback = self.model.feedback
+        if isinstance(feedback, Posterior):
+            joint = self.joint_probs[rows, parents, :, symbol]  # (B, k, positions)
+            tiny = torch.finfo(joint.dtype).tiny
+            posterior = joint / joint.sum(2, keepdim=True).clamp_min(tiny)
+            if self.kept is not None:
+                kept = self.kept[rows, parents]
+                posterior = torch.zeros_like(alignment).scatter(2, kept, posterior)
+            share = self._share(feedback)
+            alignment = share * posterior + (1 - share) * alignment
+        self.alignment = alignment
+        self.h = [h[rows, parents] for h in self.h]
+        self.c = [c[rows, parents] for c in self.c]
+
+    def _share(self, feedback: Posterior) -> Tensor:
+        sizes = self.mask.sum(1)
+        share = feedback.share(sizes > (sizes if self.top_k is None else self.top_k))
+        return share[:, None].to(self.prior)
+
+    def keep(self, rows: Tensor) -> None:
+        self.gates, self.keys, self.mask = self.gates[rows], self.keys[rows], self.mask[rows]
+        self.padding, self.views = self.padding[rows], self.views[rows]
+        self.h = [h[rows] for h in self.h]
+        self.c = [c[rows] for c in self.c]
+        if self.alignment is not None:
+            self.alignment = self.alignment[rows]

@@ -1,0 +1,50 @@
+"""Fast decoding steps equal the reference's, for every model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from pam.data.vocabulary import BOS
+from pam.decoding.stepper import ReferenceStepper, stepper
+from pam.fast.stepper import FastStepper
+from tests.models import tiny
+
+BEAM = 3
+TOP_2 = {"kind": "output", "top_k": 2}
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in tiny.NAMED if name != "hard-mono"),
+    ("prior-joint", {"marginal": TOP_2}),
+    ("postr-joint", {"marginal": TOP_2}),
+    ("mono-postr-joint", {"marginal": TOP_2}),
+    ("mono-postr-joint", {"coupling": {"kind": "monotone", "first": "before"}}),
+    ("prox-postr-joint", {"feedback": "prior"}),
+    ("mono-postr-joint", {"marginal": "input", "feedback": "prior"}),
+]
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(("name", "changed"), VARIANTS)
+@torch.no_grad()
+def test_fast_steps_equal_the_reference(name: str, changed: dict[str, Any], layers: int) -> None:
+    model = tiny.model(tiny.choices(name, **changed), layers=layers)
+    source, lengths, _ = tiny.batch(rows=5)
+    memory = model.encode(source, lengths)
+    fast, slow = stepper(model, memory, BEAM), ReferenceStepper(model, memory, BEAM)
+    assert isinstance(fast, FastStepper)
+    generator = torch.Generator().manual_seed(7)
+    symbol = torch.full((5, BEAM), BOS)
+    for time in range(4):
+        found, wanted = fast.step(symbol), slow.step(symbol)
+        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
+        parents = torch.randint(0, BEAM, symbol.shape, generator=generator)
+        symbol = torch.randint(4, tiny.VOCABULARY, symbol.shape, generator=generator)
+        fast.advance(parents, symbol)
+        slow.advance(parents, symbol)
+        if time == 1:  # two sentences leave, the others change places
+            left = torch.tensor([3, 0, 4])
+            fast.keep(left)
+            slow.keep(left)
+            symbol = symbol[left]

@@ -1,0 +1,144 @@
+"""Copies of the repository in which the workflow is run, and small data for it."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = ("Snakefile", "Makefile", "pyproject.toml", "cluster", "config", "envs", "pam", "workflow")
+
+REGISTRY = """\
+small:
+  task: inflection
+  title: Made-up nouns
+  licence: none
+  files:
+    train.tsv: {path: train.tsv}
+    dev.tsv: {path: dev.tsv}
+    test.tsv: {path: test.tsv}
+"""
+
+EXPERIMENT = """\
+experiment: tiny
+title: Made-up nouns
+seeds: [1]
+models: [soft, mono-postr-joint]
+tasks:
+  nouns: {dataset: small}
+registries: [config/datasets.yaml, own/datasets.yaml]
+device: cpu
+network: {embedding: 8, encoder: 8, decoder: 16}
+training: {epochs: 1, batch_size: 16}
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a Snakemake did: its exit code and all that it said."""
+
+    code: int
+    said: str
+
+    @property
+    def jobs(self) -> Counter[str]:
+        """Number of jobs by rule, from the table that Snakemake prints; noun targets excepted."""
+        table = self.said.partition("Job stats:")[2].partition("total")[0]
+        found = re.findall(r"^(\w+) +(\d+)$", table, flags=re.MULTILINE)
+        nouns = ("all", "data", "train", "tables", "figures", "report")
+        return Counter({rule: int(number) for rule, number in found if rule not in nouns})
+
+    @property
+    def trained(self) -> set[str]:
+        """The trainings, as `model on task, seed n`."""
+        return set(re.findall(r"Training (\S+ on \S+, seed \d+)", self.said))
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A copy of the repository, to be run and changed at will."""
+
+    folder: Path
+
+    def run(self, *arguments: str, **environment: str) -> Outcome:
+        """Runs Snakemake there on two cores."""
+        return self.command(
+            [sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor", *arguments],
+            **environment,
+        )
+
+    def plan(self, *arguments: str, **environment: str) -> Outcome:
+        """What Snakemake would do."""
+        return self.run("--dry-run", *arguments, **environment)
+
+    def command(self, command: list[str], **environment: str) -> Outcome:
+        """Runs any command there, with the package of this copy."""
+        known = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env=known | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return Outcome(done.returncode, done.stdout)
+
+    def edit(self, file: str, old: str, new: str) -> None:
+        """Replaces a text, which must be there, in a file."""
+        path = self.folder / file
+        text = path.read_text(encoding="utf-8")
+        assert old in text, f"{old!r} is not in {file}"
+        path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+    def write(self, file: str, text: str) -> None:
+        """Writes a file, its folders included."""
+        path = self.folder / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def copy(self, folder: Path) -> Checkout:
+        """A copy with the same times of change."""
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        return Checkout(folder)
+
+
+def checkout(folder: Path) -> Checkout:
+    """A fresh copy of the repository without results."""
+    folder.mkdir(parents=True)
+    leave_out = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for part in PARTS:
+        source = ROOT / part
+        if source.is_dir():
+            shutil.copytree(source, folder / part, ignore=leave_out)
+        else:
+            shutil.copy2(source, folder / part)
+    return Checkout(folder)
+
+
+def with_own_data(made: Checkout) -> Checkout:
+    """Adds a data set of made-up nouns and an experiment on it, `own/experiment.yaml`."""
+    draw = random.Random(1)
+    letters, seen = "abdefgiklmnoprstuz", set()
+    made.write("own/datasets.yaml", REGISTRY)
+    made.write("own/experiment.yaml", EXPERIMENT)
+    for split, lemmas in (("train", 40), ("dev", 8), ("test", 8)):
+        rows = []
+        while len(rows) < 2 * lemmas:
+            lemma = "".join(draw.choices(letters, k=draw.randint(3, 6)))
+            if lemma not in seen:
+                seen.add(lemma)
+                rows += [
+                    f"{lemma}\tnumber=singular\t{lemma}\n",
+                    f"{lemma}\tnumber=plural\t{lemma}en\n",
+                ]
+        made.write(f"own/{split}.tsv", "".join(rows))
+    return made

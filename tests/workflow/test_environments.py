@@ -1,0 +1,95 @@
+"""The lock is complete, the conda file agrees with it, and the project's ranges hold its pins."""
+
+from __future__ import annotations
+
+import runpy
+import tomllib
+from importlib import metadata
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.workflow.checkouts import ROOT
+
+LOCK = runpy.run_path(str(ROOT / "envs/lock.py"), run_name="lock")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def lines(file: str) -> list[str]:
+    text = (ROOT / "envs" / file).read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def pins(listed: list[str]) -> dict[str, str]:
+    """Name to version of those that are for this Python."""
+    found = {}
+    for requirement in map(Requirement, listed):
+        (specifier,) = requirement.specifier
+        assert specifier.operator == "=="
+        if requirement.marker is None or requirement.marker.evaluate():
+            found[canonicalize_name(requirement.name)] = specifier.version
+    return found
+
+
+USER = pins(lines("requirements.txt"))
+ALL = USER | pins(lines("requirements-dev.txt"))
+
+
+def test_torch_is_asked_for_by_its_plain_version() -> None:
+    assert "torch==2.13.0" in lines("requirements.txt")
+
+
+def test_the_conda_file_has_the_versions_of_the_lock() -> None:
+    conda = yaml.safe_load((ROOT / "envs/environment.yaml").read_text(encoding="utf-8"))
+    (listed,) = (item["pip"] for item in conda["dependencies"] if isinstance(item, dict))
+    own = {name: version for name, version in pins(listed).items()}
+    # Its Python is 3.11, whichever this one is.
+    newer = LOCK["NEWER_PYTHON"]
+    assert own.keys() == USER.keys()
+    assert {name for name in own if own[name] != USER[name]} <= newer.keys()
+
+
+def test_everything_the_project_asks_for_is_pinned_within_its_range() -> None:
+    extras = PROJECT["optional-dependencies"]
+    asked = [*PROJECT["dependencies"], *(text for extra in extras.values() for text in extra)]
+    for requirement in map(Requirement, asked):
+        version = ALL.get(canonicalize_name(requirement.name))
+        assert version is not None, requirement.name
+        assert requirement.specifier.contains(version), requirement
+
+
+def test_everything_that_a_pinned_package_requires_is_pinned_within_its_range() -> None:
+    for name in ALL:
+        try:
+            installed = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue
+        if name in LOCK["DATA_ONLY"] or installed.version.split("+")[0] != ALL[name]:
+            continue
+        for requirement in map(Requirement, installed.requires or ()):
+            if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
+                continue
+            needed = canonicalize_name(requirement.name)
+            assert needed in ALL, f"{name} requires {needed}"
+            assert requirement.specifier.contains(ALL[needed], prereleases=True), (
+                f"{name} requires {requirement}, the lock has {ALL[needed]}"
+            )
+
+
+def test_a_missing_transitive_package_would_be_noticed() -> None:
+    assert {"jinja2", "pygments", "snakemake-interface-common"} <= USER.keys()
+
+
+def test_ranges_are_open_upwards_so_that_another_torch_will_do() -> None:
+    assert "torch>=2.6" in PROJECT["dependencies"]
+    assert PROJECT["requires-python"] == ">=3.11"
+    for text in PROJECT["dependencies"]:
+        assert {s.operator for s in Requirement(text).specifier} == {">="}
+
+
+@pytest.mark.parametrize("name", ["python", "user", "dev", "locked"])
+def test_the_makefile_leaves_a_mark_for_each_step(name: str) -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert f"$(VENV)/{name}:" in text

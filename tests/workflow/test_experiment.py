@@ -1,0 +1,136 @@
+"""Faults in a configuration: one message each, with file, line and remedy."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pam.errors import UserError
+from pam.experiment import Plan, load_plan
+from tests.workflow.checkouts import ROOT
+
+RIGHT = """\
+experiment: mine
+seeds: [1, 2]
+models:
+  - soft
+  - postr-joint
+tasks:
+  nouns:
+    dataset: de-noun
+    training:
+      epochs: 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(ROOT / "config/models", tmp_path / "config/models")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def load(text: str, name: str = "mine.yaml") -> Plan:
+    Path(name).write_text(text, encoding="utf-8")
+    return load_plan(files=[name])
+
+
+def fault(text: str) -> UserError:
+    with pytest.raises(UserError) as caught:
+        load(text)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message", "remedy"),
+    [
+        ("seeds:", "sedes:", 2, "unknown key `sedes`", "did you mean `seeds`?"),
+        ("experiment: mine\n", "", None, "missing key `experiment`", "add `experiment:`"),
+        ("seeds: [1, 2]", "seeds: one", 2, "`seeds`", "config/README.md"),
+        ("- postr-joint", "- postr-jiont", 5, "unknown model `postr-jiont`", "`postr-joint`?"),
+        ("seeds: [1, 2]", "seeds: [1, 1]", 2, "`1` stands twice in `seeds`", "remove one"),
+        ("- postr-joint", "- soft", 5, "`soft` stands twice in `models`", "remove one"),
+        ("epochs: 3", "epoks: 3", 10, "unknown key `tasks.nouns.training.epoks`", "`epochs`?"),
+        ("epochs: 3", "epochs: no", 10, "`tasks.nouns.training.epochs`", "correct the value"),
+        ("  nouns:", "  my nouns:", 7, "`tasks.my nouns`", "correct the value"),
+        ("  nouns:", "  tables:", 7, "a task cannot be called `tables`", "another name"),
+        ("experiment: mine", "experiment: ../up", 1, "`experiment`", "correct the value"),
+        ("dataset: de-noun", "dataset: de-noun\n    pepar: x", 9, "`tasks.nouns.pepar`", "`paper`?"),
+        ("tasks:\n", "resources: {mem: 3}\ntasks:\n", 6, "`resources.mem`", "`mem_mb`?"),
+    ],
+)
+def test_a_fault_has_its_place_and_its_remedy(
+    old: str, new: str, line: int | None, message: str, remedy: str
+) -> None:
+    assert old in RIGHT
+    error = fault(RIGHT.replace(old, new, 1))
+    assert (error.file, error.line) == ("mine.yaml", line)
+    assert message in error.message
+    assert remedy in str(error.remedy)
+
+
+@pytest.mark.parametrize(
+    ("added", "line", "message", "remedy"),
+    [
+        ("network: {hiden: 3}", 2, "unknown key `network.hiden`", "known keys: "),
+        ("coupling: monoton", 2, "unknown coupling `monoton`", "did you mean `monotone`?"),
+        ("copuling: monotone", 2, "unknown key `copuling`", "did you mean `coupling`?"),
+        ("coupling: {knd: monotone}", 2, "a choice without `kind`", "add `kind: name`"),
+    ],
+)
+def test_a_fault_in_a_models_file_has_its_place(
+    added: str, line: int, message: str, remedy: str
+) -> None:
+    Path("config/models/soft.yaml").write_text(f"label: Soft\n{added}\n", encoding="utf-8")
+    error = fault(RIGHT)
+    assert (error.file, error.line) == ("config/models/soft.yaml", line)
+    assert message in error.message
+    assert remedy in str(error.remedy)
+
+
+def test_of_two_files_the_one_at_fault_is_named() -> None:
+    Path("base.yaml").write_text(RIGHT, encoding="utf-8")
+    Path("more.yaml").write_text("title: x\ntraining:\n  epoks: 3\n", encoding="utf-8")
+    merged: dict[str, Any] = {}
+    for name in ("base.yaml", "more.yaml"):
+        merged |= yaml.safe_load(Path(name).read_text(encoding="utf-8"))
+    for files in (["base.yaml", "more.yaml"], ["more.yaml", "base.yaml"]):
+        with pytest.raises(UserError) as caught:
+            load_plan(merged, files)
+        assert (caught.value.file, caught.value.line) == ("more.yaml", 3)
+
+
+def test_a_value_from_the_command_line_is_named_without_a_file() -> None:
+    with pytest.raises(UserError, match="unknown key `devise`"):
+        load_plan(yaml.safe_load(RIGHT) | {"devise": "cpu"}, [])
+
+
+def test_later_layers_win() -> None:
+    plan = load(RIGHT + "training: {epochs: 9, batch_size: 7}\n")
+    cell = plan.cell("nouns", "soft", 2)
+    assert (cell.training.epochs, cell.training.batch_size, cell.seed) == (3, 7, 2)
+
+
+def test_unknown_task_and_model_of_a_cell_are_named() -> None:
+    plan = load(RIGHT)
+    with pytest.raises(UserError, match="unknown task `nuons`(.|\n)*did you mean `nouns`"):
+        plan.cell("nuons", "soft", 1)
+    with pytest.raises(UserError, match="unknown model `sotf`(.|\n)*did you mean `soft`"):
+        plan.cell("nouns", "sotf", 1)
+
+
+def test_an_unknown_data_set_has_its_place() -> None:
+    with pytest.raises(UserError) as caught:
+        load(RIGHT).check_datasets({"de-nouns": None})  # type: ignore[dict-item]
+    assert (caught.value.file, caught.value.line) == ("mine.yaml", 8)
+    assert "did you mean `de-nouns`?" in str(caught.value.remedy)
+
+
+def test_a_tasks_resources_override_the_experiments() -> None:
+    text = RIGHT + "    resources: {mem_mb: 5}\nresources: {runtime: 7}\n"
+    asked = load(text).resources("nouns")
+    assert (asked.mem_mb, asked.runtime, asked.threads) == (5, 7, 1)

@@ -1,0 +1,131 @@
+"""What the workflow would do: dry runs."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+
+import pytest
+
+from tests.workflow.checkouts import Checkout, checkout
+from tests.workflow.conftest import OWN
+
+SIX = ["soft", "hard-mono", "prior-joint", "postr-joint", "prox-postr-joint", "mono-postr-joint"]
+
+
+def test_the_default_experiment_is_six_models_on_german_nouns(tmp_path: Path) -> None:
+    outcome = checkout(tmp_path / "checkout").plan()
+    assert outcome.code == 0, outcome.said
+    assert outcome.trained == {f"{model} on de-noun, seed 1" for model in SIX}
+    assert outcome.jobs["fetch_data"] == outcome.jobs["prepare_data"] == 1
+    assert outcome.jobs["write_report"] == 1
+
+
+def test_the_paper_experiment_is_two_tasks_and_five_seeds_and_nothing_of_the_default(
+    tmp_path: Path,
+) -> None:
+    target = "results/paper/tables/table2.csv"
+    outcome = checkout(tmp_path / "checkout").plan(target, "--configfile", "config/paper.yaml")
+    assert outcome.code == 0, outcome.said
+    assert outcome.trained == {
+        f"{model} on {task}, seed {seed}"
+        for model in SIX
+        for task in ("ddn13-de-noun", "ddn13-de-verb")
+        for seed in range(1, 6)
+    }
+    assert outcome.jobs["make_table"] == 1
+    assert "draw_scores" not in outcome.jobs
+    assert "results/quick" not in outcome.said
+
+
+@pytest.mark.parametrize(
+    ("target", "rules"),
+    [
+        ("data", {"fetch_data", "prepare_data"}),
+        ("train", {"fetch_data", "prepare_data", "write_cell", "train_cell"}),
+        (
+            "results/tiny/nouns/soft/seed1/scores.json",
+            {"fetch_data", "prepare_data", "write_cell", "train_cell", "predict_cell"}
+            | {"score_cell"},
+        ),
+    ],
+)
+def test_a_target_makes_what_it_needs_and_no_more(
+    fresh: Checkout, target: str, rules: set[str]
+) -> None:
+    outcome = fresh.plan(target, *OWN)
+    assert outcome.code == 0, outcome.said
+    assert set(outcome.jobs) == rules
+
+
+def test_one_cell_is_one_training(fresh: Checkout) -> None:
+    outcome = fresh.plan("results/tiny/nouns/soft/seed1/scores.json", *OWN)
+    assert outcome.trained == {"soft on nouns, seed 1"}
+
+
+def test_a_cell_outside_the_experiments_lists_can_be_made(fresh: Checkout) -> None:
+    outcome = fresh.plan("results/tiny/nouns/prior-joint/seed7/scores.json", *OWN)
+    assert outcome.trained == {"prior-joint on nouns, seed 7"}
+
+
+@pytest.mark.parametrize("target", ["tables", "figures", "report"])
+def test_each_noun_is_a_target(fresh: Checkout, target: str) -> None:
+    outcome = fresh.plan(target, *OWN)
+    assert outcome.code == 0, outcome.said
+    assert outcome.jobs["train_cell"] == 2
+
+
+def test_a_thousand_jobs_are_planned_within_seconds(fresh: Checkout) -> None:
+    fresh.edit("own/experiment.yaml", "seeds: [1]", f"seeds: {list(range(1, 121))}")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    outcome = fresh.plan("--quiet", "all", *OWN)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert outcome.code == 0, outcome.said
+    # Processor seconds, since other tests run beside this one.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 15
+
+
+def fake_gpus(folder: Path, count: int) -> str:
+    """A PATH on which `nvidia-smi` lists so many GPUs."""
+    folder.mkdir()
+    lines = "".join(f"echo '{index}, GPU-{index}{index}'\n" for index in range(count))
+    (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{lines}", encoding="utf-8")
+    (folder / "nvidia-smi").chmod(0o755)
+    return os.pathsep.join([str(folder), os.environ["PATH"]])
+
+
+def asked_for_gpu(said: str) -> bool:
+    return "1 GPU" in said
+
+
+def test_trainings_ask_for_a_gpu_only_where_there_is_one(fresh: Checkout, tmp_path: Path) -> None:
+    fresh.edit("own/experiment.yaml", "device: cpu", "device: auto")
+    path = fake_gpus(tmp_path / "bin", 2)
+    assert asked_for_gpu(fresh.plan("train", *OWN, PATH=path).said)
+    assert not asked_for_gpu(fresh.plan("train", *OWN, PATH=path, CUDA_VISIBLE_DEVICES="").said)
+    without = fresh.plan("train", *OWN, "--config", "device=cpu", PATH=path)
+    assert without.code == 0
+    assert not asked_for_gpu(without.said)
+
+
+def test_the_configuration_can_insist_on_a_gpu(fresh: Checkout) -> None:
+    fresh.edit("own/experiment.yaml", "device: cpu", "device: cuda")
+    assert asked_for_gpu(fresh.plan("train", *OWN).said)
+
+
+def test_a_task_can_ask_for_more(fresh: Checkout) -> None:
+    fresh.edit(
+        "own/experiment.yaml",
+        "{dataset: small}",
+        "{dataset: small, resources: {mem_mb: 7777, runtime: 33, threads: 2}}",
+    )
+    said = fresh.plan("train", *OWN).said
+    assert "2 thread(s), 7777 MB, 33 min" in said
+
+
+def test_the_cluster_profile_works_as_typed(fresh: Checkout) -> None:
+    outcome = fresh.plan("train", *OWN, "--profile", "cluster")
+    assert outcome.code == 0, outcome.said
+    assert outcome.jobs["train_cell"] == 2
+    assert "slurm_partition=main" in outcome.said

@@ -1,0 +1,69 @@
+"""The classes in pam.config are the only place where keys are stated; all else follows them."""
+
+from __future__ import annotations
+
+import runpy
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from pam.config import Experiment, ModelChoices
+from tests.workflow.checkouts import ROOT
+
+MADE = runpy.run_path(str(ROOT / "workflow/scripts/make_schemas.py"), run_name="made")
+REMEDY = "run: python workflow/scripts/make_schemas.py"
+
+
+def load(file: str) -> Any:
+    return yaml.safe_load((ROOT / file).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(("name", "kind"), [("config", Experiment), ("model", ModelChoices)])
+def test_the_schemas_are_what_the_classes_say(name: str, kind: Any) -> None:
+    text = (ROOT / f"workflow/schemas/{name}.schema.yaml").read_text(encoding="utf-8")
+    assert text == MADE["text"](kind), REMEDY
+
+
+def test_the_list_of_keys_is_what_the_classes_say() -> None:
+    text = (ROOT / "config/README.md").read_text(encoding="utf-8")
+    assert text == MADE["readme"](text), REMEDY
+
+
+def test_every_key_has_a_description() -> None:
+    for name in ("config", "model"):
+        schema = load(f"workflow/schemas/{name}.schema.yaml")
+        for part in (schema, *schema.get("$defs", {}).values()):
+            assert part["additionalProperties"] is False
+            for key, known in part["properties"].items():
+                assert known.get("description") or "$ref" in known, key
+
+
+@pytest.mark.parametrize("file", ["config/config.yaml", "config/paper.yaml"])
+def test_our_experiments_fit_the_schema(file: str) -> None:
+    jsonschema.validate(load(file), load("workflow/schemas/config.schema.yaml"))
+
+
+def test_our_models_fit_the_schema() -> None:
+    for path in (ROOT / "config/models").glob("*.yaml"):
+        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+        jsonschema.validate(value, load("workflow/schemas/model.schema.yaml"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"sedes": [1]},
+        {"training": {"epoks": 3}},
+        {"tasks": {"nouns": {"dataset": "x", "network": {"hidden": 3}}}},
+        {"tasks": {"a task": {"dataset": "x"}}},
+        {"seeds": "1"},
+    ],
+)
+def test_the_schema_refuses_what_the_classes_refuse(wrong: dict[str, Any]) -> None:
+    right = {"experiment": "x", "models": ["soft"], "tasks": {"nouns": {"dataset": "x"}}}
+    schema = load("workflow/schemas/config.schema.yaml")
+    jsonschema.validate(right, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(right | wrong, schema)
