@@ -11,9 +11,6 @@ from pam.fast.toeplitz import Toeplitz
 class Free:
     """log prior_t = log softmax(e_t)."""
 
-    def __init__(self, steps: int) -> None:
-        self.log_prior: list[Tensor] = []
-
     def step(self, t: int, scores: Tensor, previous: Tensor | None) -> Tensor:
         """log prior_t (B, m) from scores (B, m), -inf at padding."""
         return torch.log_softmax(scores, dim=1)
@@ -22,9 +19,9 @@ class Free:
         """Gradients of the scores and of the previous alignment, from that of log prior_t."""
         return torch.addcmul(dlog, prior, dlog.sum(1, keepdim=True), value=-1), None
 
-    def finish(self) -> Tensor | None:
-        """Gradient of the coupling's weights."""
-        return None
+    def finish(self) -> tuple[None, None]:
+        """No coupling, no gradient of one."""
+        return None, None
 
 
 class Coupled:
@@ -41,6 +38,7 @@ class Coupled:
     def __init__(self, weights: Tensor, first: Tensor | None) -> None:
         self.matrix = Toeplitz(weights)
         self.first = first
+        self.dfirst: Tensor | None = None
         self.saved: list[tuple[Tensor, ...]] = []
 
     def step(self, t: int, scores: Tensor, previous: Tensor | None) -> Tensor:
@@ -61,7 +59,7 @@ class Coupled:
         """Gradients of the scores and of the previous alignment, from that of log prior_t."""
         if not self.saved[t]:
             dscores = torch.addcmul(dlog, prior, dlog.sum(1, keepdim=True), value=-1)
-            self.dfirst = dscores.sum(0)
+            self.dfirst = None if self.first is None else dscores.sum(0)
             return dscores, None
         u, z, w, v = self.saved[t]
         dv = dlog / v
@@ -73,10 +71,10 @@ class Coupled:
         self.saved[t] = (dv, w, u, dz)
         return dscores, dprevious
 
-    def finish(self) -> Tensor | None:
-        """Gradient of the weights, gathered over all steps at once."""
+    def finish(self) -> tuple[Tensor | None, Tensor | None]:
+        """Gradients of the weights, gathered over all steps at once, and of the first energies."""
         kept = [parts for parts in self.saved if parts]
         if not kept:
-            return None
+            return None, self.dfirst
         dv, w, u, dz = (torch.cat(parts) for parts in zip(*kept, strict=True))
-        return self.matrix.gradient(torch.cat([dv, u]), torch.cat([w, dz]))
+        return self.matrix.gradient(torch.cat([dv, u]), torch.cat([w, dz])), self.dfirst

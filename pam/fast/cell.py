@@ -16,6 +16,14 @@ def doubled_candidate(parameter: Tensor) -> Tensor:
     return torch.cat([i, f, 2 * g, o])
 
 
+def prefixes(tensor: Tensor, counts: list[int]) -> list[Tensor]:
+    """The first `counts[t]` rows of each step of (T, B, ...), as views.
+
+    Views are made once, as making them anew at each use takes longer than many a use.
+    """
+    return [step[:count] for step, count in zip(tensor.unbind(), counts, strict=True)]
+
+
 class Layer:
     """An LSTM layer with its history.
 
@@ -24,7 +32,7 @@ class Layer:
         wx: (4H, X) weight of the layer's input at each step; wh: (4H, H) of its own last output.
         h, c: (B, H) first state.
         masks: (T, B, H) dropout masks of its output, or None.
-        steps: T.
+        counts: per step, how many rows from the first on take part; they never grow in number.
     """
 
     def __init__(
@@ -35,25 +43,33 @@ class Layer:
         h: Tensor,
         c: Tensor,
         masks: Tensor | None,
-        steps: int,
+        counts: list[int],
     ) -> None:
-        batch, hidden = h.shape
-        self.before = before if before.dim() == 3 else before.expand(steps, batch, -1)
+        (batch, hidden), steps = h.shape, len(counts)
         self.shared_before = before.dim() == 1
-        self.wx, self.wh, self.masks = wx, wh, masks
-        self.gates = h.new_empty(steps, batch, 4 * hidden)
-        self.h = h.new_empty(steps + 1, batch, hidden)
-        self.c = h.new_empty(steps + 1, batch, hidden)
-        self.squashed = h.new_empty(steps, batch, hidden)  # sigmoid(2 c_t)
-        self.h[0], self.c[0] = h, c
+        self.before = prefixes(before.expand(steps, batch, -1), counts)
+        self.wx, self.wh = wx, wh
         self.wx_t, self.wh_t = wx.t(), wh.t()
+        self.masks = None if masks is None else prefixes(masks, counts)
+        # Zeros where a row has ended: products over all steps run over them too.
+        self.all_h = h.new_zeros(steps + 1, batch, hidden)
+        self.all_dgates = h.new_zeros(steps, batch, 4, hidden)
+        self.dgates = prefixes(self.all_dgates, counts)
+        self.h = prefixes(self.all_h, [batch, *counts])
+        self.c = prefixes(torch.empty_like(self.all_h), [batch, *counts])
+        self.gates = prefixes(h.new_empty(steps, batch, 4, hidden), counts)
+        self.squashed = prefixes(h.new_empty(steps, batch, hidden), counts)  # sigmoid(2 c_t)
+        self.h[0].copy_(h)
+        self.c[0].copy_(c)
 
     def step(self, t: int, x: Tensor) -> Tensor:
-        """Output (B, H) at step t, after dropout, from its input x (B, X)."""
-        gates = torch.addmm(self.before[t], x, self.wx_t, out=self.gates[t])
-        gates.addmm_(self.h[t], self.wh_t).sigmoid_()
-        i, f, g, o = gates.chunk(4, dim=1)
-        c = torch.mul(f, self.c[t], out=self.c[t + 1])
+        """Output (rows, H) at step t, after dropout, from its input x (rows, X)."""
+        gates = self.gates[t]
+        flat = torch.addmm(self.before[t], x, self.wx_t, out=gates.flatten(1))
+        rows = len(gates)
+        flat.addmm_(self.h[t][:rows], self.wh_t).sigmoid_()
+        i, f, g, o = gates.unbind(1)
+        c = torch.mul(f, self.c[t][:rows], out=self.c[t + 1])
         c.addcmul_(i, g, value=2).sub_(i)
         squashed = torch.mul(c, 2, out=self.squashed[t]).sigmoid_()
         h = torch.mul(o, squashed, out=self.h[t + 1])
@@ -61,42 +77,35 @@ class Layer:
         return h if self.masks is None else h * self.masks[t]
 
     def begin_backward(self) -> None:
-        """Everything in the gradient that does not depend on later steps, batched over time."""
-        i, _, g, o = self.gates.chunk(4, dim=2)
-        candidate = 2 * g - 1
-        slope = self.squashed - self.squashed * self.squashed
-        self.by_output = torch.mul(o, slope).mul_(4)  # d h / d c
-        factors = self.gates - self.gates * self.gates
-        fi, ff, fg, fo = factors.chunk(4, dim=2)
-        fi.mul_(candidate)
-        ff.mul_(self.c[:-1])
-        fg.mul_(i).mul_(2)
-        fo.mul_(2 * self.squashed - 1)
-        self.factors = factors
-        self.dgates = torch.empty_like(self.gates)
-        self.dh = torch.zeros_like(self.h[0])  # gradient of h_t from step t + 1
+        """Begins with no gradient from beyond the last step."""
+        # Of h_t, from step t + 1; a row joins with zeros at its last step.
+        self.dh = torch.zeros_like(self.h[0])
         self.dc = torch.zeros_like(self.c[0])
 
     def back(self, t: int, doutput: Tensor) -> Tensor:
-        """Gradient of the input at step t, (B, X), from that of the output (B, H)."""
-        dh = torch.add(self.dh, doutput if self.masks is None else doutput * self.masks[t])
-        dc = self.dc.addcmul_(dh, self.by_output[t])
-        batch, hidden = dh.shape
-        dgates, factors = self.dgates[t], self.factors[t]
-        torch.mul(
-            dc[:, None],
-            factors.view(batch, 4, hidden)[:, :3],
-            out=dgates.view(batch, 4, hidden)[:, :3],
-        )
-        torch.mul(dh, factors[:, 3 * hidden :], out=dgates[:, 3 * hidden :])
-        dc.mul_(self.gates[t, :, hidden : 2 * hidden])
-        torch.mm(dgates, self.wh, out=self.dh)
-        return dgates @ self.wx
+        """Gradient of the input at step t, (rows, X), from that of the output (rows, H)."""
+        gates, squashed = self.gates[t], self.squashed[t]
+        i, f, g, o = gates.unbind(1)
+        rows = len(gates)
+        dh = torch.add(self.dh[:rows], doutput if self.masks is None else doutput * self.masks[t])
+        slope = torch.addcmul(squashed, squashed, squashed, value=-1)
+        dc = self.dc[:rows].addcmul_(slope.mul_(o), dh, value=4)
+        # What each gate's sigmoid has as its slope, times what it is multiplied with.
+        dgates = torch.addcmul(gates, gates, gates, value=-1, out=self.dgates[t])
+        di, df, dg, do = dgates.unbind(1)
+        di.mul_(g.mul_(2).sub_(1)).mul_(dc)
+        df.mul_(self.c[t][:rows]).mul_(dc)
+        dg.mul_(i).mul_(dc).mul_(2)
+        do.mul_(squashed.mul_(2).sub_(1)).mul_(dh)
+        dc.mul_(f)
+        flat = dgates.flatten(1)
+        torch.mm(flat, self.wh, out=self.dh[:rows])
+        return flat @ self.wx
 
     def finish(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Gradients of before, wx, wh, h and c, given all inputs x (T, B, X)."""
-        flat = self.dgates.flatten(0, 1)
-        before = flat.sum(0) if self.shared_before else self.dgates
+        dgates = self.all_dgates.flatten(2)
+        flat = dgates.flatten(0, 1)
         wx = flat.t() @ x.flatten(0, 1)
-        wh = flat.t() @ self.h[:-1].flatten(0, 1)
-        return before, wx, wh, self.dh, self.dc
+        wh = flat.t() @ self.all_h[:-1].flatten(0, 1)
+        return flat.sum(0) if self.shared_before else dgates, wx, wh, self.dh, self.dc

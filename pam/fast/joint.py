@@ -14,6 +14,7 @@ class _PositionLikelihood(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
+        counts: list[int],
         targets: Tensor,
         kept: Tensor | None,
         queries: Tensor,
@@ -23,25 +24,28 @@ class _PositionLikelihood(torch.autograd.Function):
     ) -> Tensor:
         positions = views.shape[1] if kept is None else kept.shape[2]
         likelihood = PositionLikelihood(
-            views, weight, bias, targets, positions, any(ctx.needs_input_grad)
+            views, weight, bias, targets, positions, counts, any(ctx.needs_input_grad)
         )
-        ctx.likelihood = likelihood
-        return torch.stack(
-            [
-                likelihood.step(t, query, None if kept is None else kept[t])
-                for t, query in enumerate(queries)
-            ]
-        )
+        ctx.likelihood, ctx.counts = likelihood, counts
+        found = views.new_zeros(*targets.shape, positions)
+        for t, count in enumerate(counts):
+            chosen = None if kept is None else kept[t, :count]
+            found[t, :count] = likelihood.step(t, queries[t, :count], chosen)
+        return found
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         likelihood = ctx.likelihood
         del ctx.likelihood  # its memory is free as soon as this function ends
-        dqueries = [likelihood.back(t, dlikelihood) for t, dlikelihood in enumerate(grads[0])]
-        return None, None, torch.stack(dqueries), *likelihood.finish()
+        width = likelihood.views.shape[2]
+        dqueries = grads[0].new_zeros(*grads[0].shape[:2], width)
+        for t, count in enumerate(ctx.counts):
+            dqueries[t, :count] = likelihood.back(t, grads[0][t, :count])
+        return None, None, None, dqueries, *likelihood.finish()
 
 
 def position_likelihoods(
+    counts: list[int],
     targets: Tensor,
     kept: Tensor | None,
     queries: Tensor,
@@ -52,6 +56,7 @@ def position_likelihoods(
     """log p(y_t | s_t, h_a) of given targets.
 
     Args:
+        counts: per step, how many rows from the first on take part; the others give zeros.
         targets: (T, B); kept: (T, B, K) positions to sum over, or None for all.
         queries: (T, B, R); views: (B, m, R); weight: (V, R); bias: (V,): see
             `PositionLikelihood`.
@@ -59,5 +64,5 @@ def position_likelihoods(
     Returns:
         (T, B, m), or (T, B, K).
     """
-    result: Tensor = _PositionLikelihood.apply(targets, kept, queries, views, weight, bias)
+    result: Tensor = _PositionLikelihood.apply(counts, targets, kept, queries, views, weight, bias)
     return result

@@ -13,6 +13,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pam.fast.cell import prefixes
+
 
 class PositionLikelihood:
     """Gold log-likelihoods of positions over time.
@@ -22,6 +24,7 @@ class PositionLikelihood:
         weight: (V, R) doubled output weight; bias: (V,) output bias less the weight's row sums.
         targets: (T, B) gold symbols.
         positions: how many positions are summed over: m, or K.
+        counts: per step, how many rows from the first on take part.
         differentiable: whether a gradient will be asked for.
     """
 
@@ -32,29 +35,31 @@ class PositionLikelihood:
         bias: Tensor,
         targets: Tensor,
         positions: int,
-        differentiable: bool = True,
+        counts: list[int],
+        differentiable: bool,
     ) -> None:
-        steps, batch = targets.shape
         self.views, self.weight, self.bias = views, weight, bias
-        self.gold = targets[:, :, None, None].expand(-1, -1, positions, 1)
-        self.minus_one = views.new_full((batch, positions, 1), -1.0)
+        self.gold = prefixes(targets[:, :, None, None].expand(-1, -1, positions, 1), counts)
+        self.minus_one = views.new_full((len(views), positions, 1), -1.0)
         self.differentiable = differentiable
         self.kept: list[Tensor] = []
         if differentiable:
-            width, vocabulary = views.shape[2], weight.shape[0]
-            self.z = views.new_empty(steps, batch, positions, width)
-            self.error = views.new_empty(steps, batch, positions, vocabulary)
-            self.pulled = views.new_empty(steps, batch, positions, width)
+            rows, (vocabulary, width) = sum(counts), weight.shape
+            # Steps follow each other without gaps, so that products over all of them are dense.
+            self.all_z = views.new_empty(rows, positions, width)
+            self.all_error = views.new_empty(rows, positions, vocabulary)
+            self.z, self.error = self.all_z.split(counts), self.all_error.split(counts)
+            self.pulled = torch.empty_like(self.all_z).split(counts)
             self.dviews = torch.zeros_like(views)
 
     def step(self, t: int, query: Tensor, kept: Tensor | None) -> Tensor:
-        """log p(y_t | s_t, h_a): (B, positions).
+        """log p(y_t | s_t, h_a): (rows, positions).
 
         Args:
-            query: (B, R) doubled readout view of s_t.
-            kept: (B, K) which positions, or None for all.
+            query: (rows, R) doubled readout view of s_t.
+            kept: (rows, K) which positions, or None for all.
         """
-        views = self.views
+        views = self.views[: len(query)]
         if kept is not None:
             self.kept.append(kept)
             views = views.gather(1, kept[:, :, None].expand(-1, -1, views.shape[2]))
@@ -66,7 +71,7 @@ class PositionLikelihood:
         if self.differentiable:
             # p - onehot(y_t): the logits' gradient but for its sign, which `back` restores.
             error = torch.exp(log_probs, out=self.error[t])
-            error.scatter_add_(2, self.gold[t], self.minus_one)
+            error.scatter_add_(2, self.gold[t], self.minus_one[: len(query)])
             pulled = self.pulled[t]
             torch.mm(error.flatten(0, 1), self.weight, out=pulled.flatten(0, 1))
             pulled.mul_(z)
@@ -74,19 +79,19 @@ class PositionLikelihood:
         return likelihood
 
     def back(self, t: int, dlikelihood: Tensor) -> Tensor:
-        """Gradient of the query's view (B, R), from that of step t's output (B, positions)."""
+        """Gradient of the query's view (rows, R), from that of step t's (rows, positions)."""
         scale = -dlikelihood
-        pulled = self.pulled[t]
+        pulled, dviews = self.pulled[t], self.dviews[: len(scale)]
         dquery = torch.bmm(scale[:, None], pulled).squeeze(1)
         self.error[t].mul_(scale[:, :, None])
         if self.kept:
             index = self.kept[t][:, :, None].expand_as(pulled)
-            self.dviews.scatter_add_(1, index, pulled * scale[:, :, None])
+            dviews.scatter_add_(1, index, pulled * scale[:, :, None])
         else:
-            self.dviews.addcmul_(pulled, scale[:, :, None])
+            dviews.addcmul_(pulled, scale[:, :, None])
         return dquery
 
     def finish(self) -> tuple[Tensor, Tensor, Tensor]:
         """Gradients of views, weight and bias, after `back` of every step."""
-        error = self.error.flatten(0, 2)
-        return self.dviews, error.t() @ self.z.flatten(0, 2), error.sum(0)
+        error = self.all_error.flatten(0, 1)
+        return self.dviews, error.t() @ self.all_z.flatten(0, 1), error.sum(0)

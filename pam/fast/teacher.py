@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pam.data.vocabulary import STEP
+from pam.data.vocabulary import PAD, STEP
 from pam.fast import recurrence
 from pam.fast.cell import doubled_candidate
 from pam.fast.joint import position_likelihoods
@@ -35,6 +35,8 @@ def covers(model: Seq2Seq) -> bool:
 def token_log_probs(model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
     """log p(y_t | y_<t, x) of given targets; see `Seq2Seq.teacher_forced`.
 
+    Rows sorted by the length of their targets, longest first, cost nothing where they are padded.
+
     Returns:
         (B, n). Entries at padded target positions carry no meaning; mask them.
     """
@@ -52,7 +54,7 @@ def _attended(
     model: Seq2Seq, memory: Memory, embedded: Tensor, masks: Tensor | None, target: Tensor
 ) -> Tensor:
     marginal, feedback = model.marginalisation, model.feedback
-    targets = target.t()
+    targets, counts = target.t(), _counts(target)
     joint = isinstance(marginal, Output)
     views, of_query, weight, bias = sigmoid_readout(model, memory) if joint else (None,) * 4
     observed, how = isinstance(feedback, Posterior), None
@@ -75,7 +77,7 @@ def _attended(
             else {}
         ),
     )
-    queries, log_prior, gold = recurrence.recur(inputs, memory.mask, masks, how)
+    queries, log_prior, gold = recurrence.recur(inputs, counts, memory.mask, masks, how)
     if observed:
         return gold.t()
     if not joint:
@@ -86,8 +88,20 @@ def _attended(
     if top_k is not None and top_k < views.shape[1]:
         kept = log_prior.topk(top_k, dim=2).indices
         log_prior = log_prior.gather(2, kept)
-    likelihood = position_likelihoods(targets, kept, queries @ of_query.t(), views, weight, bias)
+    likelihood = position_likelihoods(
+        counts, targets, kept, queries @ of_query.t(), views, weight, bias
+    )
     return torch.logsumexp(log_prior + likelihood, dim=2).t()
+
+
+def _counts(target: Tensor) -> list[int]:
+    """Per step, how many rows from the first on have not ended; all, if rows are not sorted."""
+    lengths = (target != PAD).sum(1)
+    if bool((lengths[1:] > lengths[:-1]).any()):
+        return [target.shape[0]] * target.shape[1]
+    times = torch.arange(target.shape[1], device=target.device)
+    counts: list[int] = (lengths[None] > times[:, None]).sum(1).clamp_min(1).tolist()
+    return counts
 
 
 def _pointed(

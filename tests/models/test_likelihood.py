@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
@@ -154,7 +154,7 @@ def test_top_k_never_gives_a_higher_likelihood_than_the_exact_sum() -> None:
         cut.load_state_dict(exact.state_dict())
         values.append(cut.teacher_forced(*batch).log_probs)
     values.append(exact.teacher_forced(*batch).log_probs)
-    for lower, higher in zip(values, values[1:], strict=False):
+    for lower, higher in pairwise(values):
         assert (lower <= higher + 1e-12).all()
         assert (lower < higher - 1e-6).any()
     assert last < values[0].min()

@@ -119,3 +119,4 @@ def record_of(out: Path) -> dict[str, Any]:
     """training.json."""
     record: dict[str, Any] = json.loads((out / "training.json").read_text(encoding="utf-8"))
     return record
+

@@ -1,0 +1,187 @@
+"""Search finds what it should: greedily, by beam against enumeration, whatever the batch."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+
+from pam.config import Decoding
+from pam.data.vocabulary import BOS, EOS, PAD, STEP
+from pam.decoding.search import Output, decode, forbidden_symbols, search
+from pam.models.seq2seq import Seq2Seq
+from tests.decoding import varied
+from tests.decoding.varied import ACTIONS, SOURCES
+from tests.models import tiny
+
+TOP_2: dict[str, Any] = {"marginal": {"kind": "output", "top_k": 2}}
+SHORT = {"max_ratio": 1e-9, "max_extra": 3}
+"""Outputs of at most three symbols, the end symbol included."""
+
+
+def log_likelihood(model: Seq2Seq, source: list[int], target: list[int]) -> float:
+    """log p(target | source) under teacher forcing, by the reference computation."""
+    ended = torch.tensor([[*source, EOS]])
+    with torch.no_grad():
+        forced = model.teacher_forced(ended, torch.tensor([ended.shape[1]]), torch.tensor([target]))
+    return float(forced.log_probs.sum())
+
+
+def greedy(model: Seq2Seq, source: list[int], limit: int, actions: bool) -> Output:
+    """The most probable symbol at each step, written out for one sentence."""
+    ended = torch.tensor([[*source, EOS]])
+    with torch.no_grad():
+        memory = model.encode(ended, torch.tensor([ended.shape[1]]))
+        state, symbol = model.start(memory), torch.tensor([BOS])
+        symbols: list[int] = []
+        total = 0.0
+        while len(symbols) < limit:
+            step = model.step(memory, state, model.recurrence.embed(symbol))
+            log_probs = step.marginal.log_probs[0].clone()
+            log_probs[forbidden_symbols(actions)] = -torch.inf
+            symbol = log_probs.argmax()[None]
+            total += float(log_probs.max())
+            if int(symbol) == EOS:
+                return Output(symbols, total, True)
+            symbols.append(int(symbol))
+            state = model.advance(memory, step, symbol)
+    return Output(symbols, total, False)
+
+
+def assert_same(found: Output, wanted: Output) -> None:
+    assert (found.symbols, found.complete) == (wanted.symbols, wanted.complete)
+    assert found.log_prob == pytest.approx(wanted.log_prob, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", tiny.NAMED)
+def test_a_beam_of_one_is_greedy_search(name: str) -> None:
+    model = varied.model(name)
+    found = decode(model, SOURCES, Decoding(beam=1, max_ratio=1.0, max_extra=4), ACTIONS[name])
+    for source, output in zip(SOURCES, found, strict=True):
+        assert_same(output, greedy(model, source, len(source) + 5, ACTIONS[name]))
+    assert len({tuple(output.symbols) for output in found}) > 2
+    assert {output.complete for output in found} == {True, False}
+
+
+@pytest.mark.parametrize("changed", [{}, TOP_2], ids=["exact", "top 2"])
+@pytest.mark.parametrize("name", tiny.NAMED)
+def test_a_beam_larger_than_the_search_space_finds_the_argmax(
+    name: str, changed: dict[str, Any]
+) -> None:
+    if changed and "joint" not in name:
+        pytest.skip("top K is a matter of joint attention")
+    model = varied.model(name)
+    if changed:
+        cut = tiny.model(tiny.choices(name, **changed))
+        cut.load_state_dict(model.state_dict())
+        model = cut
+    actions = ACTIONS[name]
+    allowed = [s for s in range(tiny.VOCABULARY) if s not in {*forbidden_symbols(actions), EOS}]
+    strings = [list(text) for length in range(3) for text in product(allowed, repeat=length)]
+    found = decode(model, SOURCES, Decoding(beam=300, **SHORT), actions)
+    narrow = decode(model, SOURCES, Decoding(beam=1, **SHORT), actions)
+    for source, output in zip(SOURCES, found, strict=True):
+        scores = [log_likelihood(model, source, [*text, EOS]) for text in strings]
+        best = max(range(len(strings)), key=scores.__getitem__)
+        assert_same(output, Output(strings[best], scores[best], True))
+    assert [output.symbols for output in found] != [output.symbols for output in narrow]
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("name", tiny.NAMED)
+def test_the_log_prob_of_an_output_is_its_likelihood_under_teacher_forcing(
+    name: str, beam: int
+) -> None:
+    model = varied.model(name)
+    found = decode(model, SOURCES, Decoding(beam=beam, max_ratio=1.0, max_extra=4), ACTIONS[name])
+    for source, output in zip(SOURCES, found, strict=True):
+        target = [*output.symbols, EOS] if output.complete else output.symbols
+        likelihood = log_likelihood(model, source, target)
+        assert output.log_prob == pytest.approx(likelihood, rel=1e-9)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("name", tiny.NAMED)
+def test_neither_padding_nor_the_rest_of_a_batch_changes_an_output(name: str, beam: int) -> None:
+    model = varied.model(name)
+    decoding = Decoding(beam=beam, max_ratio=2.0, max_extra=3)
+    alone = [decode(model, [source], decoding, ACTIONS[name])[0] for source in SOURCES]
+    together = decode(model, SOURCES, decoding, ACTIONS[name])
+    reverse = decode(model, SOURCES[::-1], decoding, ACTIONS[name])[::-1]
+    lengths = torch.tensor([len(source) + 1 for source in SOURCES])
+    padded = torch.full((len(SOURCES), 9), PAD)
+    for row, source in enumerate(SOURCES):
+        padded[row, : len(source) + 1] = torch.tensor([*source, EOS])
+    wide = search(model, padded, lengths, decoding, ACTIONS[name])
+    for outputs in (together, reverse, wide):
+        for output, wanted in zip(outputs, alone, strict=True):
+            assert_same(output, wanted)
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_outputs_come_in_the_order_of_the_sources(size: int) -> None:
+    model = varied.model("postr-joint")
+    wanted = [decode(model, [source], Decoding())[0] for source in SOURCES]
+    for output, other in zip(
+        decode(model, SOURCES, Decoding(batch_size=size)), wanted, strict=True
+    ):
+        assert_same(output, other)
+    assert decode(model, [], Decoding()) == []
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("name", ["soft", "mono-postr-joint", "hard-mono"])
+def test_an_output_at_the_length_limit_is_reported_as_cut_short(name: str, beam: int) -> None:
+    model = varied.model(name)
+    model.readout.output.bias.data[EOS] -= 1e4
+    decoding = Decoding(beam=beam, max_ratio=2.0, max_extra=3)
+    for source, output in zip(
+        SOURCES, decode(model, SOURCES, decoding, ACTIONS[name]), strict=True
+    ):
+        assert not output.complete
+        assert len(output.symbols) == 2 * (len(source) + 1) + 3
+        assert EOS not in output.symbols
+
+
+def test_an_output_that_ends_is_preferred_to_a_more_probable_one_that_is_cut_short() -> None:
+    model = varied.model("soft")
+    model.readout.output.bias.data[EOS] -= 5.0
+    (narrow,) = decode(model, [[6]], Decoding(beam=1, **SHORT))
+    (wide,) = decode(model, [[6]], Decoding(beam=200, **SHORT))
+    assert not narrow.complete and wide.complete
+    assert wide.log_prob < narrow.log_prob
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_forbidden_symbols_are_never_written(beam: int) -> None:
+    for name in ("postr-joint", "hard-mono"):
+        model = varied.model(name)
+        model.readout.output.bias.data[[PAD, BOS, STEP]] += 50.0
+        outputs = decode(model, SOURCES, Decoding(beam=beam), ACTIONS[name])
+        written = {symbol for output in outputs for symbol in output.symbols}
+        assert written and not written & {PAD, BOS, EOS}
+        assert (STEP in written) == ACTIONS[name]
+
+
+def test_a_step_at_the_last_position_leaves_the_pointer_there() -> None:
+    model = varied.model("hard-mono")
+    lengths = torch.tensor([3, 1])
+    memory = model.encode(torch.tensor([[5, 6, EOS], [EOS, PAD, PAD]]), lengths)
+    state = model.start(memory)
+    stood = []
+    for _ in range(5):
+        assert state.alignment is not None
+        assert state.alignment.sum(1).tolist() == [1.0, 1.0]
+        stood.append(state.alignment.argmax(1).tolist())
+        step = model.step(memory, state, model.recurrence.embed(torch.tensor([STEP, STEP])))
+        state = model.advance(memory, step, torch.tensor([STEP, STEP]))
+    assert stood == [[0, 0], [1, 0], [2, 0], [2, 0], [2, 0]]
+
+
+def test_a_model_that_only_steps_is_cut_short_and_does_not_crash() -> None:
+    model = varied.model("hard-mono")
+    model.readout.output.bias.data[STEP] += 1e3
+    (output,) = decode(model, [[5, 6]], Decoding(max_ratio=2.0, max_extra=4), actions=True)
+    assert output.symbols == [STEP] * 10 and not output.complete

@@ -1,0 +1,104 @@
+"""Batches hold each row once an epoch, alike lengths together, the same for a seed and epoch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pam.data.actions import strip
+from pam.data.batches import Examples
+from pam.data.prepared import Prepared
+from pam.data.vocabulary import EOS, PAD, STEP
+from pam.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def examples(data: Path) -> Examples:
+    return Examples(Prepared(data).split("train"), "symbols")
+
+
+@pytest.mark.parametrize("size", [1, 7, 15, 64])
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_each_row_comes_once_an_epoch(examples: Examples, size: int, epoch: int) -> None:
+    batches = examples.shuffled(size, seed=3, epoch=epoch)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(60))
+    assert sorted(len(batch) for batch in batches)[1:] == [size] * (len(batches) - 1)
+    assert sorted(row for batch in examples.in_order(size) for row in batch.rows.tolist()) == list(
+        range(60)
+    )
+
+
+def test_seed_and_epoch_decide_the_order_and_nothing_else_does(examples: Examples) -> None:
+    def order(seed: int, epoch: int) -> list[list[int]]:
+        return [rows.tolist() for rows in examples.shuffled(8, seed, epoch)]
+
+    first = order(1, 0)
+    torch.rand(5)
+    np.random.default_rng().random()
+    assert order(1, 0) == first
+    assert order(1, 1) != first
+    assert order(2, 0) != first
+    assert order(0, 1) != order(1, 0)
+
+
+def test_drawing_batches_uses_up_no_generator(examples: Examples) -> None:
+    torch_before = torch.get_rng_state()
+    numpy_before = np.random.get_state()[1].copy()  # noqa: NPY002
+    for rows in examples.shuffled(8, 1, 0):
+        examples.batch(rows)
+    assert torch.equal(torch.get_rng_state(), torch_before)
+    assert (np.random.get_state()[1] == numpy_before).all()  # noqa: NPY002
+
+
+def test_rows_of_a_batch_have_similar_lengths(examples: Examples) -> None:
+    lengths = examples.source_lengths
+    spread = [np.ptp(lengths[rows]) for rows in examples.shuffled(10, 1, 0)]
+    ranges = sorted(
+        (lengths[rows].min(), lengths[rows].max()) for rows in examples.shuffled(10, 1, 0)
+    )
+    assert sum(spread) <= np.ptp(lengths)
+    assert all(one[1] <= other[0] for one, other in zip(ranges, ranges[1:], strict=False))
+
+
+def test_batches_of_an_epoch_do_not_come_by_length(examples: Examples) -> None:
+    firsts = [examples.source_lengths[rows].min() for rows in examples.shuffled(4, 1, 0)]
+    assert firsts != sorted(firsts)
+
+
+def test_a_batch_is_its_rows_padded_at_the_end(examples: Examples) -> None:
+    batch = examples.batch(np.array([5, 0, 17]))
+    for place, row in enumerate(batch.rows.tolist()):
+        length, target = int(batch.lengths[place]), examples.targets[row].tolist()
+        assert batch.source[place, :length].tolist() == examples.sources[row].tolist()
+        assert (batch.source[place, length:] == PAD).all()
+        assert batch.target[place][batch.mask[place]].tolist() == target
+        assert target[-1] == EOS and PAD not in target
+        assert (batch.target[place, len(target) :] == PAD).all()
+
+
+def test_action_targets_are_the_targets_with_the_steps_of_a_pointer(data: Path) -> None:
+    split = Prepared(data).split("train")
+    plain, actions = Examples(split, "symbols"), Examples(split, "actions")
+    moved = 0
+    for row in range(len(split)):
+        target, written = plain.targets[row].tolist(), actions.targets[row].tolist()
+        assert strip(written) == target
+        pointer, positions = 0, []
+        for symbol in written:
+            if symbol == STEP:
+                pointer += 1
+            else:
+                positions.append(pointer)
+        last = len(plain.sources[row]) - 1
+        assert positions == [*split.alignment_row(row).tolist(), last]
+        assert pointer == last
+        moved += pointer
+    assert moved > 300
+
+
+def test_actions_without_an_alignment_are_refused(data: Path) -> None:
+    with pytest.raises(UserError, match="no alignment"):
+        Examples(Prepared(data).split("test"), "actions")

@@ -1,0 +1,73 @@
+"""What is measured on the development split: nats per symbol, and outputs that are right."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pam.config import Decoding
+from pam.data.batches import Examples
+from pam.data.prepared import Split
+from pam.data.vocabulary import EOS, STEP
+from pam.decoding.search import decode
+from pam.training.evaluate import evaluate
+from tests.decoding import varied
+from tests.decoding.varied import SOURCES
+
+CPU = torch.device("cpu")
+
+
+def examples(targets: list[list[int]]) -> Examples:
+    return Examples(Split.from_rows(SOURCES, targets, None, {}), "symbols")
+
+
+@pytest.mark.parametrize("size", [1, 3, 8])
+def test_the_loss_is_the_mean_over_symbols_and_ends(size: int) -> None:
+    model = varied.model("postr-joint")
+    targets = [[5, 6], [7], [8, 8, 5], [6], [5], [6, 7], [5, 5, 5, 5], [8]]
+    found = evaluate(model, examples(targets), Decoding(batch_size=size), CPU, False)
+    total = 0.0
+    for source, target in zip(SOURCES, targets, strict=True):
+        ended = torch.tensor([[*source, EOS]])
+        length, gold = torch.tensor([len(source) + 1]), torch.tensor([[*target, EOS]])
+        total -= model.teacher_forced(ended, length, gold).log_probs.sum().item()
+    symbols = sum(len(target) + 1 for target in targets)
+    assert found["loss"] == pytest.approx(total / symbols, rel=1e-9)
+
+
+def test_the_accuracy_is_the_share_of_outputs_that_are_wholly_right() -> None:
+    model, decoding = varied.model("postr-joint"), Decoding(batch_size=3)
+    outputs = decode(model, SOURCES, decoding)
+    whole = [row for row, output in enumerate(outputs) if output.complete]
+    targets = [output.symbols for output in outputs]
+    assert evaluate(model, examples(targets), decoding, CPU, False)["accuracy"] == len(whole) / 8
+    targets[whole[0]], targets[whole[1]] = [*targets[whole[0]], 5], targets[whole[1]][:-1]
+    found = evaluate(model, examples(targets), decoding, CPU, False)["accuracy"]
+    assert 0 < found == (len(whole) - 2) / 8
+
+
+def test_an_output_that_is_cut_short_is_wrong() -> None:
+    model = varied.model("postr-joint")
+    model.readout.output.bias.data[EOS] -= 1e4
+    decoding = Decoding(max_ratio=1e-9, max_extra=2)
+    targets = [output.symbols for output in decode(model, SOURCES, decoding)]
+    assert {len(symbols) for symbols in targets} == {2}
+    assert evaluate(model, examples(targets), decoding, CPU, False)["accuracy"] == 0.0
+
+
+def test_the_steps_of_a_pointer_do_not_count() -> None:
+    model, decoding = varied.model("hard-mono"), Decoding()
+    outputs = decode(model, SOURCES, decoding, actions=True)
+    assert any(STEP in output.symbols for output in outputs if output.complete)
+    targets = [[symbol for symbol in output.symbols if symbol != STEP] for output in outputs]
+    found = evaluate(model, examples(targets), decoding, CPU, True)["accuracy"]
+    assert 0 < found == sum(output.complete for output in outputs) / 8
+
+
+def test_training_is_measured_by_greedy_search_whatever_the_beam() -> None:
+    model, wide = varied.model("postr-joint"), Decoding(beam=4)
+    greedy = [output.symbols for output in decode(model, SOURCES, Decoding(beam=1))]
+    assert greedy != [output.symbols for output in decode(model, SOURCES, wide)]
+    one, four = (evaluate(model, examples(greedy), d, CPU, False) for d in (Decoding(), wide))
+    assert one == four
+    assert one["accuracy"] > 0

@@ -1,0 +1,153 @@
+"""Trainings that cannot go on end with one message, and leave nothing half written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from pam.models.saved import load_model, load_tensors
+from pam.training.record import HISTORY
+from tests.training import runs, small
+from tests.training.runs import Fault, Run
+
+CELL = small.cell("soft", epochs=1)
+WRITES = 11
+"""Files that this training writes: the holder's name, 4 states, 4 of the model, 2 records."""
+
+
+def one_message(run: Run) -> tuple[str, str]:
+    """What is wrong and the remedy, after a failure that a user can mend."""
+    assert run.end() == 2
+    said = [line for line in run.said().splitlines() if " nouns/" not in line]
+    assert "Traceback" not in run.said()
+    assert len(said) == 2 and said[0].startswith("error: ") and said[1].startswith("  remedy: ")
+    return said[0].removeprefix("error: "), said[1].removeprefix("  remedy: ")
+
+
+def test_a_loss_that_is_no_number_stops_the_training_by_epoch_and_batch(
+    data: Path, tmp_path: Path
+) -> None:
+    cell = small.cell("postr-joint", learning_rate=1e38, warmup_steps=0)
+    message, remedy = one_message(runs.train(cell, data, tmp_path))
+    assert "the loss is no longer a number (epoch 1, batch 2: loss nan" in message
+    assert remedy == "lower `training.learning_rate` or `training.clip`"
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize(
+    ("training", "where"),
+    [
+        ({"learning_rate": 20.0, "warmup_steps": 12, "flat": 1.0}, ("training", 2)),
+        ({"learning_rate": 1e30}, ("training", 1)),
+        ({"learning_rate": 1e30, "batch_size": 60}, ("development", 1)),
+    ],
+    ids=["after the first epoch", "in the first epoch", "in the last step of an epoch"],
+)
+def test_a_training_that_diverges_is_stopped(
+    training: dict[str, float], where: tuple[str, int], data: Path, tmp_path: Path
+) -> None:
+    cell = small.cell("postr-joint", **training)
+    message, remedy = one_message(runs.train(cell, data, tmp_path))
+    assert message.startswith(f"training diverges: {where[0]} loss ")
+    assert f" in epoch {where[1]}, 3." in message and message.endswith(" in the first batch")
+    assert remedy == "lower `training.learning_rate`, or raise `training.divergence`"
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.fixture(scope="module")
+def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("whole")
+    # One write more than there are never comes, so that the list below is complete.
+    assert runs.train(CELL, data, out, Fault("pam.files", "_flush", WRITES + 1, "full")).end() == 0
+    return out
+
+
+def assert_whole(path: Path) -> None:
+    """A declared output is there as a whole, or not at all."""
+    if not path.exists():
+        return
+    if path.suffix == ".safetensors":
+        load_tensors(path)
+        load_model(path.parent)
+    elif path.suffix == ".json":
+        json.loads(path.read_text(encoding="utf-8"))
+    elif path.suffix == ".csv":
+        assert list(pd.read_csv(path)) == list(HISTORY)
+
+
+@pytest.mark.parametrize("number", range(1, WRITES + 1))
+def test_a_disk_that_is_full_at_any_write_costs_nothing_but_the_write(
+    number: int, data: Path, whole: Path, tmp_path: Path
+) -> None:
+    full = Fault("pam.files", "_flush", number, "full")
+    message, remedy = one_message(runs.train(CELL, data, tmp_path, full))
+    assert message.startswith(str(tmp_path)) and message.endswith(": the disk is full")
+    assert remedy == "free some space and run again"
+    for name in ("model/weights.safetensors", "history.csv", "training.json"):
+        assert_whole(tmp_path / name)
+    assert not list(tmp_path.rglob(".*.*"))
+    assert not (tmp_path / "training.json").exists()
+    again = runs.train(CELL, data, tmp_path)
+    assert again.end() == 0, again.said()
+    assert runs.result(tmp_path) == runs.result(whole)
+    assert runs.record_of(tmp_path)["resumed"] == (number > 2)
+
+
+ON_A_SMALL_DISK = """
+import errno, os, shutil, subprocess, sys
+from pathlib import Path
+from pam.cli import main
+
+disk, copy, arguments = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", disk], check=True)
+out = disk / "out"
+
+def fill(name, leave):
+    room = os.statvfs(disk)
+    (disk / name).write_bytes(bytes(room.f_bavail * room.f_frsize - leave))
+
+def train(title):
+    print("==", title, file=sys.stderr)
+    print("code", main([*arguments, "--out", str(out)]), file=sys.stderr)
+
+fill("most", 100_000)
+train("room for one state")
+fill("rest", 0)
+train("no room at all")
+(disk / "most").unlink()
+(disk / "rest").unlink()
+train("room again")
+shutil.copytree(out, copy)
+"""
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_really_full_is_told_of_and_freed_is_gone_on_with(
+    data: Path, whole: Path, tmp_path: Path
+) -> None:
+    """A small disk in memory, mounted for one process only, so that nothing stays behind."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    apart = ["unshare", "--map-root-user", "--mount"]
+    probe = [*apart, "mount", "-t", "tmpfs", "tmpfs", str(disk)]
+    if not shutil.which("unshare") or subprocess.run(probe, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    cell = str(small.write_cell(tmp_path, CELL))
+    train = ["train", "--cell", cell, "--data", str(data), "--code", "this code"]
+    script = [sys.executable, "-c", ON_A_SMALL_DISK, str(disk), str(tmp_path / "copy"), *train]
+    done = subprocess.run(
+        [*apart, *script], cwd=small.ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+    one_state, no_room, room_again = done.stderr.split("== ")[1:]
+    full = "the disk is full\n  remedy: free some space and run again\ncode 2\n"
+    assert one_state.endswith(f"{disk}/out/state/state.safetensors: {full}")
+    assert no_room.endswith(f"{disk}/out/state/holder: {full}")
+    assert "going on from epoch 1, batch 2" in room_again and "code 0" in room_again
+    assert runs.result(tmp_path / "copy") == runs.result(whole)

@@ -1,0 +1,44 @@
+"""The learning rate rises, stays and falls as the configuration says."""
+
+from __future__ import annotations
+
+import pytest
+
+from pam.config import Training
+from pam.training.schedule import learning_rate
+
+
+def rates(steps: int = 100, **training: float) -> list[float]:
+    chosen = Training.model_validate({"learning_rate": 0.002, "warmup_steps": 10, **training})
+    return [learning_rate(chosen, step, steps) for step in range(steps)]
+
+
+def test_it_rises_linearly_over_the_warm_up_to_its_highest_value() -> None:
+    found = rates()
+    assert found[:10] == pytest.approx([0.0002 * step for step in range(1, 11)])
+    assert max(found) == 0.002
+
+
+def test_it_stays_until_the_share_of_the_run_that_is_flat() -> None:
+    assert set(rates(flat=0.4)[9:41]) == {0.002}
+    assert rates(flat=0.4)[41] < 0.002
+
+
+def test_it_falls_linearly_to_zero_at_the_end_of_the_run() -> None:
+    found = rates(flat=0.4)
+    assert found[40:] == pytest.approx([0.002 * (100 - step) / 60 for step in range(40, 100)])
+    training = Training.model_validate({"flat": 0.4})
+    assert learning_rate(training, 100, 100) == 0.0
+
+
+def test_a_run_that_is_all_flat_never_falls() -> None:
+    assert set(rates(flat=1.0)[9:]) == {0.002}
+
+
+def test_without_warm_up_the_first_step_is_at_full_rate() -> None:
+    assert rates(warmup_steps=0)[0] == 0.002
+
+
+def test_a_warm_up_longer_than_the_run_still_gives_positive_rates() -> None:
+    found = rates(steps=5, warmup_steps=100)
+    assert all(0 < rate < 0.002 for rate in found)

@@ -1,0 +1,95 @@
+"""What a user sees of a mistake through Snakemake: one message, no traceback, nothing half made."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.workflow.checkouts import Checkout, Outcome
+from tests.workflow.conftest import OWN
+
+
+def check(fresh: Checkout, outcome: Outcome, *texts: str) -> None:
+    assert outcome.code != 0
+    for text in texts:
+        assert text in outcome.said
+    assert outcome.said.count("error: ") == 1
+    assert "Traceback" not in outcome.said
+    assert not (fresh.folder / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "texts"),
+    [
+        (
+            "seeds:",
+            "sedes:",
+            ("own/experiment.yaml:3: unknown key `sedes`", "remedy: did you mean `seeds`?"),
+        ),
+        (
+            "models: [soft, mono-postr-joint]",
+            "models: [soft, mono-post-joint]",
+            ("own/experiment.yaml:4: unknown model `mono-post-joint`", "`mono-postr-joint`?"),
+        ),
+        (
+            "{dataset: small}",
+            "{dataset: smal}",
+            ("own/experiment.yaml:6: unknown data set `smal`", "did you mean `small`?"),
+        ),
+        (
+            "own/datasets.yaml",
+            "own/dataset.yaml",
+            ("own/dataset.yaml: no such file", "remedy: check the name"),
+        ),
+    ],
+)
+def test_a_mistake_in_the_configuration(
+    fresh: Checkout, old: str, new: str, texts: tuple[str, ...]
+) -> None:
+    fresh.edit("own/experiment.yaml", old, new)
+    check(fresh, fresh.run(*OWN), *texts)
+
+
+def test_a_mistake_in_the_registry(fresh: Checkout) -> None:
+    fresh.edit("own/datasets.yaml", "licence:", "license:")
+    outcome = fresh.run(*OWN)
+    check(fresh, outcome, "own/datasets.yaml:4: ", "`license`", "did you mean `licence`?")
+
+
+@pytest.mark.parametrize(
+    ("target", "texts"),
+    [
+        ("results/tiny/nuons/soft/seed1/scores.json", ("unknown task `nuons`", "`nouns`?")),
+        ("results/tiny/nouns/sotf/seed1/scores.json", ("unknown model `sotf`", "`soft`?")),
+    ],
+)
+def test_a_mistake_in_a_target(fresh: Checkout, target: str, texts: tuple[str, ...]) -> None:
+    check(fresh, fresh.run(target, *OWN), *texts)
+
+
+def test_a_file_of_ones_own_that_is_not_there(fresh: Checkout) -> None:
+    (fresh.folder / "own/dev.tsv").unlink()
+    texts = ("own/dev.tsv: ", "no such file", "remedy: correct its `path:`")
+    check(fresh, fresh.run(*OWN), *texts)
+
+
+def test_a_fault_in_the_data_shows_its_message_without_looking_for_a_log(fresh: Checkout) -> None:
+    with open(fresh.folder / "own/train.tsv", "a", encoding="utf-8") as file:
+        file.write("only one column\n")
+    outcome = fresh.run("data", *OWN)
+    assert outcome.code != 0
+    assert "train.tsv:81: " in outcome.said
+    assert outcome.said.count("error: ") == 1
+    assert "Traceback" not in outcome.said
+    assert not list((fresh.folder / "results/tiny").glob("nouns/data/*"))
+
+
+def test_names_are_never_read_by_a_shell(fresh: Checkout) -> None:
+    folder = fresh.folder / "own"
+    odd = fresh.folder / "my $(touch pwned) 'data'; touch pwned"
+    folder.rename(odd)
+    experiment = odd / "experiment.yaml"
+    text = experiment.read_text(encoding="utf-8")
+    experiment.write_text(text.replace("own/", f"{odd.name}/"), encoding="utf-8")
+    outcome = fresh.run("data", "--configfile", str(experiment))
+    assert outcome.code == 0, outcome.said
+    assert not list(fresh.folder.rglob("pwned"))

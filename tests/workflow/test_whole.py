@@ -1,0 +1,187 @@
+"""The whole workflow on data of one's own, from eight lines of YAML to the report."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pam import run_lock
+from tests.workflow.checkouts import Checkout, Outcome
+from tests.workflow.conftest import OWN
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("whole")]
+
+RESULTS = "results/tiny"
+MODELS = ("soft", "mono-postr-joint")
+
+
+def test_everything_is_made_by_one_command(ran: tuple[Checkout, Outcome]) -> None:
+    made, outcome = ran
+    assert outcome.code == 0, outcome.said
+    results = made.folder / RESULTS
+    for model in MODELS:
+        cell = results / "nouns" / model / "seed1"
+        for file in ("cell.yaml", "history.csv", "training.json", "predictions.tsv"):
+            assert (cell / file).stat().st_size > 0, file
+        for file in ("config.yaml", "weights.safetensors", "source.vocab", "target.vocab"):
+            assert (cell / "model" / file).stat().st_size > 0, file
+        scores = json.loads((cell / "scores.json").read_text(encoding="utf-8"))
+        assert scores["metrics"]["accuracy"]["n"] == 16
+    assert {path.suffix for path in (results / "tables").iterdir()} == {
+        ".csv",
+        ".md",
+        ".tex",
+        ".html",
+    }
+    figures = {path.name for path in (results / "figures").iterdir()}
+    assert {"accuracy.svg", "accuracy.png", "curves.svg", "attention_nouns_seed1.svg"} <= figures
+
+
+def test_the_table_has_the_columns_that_others_build_on(ran: tuple[Checkout, Outcome]) -> None:
+    with open(ran[0].folder / RESULTS / "tables/table2.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["model"] for row in rows] == list(MODELS)
+    expected = "task model metric mean sd n low high paper difference p_vs_soft verdict cpu_s gpu_s"
+    assert list(rows[0]) == expected.split()
+
+
+def test_the_report_holds_tables_figures_cost_and_versions(ran: tuple[Checkout, Outcome]) -> None:
+    report = (ran[0].folder / RESULTS / "report.html").read_text(encoding="utf-8")
+    for category in ("1. Results", "2. Figures", "3. Data and cost"):
+        assert category in report
+    for figure in ("accuracy", "gains", "curves", "cost", "attention_nouns_seed1"):
+        assert f"figures/{figure}.svg" in report
+    for table in ("table2", "table2_paradigms", "costs", "environment"):
+        assert f"tables/{table}.html" in report
+    # On the first page: the table with the rule of its verdicts, the cost, the command.
+    first = report.partition("workflow_desc")[2].partition("</script>")[0]
+    for text in ("Mono-Postr-Joint", "Verdict.", "cannot tell", "CPU seconds", "--configfile"):
+        assert text in first, text
+
+
+def test_small_rules_run_where_snakemake_runs_and_heavy_ones_are_jobs(
+    ran: tuple[Checkout, Outcome],
+) -> None:
+    said = ran[1].said
+    for rule in ("write_cell", "score_cell", "make_table", "draw_scores", "write_report"):
+        assert f"localrule {rule}:" in said
+    assert "localrule attend_cell:" not in said
+    assert "rule attend_cell:" in said
+
+
+def test_a_second_run_does_nothing(finished: Checkout) -> None:
+    outcome = finished.run(*OWN)
+    assert outcome.code == 0
+    assert "Nothing to be done" in outcome.said
+
+
+def test_a_model_predicts_by_itself(ran: tuple[Checkout, Outcome]) -> None:
+    model = f"{RESULTS}/nouns/soft/seed1/model"
+    done = subprocess.run(
+        [sys.executable, "-m", "pam", "predict", "--model", model],
+        cwd=ran[0].folder,
+        input="bad\tnumber=plural\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("bad\tnumber=plural\t")
+
+
+def test_a_run_beside_itself_gives_the_same_weights(
+    ran: tuple[Checkout, Outcome], fresh: Checkout
+) -> None:
+    target = f"{RESULTS}/nouns/soft/seed1/training.json"
+    outcome = fresh.run(target, *OWN, "--cores", "1")
+    assert outcome.code == 0, outcome.said
+    weights = f"{RESULTS}/nouns/soft/seed1/model/weights.safetensors"
+    assert (fresh.folder / weights).read_bytes() == (ran[0].folder / weights).read_bytes()
+
+
+def front_door(made: Checkout, *arguments: str) -> Outcome:
+    return made.command([sys.executable, "workflow/scripts/run.py", *OWN, *arguments])
+
+
+def test_the_front_door_says_where_the_report_is_and_that_nothing_is_to_be_done(
+    finished: Checkout,
+) -> None:
+    report = finished.folder / RESULTS / "report.html"
+    outcome = front_door(finished)
+    assert outcome.code == 0
+    assert "everything is up to date: results/tiny/report.html" in outcome.said
+    report.unlink()
+    outcome = front_door(finished)
+    assert outcome.code == 0
+    assert "done: results/tiny/report.html" in outcome.said
+    assert report.is_file()
+
+
+def test_the_front_door_clears_the_lock_of_a_run_that_was_killed(fresh: Checkout) -> None:
+    target = f"{RESULTS}/nouns/soft/seed1/training.json"
+    fresh.edit("own/experiment.yaml", "epochs: 1", "epochs: 400")
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", target, *OWN]
+    running = subprocess.Popen(
+        command,
+        cwd=fresh.folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        wait_for(fresh.folder / RESULTS / "logs/nouns/prepare.log")
+        locked = fresh.run(target, *OWN)
+        assert locked.code != 0
+        assert "cannot be locked" in locked.said
+    finally:
+        # The run and its jobs, as a machine that goes down takes them.
+        kill_session(running)
+    assert run_lock.locked(fresh.folder / ".snakemake/locks")
+    fresh.edit("own/experiment.yaml", "epochs: 400", "epochs: 1")
+    outcome = front_door(fresh, "--", target)
+    assert outcome.code == 0, outcome.said
+    assert "clearing the lock of a run that was killed" in outcome.said
+    assert (fresh.folder / target).is_file()
+
+
+def test_the_front_door_leaves_the_lock_of_a_living_run(fresh: Checkout) -> None:
+    alive = fresh.folder / ".snakemake/alive"
+    locks = fresh.folder / ".snakemake/locks"
+    locks.mkdir(parents=True)
+    (locks / "0.output.lock").write_text(f"{RESULTS}/nouns/data/summary.json\n", encoding="utf-8")
+    hold = f"from pam import run_lock; run_lock.hold(__import__('pathlib').Path({str(alive)!r})); "
+    other = subprocess.Popen(
+        [sys.executable, "-c", hold + "print(flush=True); input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert other.stdout is not None
+        other.stdout.readline()
+        outcome = front_door(fresh, "--", "data")
+        assert outcome.code != 0
+        assert "another run is at work" in outcome.said
+        assert run_lock.locked(locks)
+    finally:
+        other.communicate(b"\n", timeout=30)
+
+
+def wait_for(path: Path, seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < until, f"{path} did not come"
+        time.sleep(0.1)
+
+
+def kill_session(running: subprocess.Popen[bytes]) -> None:
+    """Kills a process and all that it started."""
+    import os
+
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait(timeout=30)
