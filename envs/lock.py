@@ -80,7 +80,7 @@ def write(folder: Path) -> None:
     pins = closure(user)
     more = {name: version for name, version in closure(dev).items() if name not in pins}
     head = "# Written by envs/lock.py: every package, to be installed with `pip install --no-deps`"
-    torch = "# after `pip install torch==...` by this very version, which brings what its build needs.\n"
+    torch = "# after `pip install torch==...` by this very version, for what its build needs.\n"
     pinned = lines(pins)
     (folder / "requirements.txt").write_text(
         "\n".join([head, torch, *pinned, ""]), encoding="utf-8"

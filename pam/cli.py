@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import importlib
 import logging
+import os
 import pkgutil
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -46,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one verb.
 
     Returns:
-        0; 2 after an error that the user can mend, which is printed in one message.
+        0; 2 after an error that the user can mend, which is printed in one message; after an
+        interruption what a shell would give, 128 and the signal's number.
     """
     args = parser().parse_args(arguments)
     logging.basicConfig(
@@ -54,6 +57,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     try:
         return int(args.run(args))
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped\n")
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # Whoever read our output has seen enough, as `head` has. Python would flush once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except UserError as error:
         message = error
     except OSError as error:

@@ -312,6 +312,11 @@ def load_cell(path: Path | str) -> Cell:
     return parse(Cell, read_yaml(path), path)
 
 
-def dump_yaml(value: Strict) -> str:
-    """A configuration as YAML, keys in the order of the class."""
-    return yaml.safe_dump(value.model_dump(), sort_keys=False, allow_unicode=True)
+def dump_yaml(value: Strict, exclude: dict[str, Any] | None = None) -> str:
+    """A configuration as YAML, keys in the order of the class.
+
+    Args:
+        exclude: keys to leave out, as pydantic's `model_dump` takes them.
+    """
+    content = value.model_dump(exclude=exclude)
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)

@@ -45,7 +45,7 @@ def write_aside(path: Path | str) -> Iterator[Path]:
 
 
 def storage_error(error: OSError, path: Path | str) -> UserError | OSError:
-    """Words a full disk, a missing permission or a wrong place; other errors are left as they are."""
+    """Words a full disk, a missing permission, a wrong place; other errors are left alone."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return UserError("the disk is full", file=path, remedy="free some space and run again")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):

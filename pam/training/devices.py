@@ -1,6 +1,8 @@
-"""Which device a job uses."""
+"""Which device a job uses, and how many threads."""
 
 from __future__ import annotations
+
+import os
 
 import torch
 
@@ -20,3 +22,12 @@ def choose_device(wanted: str) -> torch.device:
     if wanted == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
     return torch.device("cuda", torch.cuda.current_device())
+
+
+def limit_threads() -> None:
+    """One thread, unless the environment says otherwise (`OMP_NUM_THREADS`).
+
+    One step is a chain of small products: threads within it cost more than they gain.
+    """
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    torch.set_num_threads(max(1, int(wanted)) if wanted.isdecimal() else 1)

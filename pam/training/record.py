@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+import pam
 from pam.files import write_text
 
 HISTORY = (
@@ -69,8 +70,8 @@ def _processor() -> str:
 
 def versions() -> dict[str, str]:
     """Versions of Python, of this package and of those that results depend on."""
-    found = {"python": platform.python_version()}
-    for name in ("pam", *PACKAGES):
+    found = {"python": platform.python_version(), "pam": pam.__version__}
+    for name in PACKAGES:
         try:
             found[name] = version(name)
         except PackageNotFoundError:

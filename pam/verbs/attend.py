@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 HELP = "write the alignments of a model for rows of a prepared split, under teacher forcing"
@@ -15,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, help="attention.json")
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument("--rows", help="row numbers from 0, separated by commas")
-    chosen.add_argument("--count", type=int, default=4, help="so many rows, spread evenly")
+    chosen.add_argument("--count", type=int, default=4, help="so many telling rows, spread evenly")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     task = load_task(model.task)
     rows = Prepared(args.data).rows(args.split)
     described = []
-    for number in _chosen(args, len(rows)):
+    for number in _chosen(args, rows):
         row = rows[number]
         source, target = task.source_symbols(row[:-1]), task.target_symbols(row[-1])
         source_ids = torch.tensor([[*model.source.encode(source), EOS]])
@@ -61,12 +62,36 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _chosen(args: argparse.Namespace, count: int) -> list[int]:
+def telling_rows(rows: Sequence[tuple[str, ...]], wanted: int) -> list[int]:
+    """Numbers of rows to look at: spread evenly, and each worth a look.
+
+    From places spread evenly over the split, each time the first row from there on whose target
+    is not simply its first column and whose middle columns (such as features) have not been
+    shown; if there is none, a row that meets the first wish, or the second, or any.
+    """
+    count = len(rows)
+    chosen: list[int] = []
+    for place in range(min(wanted, count)):
+        start = (2 * place + 1) * count // (2 * min(wanted, count))
+        walk = [number % count for number in range(start, start + count)]
+        shown = {rows[number][1:-1] for number in chosen}
+        chosen.append(
+            min(
+                (number for number in walk if number not in chosen),
+                key=lambda n: (rows[n][-1] == rows[n][0], rows[n][1:-1] in shown),
+            )
+        )
+    return sorted(chosen)
+
+
+def _chosen(args: argparse.Namespace, found: Sequence[tuple[str, ...]]) -> list[int]:
     from pam.errors import UserError
 
+    count = len(found)
     if args.rows is None:
-        wanted = min(args.count, count)
-        return [(2 * place + 1) * count // (2 * wanted) for place in range(wanted)]
+        if args.count < 1:
+            raise UserError(f"--count {args.count}", remedy="use a whole number, at least 1")
+        return telling_rows(found, args.count)
     try:
         rows = [int(part) for part in args.rows.split(",")]
     except ValueError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -29,22 +30,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    import os
-
-    import torch
-
     from pam.data.tasks import load_task
     from pam.errors import UserError
     from pam.models.saved import load_model
-    from pam.training.devices import choose_device
+    from pam.training.devices import choose_device, limit_threads
     from pam.training.memory import keep_heap
 
     keep_heap()
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    limit_threads()
     if args.beam is not None and args.beam < 1:
         raise UserError(f"beam {args.beam}", remedy="use a whole number, at least 1")
     if args.data is not None and args.out is None:
         raise UserError("--data without --out", remedy="name the file to write with --out")
+    if args.data is None and (args.out is not None or args.record is not None):
+        raise UserError(
+            "--out and --record are for prepared data",
+            remedy="name it with --data, or leave them out: typed lines go to standard output",
+        )
     model = load_model(args.model, choose_device(args.device))
     decoding = model.cell.decoding
     if args.beam is not None:
@@ -57,25 +59,42 @@ def run(args: argparse.Namespace) -> int:
 
 def _typed(model: Model, task: Task, decoding: Decoding) -> int:
     """Decodes each line of standard input as it comes; a faulty line ends the run by name."""
-    from pam.errors import UserError
-
-    for number, line in enumerate(sys.stdin, 1):
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")
+    for number, line in enumerate(sys.stdin.buffer, 1):
         if not line.strip():
             continue
-        columns = line.rstrip("\n").split("\t")
-        try:
-            source = task.source_symbols(columns)
-        except UserError as error:
-            raise UserError(
-                error.message, file="standard input", line=number, remedy=error.remedy
-            ) from error
+        columns, source = _typed_source(line, number, task)
         unseen = [symbol for symbol in source if symbol not in model.source]
         if unseen:
             sys.stderr.write(f"line {number}: not seen in training: {' '.join(unseen)}\n")
         (output,) = _decode(model, [source], decoding)
+        if not output.complete:
+            sys.stderr.write(f"line {number}: cut short at {len(output.symbols)} symbols\n")
         sys.stdout.write("\t".join([*columns, _text(model, task, output)]) + "\n")
         sys.stdout.flush()
     return 0
+
+
+def _typed_source(line: bytes, number: int, task: Task) -> tuple[list[str], list[str]]:
+    """Columns of a line and the symbols of the source that they are.
+
+    Raises:
+        UserError: they are none; names the line.
+    """
+    from pam.errors import UserError
+
+    place: dict[str, Any] = {"file": "standard input", "line": number}
+    try:
+        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError("not UTF-8 text", **place, remedy="type or save it as UTF-8") from error
+    columns = text.rstrip("\r\n").split("\t")
+    try:
+        return columns, task.source_symbols(columns)
+    except UserError as error:
+        raise UserError(error.message, **place, remedy=error.remedy) from error
 
 
 def _split(args: argparse.Namespace, model: Model, task: Task, decoding: Decoding) -> int:

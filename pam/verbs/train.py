@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     import torch
 
     from pam.config import Cell
+    from pam.data.batches import Examples
     from pam.data.prepared import Prepared
     from pam.training.state import Progress
 
@@ -41,11 +41,10 @@ def run(args: argparse.Namespace) -> int:
     import torch
 
     from pam.config import load_cell
-    from pam.data.batches import Examples
     from pam.data.prepared import Prepared
     from pam.models.build import build, parameters_of
     from pam.models.saved import save_model
-    from pam.training.devices import choose_device
+    from pam.training.devices import choose_device, limit_threads
     from pam.training.loop import Trainer
     from pam.training.memory import keep_heap
     from pam.training.progress import Reporter
@@ -53,11 +52,10 @@ def run(args: argparse.Namespace) -> int:
     from pam.training.state import StateFolder, locked
 
     keep_heap()
-    # One step is a chain of small products: threads within it cost more than they gain.
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    limit_threads()
     cell, data = load_cell(args.cell), Prepared(args.data)
-    train, dev = (Examples(data.split(name), cell.choices.targets) for name in ("train", "dev"))
-    device = choose_device(args.device)
+    train, dev = (_examples(data, name, cell) for name in ("train", "dev"))
+    kind, device = data.summary["task"], choose_device(args.device)
     state = args.state or args.out / "state"
     with locked(state):
         torch.manual_seed(cell.seed)
@@ -66,12 +64,29 @@ def run(args: argparse.Namespace) -> int:
         states = StateFolder(state, _key(cell, data, args.code))
         reporter = Reporter(name, args.out / "events")
         weights, progress = Trainer(cell, model, train, dev, states, reporter, device).run()
-        kind = data.summary["task"]
         save_model(args.out / "model", cell, kind, data.source, data.target, weights)
         write_history(args.out / "history.csv", progress.history)
         _write_record(args.out, cell, progress, parameters_of(model), device)
         states.clear()
     return 0
+
+
+def _examples(data: Prepared, name: str, cell: Cell) -> Examples:
+    """The rows of a split.
+
+    Raises:
+        UserError: there are none, or not what the model learns from; names the file.
+    """
+    from pam.data.batches import Examples
+    from pam.errors import UserError
+
+    split, path = data.split(name), data.folder / f"{name}.safetensors"
+    if len(split) == 0:
+        raise UserError("no rows", file=path, remedy="prepare data that has some")
+    try:
+        return Examples(split, cell.choices.targets)
+    except UserError as error:
+        raise UserError(error.message, file=path, remedy=error.remedy) from error
 
 
 def _key(cell: Cell, data: Prepared, code: str) -> str:

@@ -14,5 +14,5 @@ def model(name: str) -> Seq2Seq:
     seed, scale = (38, 1.0) if ACTIONS[name] else (9, 3.0)
     made = tiny.model(tiny.choices(name), seed=seed)
     made.readout.output.weight.data.mul_(scale)
-    made.recurrence.cells[0].weight_ih.data.mul_(scale)
+    made.recurrence.get_parameter("cells.0.weight_ih").data.mul_(scale)
     return made

@@ -28,7 +28,8 @@ class Fault(NamedTuple):
 
     Attributes:
         module, name: where the function is; `number` counts from 1.
-        effect: `killed`: SIGKILL; `full`: this call and all later ones find the disk full.
+        effect: `killed`: SIGKILL; `interrupted`: SIGINT, as from a keyboard; `full`: this call
+            and all later ones find the disk full.
     """
 
     module: str
@@ -91,6 +92,8 @@ def _arm(fault: Fault) -> None:
         number = next(calls)
         if fault.effect == "killed" and number == fault.number:
             os.kill(os.getpid(), signal.SIGKILL)
+        if fault.effect == "interrupted" and number == fault.number:
+            os.kill(os.getpid(), signal.SIGINT)
         if fault.effect == "full" and number >= fault.number:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return original(*args, **named)
@@ -107,16 +110,15 @@ def train(
     return start([*arguments, "--code", code], out / "log", fault)
 
 
-def result(out: Path) -> tuple[bytes, list[dict[str, Any]], int]:
+def result(out: Path) -> tuple[bytes, list[Any], int]:
     """What must be the same in two trainings: weights, history without times, best epoch."""
     record = json.loads((out / "training.json").read_text(encoding="utf-8"))
     history = pd.read_csv(out / "history.csv").drop(columns=["wall_s", "cpu_s"])
     weights = (out / "model" / "weights.safetensors").read_bytes()
-    return weights, history.to_dict("records"), record["best_epoch"]
+    return weights, history.to_dict("records"), int(record["best_epoch"])
 
 
 def record_of(out: Path) -> dict[str, Any]:
     """training.json."""
     record: dict[str, Any] = json.loads((out / "training.json").read_text(encoding="utf-8"))
     return record
-

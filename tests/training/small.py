@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ ROWS = {
 """60, 12 and 12 rows."""
 
 
-def prepare(folder: Path, rows: dict[str, list[tuple[str, ...]]] | None = None) -> Path:
+def prepare(folder: Path, rows: Mapping[str, Sequence[tuple[str, ...]]] | None = None) -> Path:
     """A prepared folder, made as the verb `prepare` makes it."""
     raw = folder.parent / f"{folder.name} raw"
     files = {}

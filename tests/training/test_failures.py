@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -50,7 +51,7 @@ def test_a_loss_that_is_no_number_stops_the_training_by_epoch_and_batch(
     ids=["after the first epoch", "in the first epoch", "in the last step of an epoch"],
 )
 def test_a_training_that_diverges_is_stopped(
-    training: dict[str, float], where: tuple[str, int], data: Path, tmp_path: Path
+    training: dict[str, Any], where: tuple[str, int], data: Path, tmp_path: Path
 ) -> None:
     cell = small.cell("postr-joint", **training)
     message, remedy = one_message(runs.train(cell, data, tmp_path))
@@ -102,6 +103,7 @@ def test_a_disk_that_is_full_at_any_write_costs_nothing_but_the_write(
 ON_A_SMALL_DISK = """
 import errno, os, shutil, subprocess, sys
 from pathlib import Path
+from typing import Any
 from pam.cli import main
 
 disk, copy, arguments = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]

@@ -72,12 +72,24 @@ def test_a_training_killed_again_and_again_goes_on_to_the_same_result(
     assert runs.record_of(tmp_path)["resumed"] == 3
 
 
+def test_a_training_that_is_interrupted_says_so_and_goes_on_later(
+    data: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    cell = small.cell("postr-joint")
+    stopped = runs.train(cell, data, tmp_path, Fault(*STEP, 6, "interrupted"))
+    assert stopped.end() == 130
+    assert stopped.said().endswith("\nstopped\n") and "Traceback" not in stopped.said()
+    assert runs.train(cell, data, tmp_path).end() == 0
+    assert runs.result(tmp_path) == runs.result(undisturbed)
+    assert runs.record_of(tmp_path)["resumed"] == 1
+
+
 @pytest.mark.slow
 def test_the_command_itself_killed_from_outside_goes_on_to_the_same_result(
     data: Path, tmp_path: Path
 ) -> None:
     """`python -m pam train` whole, killed at no chosen moment but that a state is there."""
-    cell = small.cell("postr-joint", epochs=40)
+    cell = small.cell("postr-joint", epochs=20)
     whole, torn = tmp_path / "whole", tmp_path / "torn"
     assert runs.train(cell, data, whole).end() == 0
     command = [

@@ -44,7 +44,7 @@ def test_torch_is_asked_for_by_its_plain_version() -> None:
 def test_the_conda_file_has_the_versions_of_the_lock() -> None:
     conda = yaml.safe_load((ROOT / "envs/environment.yaml").read_text(encoding="utf-8"))
     (listed,) = (item["pip"] for item in conda["dependencies"] if isinstance(item, dict))
-    own = {name: version for name, version in pins(listed).items()}
+    own = pins(listed)
     # Its Python is 3.11, whichever this one is.
     newer = LOCK["NEWER_PYTHON"]
     assert own.keys() == USER.keys()

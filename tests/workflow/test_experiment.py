@@ -59,7 +59,13 @@ def fault(text: str) -> UserError:
         ("  nouns:", "  my nouns:", 7, "`tasks.my nouns`", "correct the value"),
         ("  nouns:", "  tables:", 7, "a task cannot be called `tables`", "another name"),
         ("experiment: mine", "experiment: ../up", 1, "`experiment`", "correct the value"),
-        ("dataset: de-noun", "dataset: de-noun\n    pepar: x", 9, "`tasks.nouns.pepar`", "`paper`?"),
+        (
+            "dataset: de-noun",
+            "dataset: de-noun\n    pepar: x",
+            9,
+            "`tasks.nouns.pepar`",
+            "`paper`?",
+        ),
         ("tasks:\n", "resources: {mem: 3}\ntasks:\n", 6, "`resources.mem`", "`mem_mb`?"),
     ],
 )
@@ -117,9 +123,9 @@ def test_later_layers_win() -> None:
 
 def test_unknown_task_and_model_of_a_cell_are_named() -> None:
     plan = load(RIGHT)
-    with pytest.raises(UserError, match="unknown task `nuons`(.|\n)*did you mean `nouns`"):
+    with pytest.raises(UserError, match=r"unknown task `nuons`(.|\n)*did you mean `nouns`"):
         plan.cell("nuons", "soft", 1)
-    with pytest.raises(UserError, match="unknown model `sotf`(.|\n)*did you mean `soft`"):
+    with pytest.raises(UserError, match=r"unknown model `sotf`(.|\n)*did you mean `soft`"):
         plan.cell("nouns", "sotf", 1)
 
 

@@ -52,7 +52,7 @@ def test_a_mistake_in_the_configuration(
 def test_a_mistake_in_the_registry(fresh: Checkout) -> None:
     fresh.edit("own/datasets.yaml", "licence:", "license:")
     outcome = fresh.run(*OWN)
-    check(fresh, outcome, "own/datasets.yaml:4: ", "`license`", "did you mean `licence`?")
+    check(fresh, outcome, "own/datasets.yaml:4: ", "license`", "did you mean `licence`?")
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 from pathlib import Path
 
 import pytest
 
-from tests.workflow.checkouts import Checkout, checkout
+from tests.workflow.checkouts import ROOT, Checkout, checkout
 from tests.workflow.conftest import OWN
 
 SIX = ["soft", "hard-mono", "prior-joint", "postr-joint", "prox-postr-joint", "mono-postr-joint"]
@@ -43,7 +44,7 @@ def test_the_paper_experiment_is_two_tasks_and_five_seeds_and_nothing_of_the_def
     ("target", "rules"),
     [
         ("data", {"fetch_data", "prepare_data"}),
-        ("train", {"fetch_data", "prepare_data", "write_cell", "train_cell"}),
+        ("train", {"fetch_data", "prepare_data", "train_cell"}),
         (
             "results/tiny/nouns/soft/seed1/scores.json",
             {"fetch_data", "prepare_data", "write_cell", "train_cell", "predict_cell"}
@@ -129,3 +130,14 @@ def test_the_cluster_profile_works_as_typed(fresh: Checkout) -> None:
     assert outcome.code == 0, outcome.said
     assert outcome.jobs["train_cell"] == 2
     assert "slurm_partition=main" in outcome.said
+
+
+def test_only_heavy_rules_are_jobs_of_a_cluster() -> None:
+    local: set[str] = set()
+    rules: set[str] = set()
+    for file in (ROOT / "workflow/rules").glob("*.smk"):
+        text = file.read_text(encoding="utf-8")
+        rules.update(re.findall(r"^rule (\w+):", text, flags=re.MULTILINE))
+        for block in re.findall(r"^localrules:\n((?:    \w+,\n)+)", text, flags=re.MULTILINE):
+            local.update(block.replace(",", "").split())
+    assert rules - local == {"prepare_data", "train_cell", "predict_cell", "attend_cell"}

@@ -73,7 +73,8 @@ def test_a_changed_model_file_retrains_that_model(finished: Checkout) -> None:
 
 
 def test_changed_shared_code_retrains_all(finished: Checkout) -> None:
-    finished.edit("pam/training/loop.py", "\nclass ", "\nNOTE = 'changed'\n\n\nclass ")
+    with open(finished.folder / "pam/training/loop.py", "a", encoding="utf-8") as file:
+        file.write("\nNOTE = 'changed'\n")
     assert len(planned(finished).trained) == 2
 
 
@@ -88,7 +89,8 @@ def test_a_changed_caption_rewrites_the_report(finished: Checkout) -> None:
 
 
 def test_changed_scoring_scores_again_and_trains_nothing(finished: Checkout) -> None:
-    finished.edit("pam/scoring/metrics.py", "\nMETRICS", "\nNOTE = 'changed'\nMETRICS")
+    with open(finished.folder / "pam/scoring/metrics.py", "a", encoding="utf-8") as file:
+        file.write("\nNOTE = 'changed'\n")
     outcome = planned(finished)
     assert outcome.trained == set()
     assert outcome.jobs["score_cell"] == 2
@@ -117,6 +119,17 @@ def test_a_wider_beam_decodes_again_and_trains_nothing(finished: Checkout) -> No
     outcome = planned(finished)
     assert outcome.trained == set()
     assert outcome.jobs["predict_cell"] == 2
+
+
+def test_several_changes_at_once_each_have_their_effect(finished: Checkout) -> None:
+    finished.edit("own/experiment.yaml", "device: cpu", "decoding: {beam: 2}\ndevice: cpu")
+    finished.edit("config/models/soft.yaml", "label: Soft", "label: Soft attention")
+    finished.edit("config/models/mono-postr-joint.yaml", "label:", "training: {clip: 1.0}\nlabel:")
+    with open(finished.folder / "pam/verbs/attend.py", "a", encoding="utf-8") as file:
+        file.write("\nNOTE = 'changed'\n")
+    outcome = planned(finished)
+    assert outcome.trained == {"mono-postr-joint on nouns, seed 1"}
+    assert outcome.jobs["predict_cell"] == outcome.jobs["attend_cell"] == 2
 
 
 def test_a_new_seed_trains_only_itself(finished: Checkout) -> None:

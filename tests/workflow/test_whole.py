@@ -66,16 +66,6 @@ def test_the_report_holds_tables_figures_cost_and_versions(ran: tuple[Checkout, 
         assert text in first, text
 
 
-def test_small_rules_run_where_snakemake_runs_and_heavy_ones_are_jobs(
-    ran: tuple[Checkout, Outcome],
-) -> None:
-    said = ran[1].said
-    for rule in ("write_cell", "score_cell", "make_table", "draw_scores", "write_report"):
-        assert f"localrule {rule}:" in said
-    assert "localrule attend_cell:" not in said
-    assert "rule attend_cell:" in said
-
-
 def test_a_second_run_does_nothing(finished: Checkout) -> None:
     outcome = finished.run(*OWN)
     assert outcome.code == 0

@@ -9,7 +9,7 @@ for name, folder in (("PATH", os.path.dirname(sys.executable)), ("PYTHONPATH", w
     os.environ.update({name: os.pathsep.join(filter(None, [folder, os.environ.get(name)]))})
 
 from pam import devices, run_lock
-from pam.config import kind_of
+from pam.config import dump_yaml, kind_of
 from pam.data.registry import load_registries
 from pam.errors import UserError
 from pam.experiment import check_local, known_dataset, load_plan
@@ -115,15 +115,25 @@ def cell(wildcards):
     return or_exit(PLAN.cell, wildcards.task, wildcards.model, int(wildcards.seed))
 
 
-def cell_content(wildcards):
-    """The same as plain values."""
-    return cell(wildcards).model_dump()
+def experiment_text():
+    """The experiment as YAML, without where it runs, which is not part of what it is."""
+    return dump_yaml(EXPERIMENT, exclude={"device": True, "mirror": True, "resources": True})
 
 
-def training_part(wildcards):
-    """What of a cell's configuration its training depends on.
+def cell_text(wildcards):
+    """A cell as YAML."""
+    return dump_yaml(cell(wildcards))
 
-    A new label in tables or a wider beam at test time trains nothing again.
+
+def cell_as_it_is(wildcards, output):
+    """The same; no reason to run again, since it is taken for derived from the output."""
+    return cell_text(wildcards)
+
+
+def recipe(wildcards):
+    """What of a cell decides what its training results in: its change is a reason to train again.
+
+    A new label in tables or a wider beam at test time is none.
     """
     return cell(wildcards).model_dump(
         exclude={
@@ -173,20 +183,19 @@ def local_files(wildcards):
     return or_exit(check_local, wildcards.dataset, dataset(wildcards.dataset))
 
 
-def local_files_of_task(wildcards):
-    """The same, by task."""
-    name = dataset_of(wildcards)
-    return or_exit(check_local, name, dataset(name))
-
-
 def fetched(wildcards):
-    """The mark that a task's data set is there; a new mark alone prepares nothing again."""
-    return ancient(f"data/{dataset_of(wildcards)}/.fetched")
+    """The mark that a task's data set is there."""
+    return f"data/{dataset_of(wildcards)}/.fetched"
 
 
-def source_of_data(wildcards):
-    """What of an entry decides which files are fetched."""
-    return dataset(wildcards.dataset).model_dump(include={"files", "package", "mirror_name"})
+def identity_of_data(wildcards):
+    """What of an entry decides which files are fetched: hashes, or addresses where none is known."""
+    entry = dataset(wildcards.dataset)
+    files = {
+        name: file.sha256 or file.path or (file.urls, entry.mirror_name)
+        for name, file in entry.files.items()
+    }
+    return {"files": files, "package": entry.package and entry.package.model_dump()}
 
 
 def meaning_of_data(wildcards):

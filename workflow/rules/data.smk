@@ -17,7 +17,7 @@ rule fetch_data:
     conda:
         CONDA
     params:
-        entry=source_of_data,
+        entry=identity_of_data,
         registries=registries,
     message:
         "Fetching {wildcards.dataset}"
@@ -28,9 +28,7 @@ rule fetch_data:
 
 rule prepare_data:
     input:
-        # A new file shows in the entry's hashes or among the local files.
-        fetched=fetched,
-        local=local_files_of_task,
+        fetched,
     output:
         data=prepared("train", "dev", "test"),
     log:

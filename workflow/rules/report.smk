@@ -34,7 +34,9 @@ rule write_report:
     input:
         all_tables(),
         all_figures(),
-        rules.write_summary.output,
+        rules.write_summary.output.summary,
+        rules.write_summary.output.front,
+        data=rules.write_summary.output.data,
         experiment=RESOLVED,
         captions=captions(),
         style=STYLE,
@@ -45,10 +47,9 @@ rule write_report:
     conda:
         CONDA
     params:
-        snakefile=workflow.main_snakefile,
-        parts=rules.write_summary.output.data,
+        snakefile=os.path.relpath(workflow.main_snakefile),
     shell:
         # A second Snakemake only reads here, while the first holds the lock of the folder.
         "logged {log:q} snakemake --snakefile {params.snakefile:q} --nolock "
         "--configfile {input.experiment:q} --report {output:q} "
-        "--report-stylesheet {input.style:q} -- tables figures {params.parts:q}"
+        "--report-stylesheet {input.style:q} -- tables figures {input.data:q}"

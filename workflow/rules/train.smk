@@ -14,10 +14,9 @@ rule write_experiment:
     conda:
         CONDA
     params:
-        # Where it runs is not part of what it is.
-        content=EXPERIMENT.model_dump(exclude={"device", "mirror", "resources"}),
-    script:
-        "../scripts/write_yaml.py"
+        content=experiment_text(),
+    shell:
+        "printf %s {params.content:q} > {output:q} 2> {log:q}"
 
 
 rule write_cell:
@@ -28,17 +27,16 @@ rule write_cell:
     conda:
         CONDA
     params:
-        content=cell_content,
-    script:
-        "../scripts/write_yaml.py"
+        content=cell_text,
+    shell:
+        "printf %s {params.content:q} > {output:q} 2> {log:q}"
 
 
 rule train_cell:
     input:
-        # Its content counts as a parameter, so that a new label does not retrain.
-        cell=ancient(f"{CELL}/cell.yaml"),
         data=prepared("train", "dev"),
     output:
+        cell=f"{CELL}/trained.yaml",
         model=trained(),
         history=f"{CELL}/history.csv",
         training=f"{CELL}/training.json",
@@ -56,13 +54,15 @@ rule train_cell:
         device=DEVICE,
     params:
         code=code_with_model("pam.verbs.train"),
-        training=training_part,
+        recipe=recipe,
+        cell=cell_as_it_is,
         data=folder_of_input("data"),
         out=folder_of_output("training"),
     message:
         "Training {wildcards.model} on {wildcards.task}, seed {wildcards.seed}: "
         "{threads} thread(s), {resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU"
     shell:
+        "printf %s {params.cell:q} > {output.cell:q} && "
         "logged {log:q} python -m pam.devices {resources.device} python -m pam train "
-        "--cell {input.cell:q} --data {params.data:q} "
+        "--cell {output.cell:q} --data {params.data:q} "
         "--out {params.out:q} --code {params.code:q} --device {resources.device}"

@@ -1,0 +1,74 @@
+"""A trained model, prepared data, and the command line called in this process."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from pam.cli import main
+from tests.training import small
+
+
+class Said(NamedTuple):
+    """How a call ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def message(self) -> tuple[str, str]:
+        """The one message of a call that failed, and its remedy."""
+        assert self.code == 2
+        assert "Traceback" not in self.err
+        message, remedy = self.err.splitlines()
+        assert message.startswith("error: ") and remedy.startswith("  remedy: ")
+        return message.removeprefix("error: "), remedy.removeprefix("  remedy: ")
+
+
+Call = Callable[..., Said]
+
+
+@pytest.fixture
+def called(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Calls `python -m pam ARGUMENTS`, with `typed` as standard input."""
+
+    def call(*arguments: object, typed: bytes | str = b"") -> Said:
+        content = typed.encode() if isinstance(typed, str) else typed
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        return Said(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A prepared folder of real nouns; not to be changed."""
+    return small.prepare(tmp_path_factory.mktemp("prepared") / "nouns")
+
+
+@pytest.fixture(scope="session")
+def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of a training of a few epochs; not to be changed."""
+    out = tmp_path_factory.mktemp("trained")
+    cell = small.write_cell(out, small.cell("postr-joint", epochs=40, state_every_s=60.0))
+    assert main(["train", "--cell", str(cell), "--data", str(data), "--out", str(out)]) == 0
+    return out
+
+
+@pytest.fixture
+def model(trained: Path, tmp_path: Path) -> Path:
+    """A copy of the trained model, to be damaged."""
+    return Path(shutil.copytree(trained / "model", tmp_path / "model"))
+
+
+@pytest.fixture
+def own_data(data: Path, tmp_path: Path) -> Path:
+    """A copy of the prepared folder, to be damaged."""
+    return Path(shutil.copytree(data, tmp_path / "data"))

@@ -1,0 +1,276 @@
+"""Bad input gives one message with file and remedy, exit code 2, and nothing half written."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pam.config import Cell
+from pam.data.prepared import Split
+from pam.models.saved import load_tensors, save_tensors
+from tests.cli.conftest import Call
+from tests.training import small
+
+TYPED = "Haus\tcase=nominative,number=plural\n"
+
+
+def damaged(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 0x08
+    path.write_bytes(content)
+
+
+def resaved(path: Path, notes: dict[str, str]) -> None:
+    tensors, found = load_tensors(path)
+    save_tensors(path, tensors, found | notes)
+
+
+def replaced(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+MODELS: dict[str, tuple[str, Callable[[Path], object], str]] = {
+    "no weights": ("weights.safetensors", Path.unlink, "no such file"),
+    "no configuration": ("config.yaml", Path.unlink, "no such file"),
+    "no vocabulary": ("source.vocab", Path.unlink, "no such file"),
+    "damaged weights": ("weights.safetensors", damaged, "damaged"),
+    "cut weights": (
+        "weights.safetensors",
+        lambda path: path.write_bytes(path.read_bytes()[:5000]),
+        "not a safetensors file, or cut short",
+    ),
+    "empty weights": (
+        "weights.safetensors",
+        lambda path: path.write_bytes(b""),
+        "not a safetensors file, or cut short",
+    ),
+    "a pickle": (
+        "weights.safetensors",
+        lambda path: torch.save({"weight": torch.ones(2)}, path),
+        "not a safetensors file, or cut short",
+    ),
+    "a state": (
+        "weights.safetensors",
+        lambda path: resaved(path, {"format": "pam-state-1"}),
+        "not a model of this format",
+    ),
+    "weights of other sizes": (
+        "weights.safetensors",
+        lambda path: replaced(path.parent / "config.yaml", "decoder: 8", "decoder: 9"),
+        "do not fit the model that config.yaml describes",
+    ),
+    "another vocabulary": (
+        "target.vocab",
+        lambda path: replaced(path, "\nt\n", "\nq\n"),
+        "does not belong to the model",
+    ),
+    "a vocabulary that is none": (
+        "target.vocab",
+        lambda path: path.write_text("a\nb\n", encoding="utf-8"),
+        "`<pad>` must stand here",
+    ),
+    "an unknown key": (
+        "config.yaml",
+        lambda path: replaced(path, "dropout:", "drop:"),
+        "unknown key `network.drop`",
+    ),
+    "configuration of another kind": (
+        "config.yaml",
+        lambda path: path.write_bytes(b"\x89PNG\r\n"),
+        "not UTF-8",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_folder_that_is_not_whole_is_refused(name: str, called: Call, model: Path) -> None:
+    file, damage, wanted = MODELS[name]
+    damage(model / file)
+    message, remedy = called("predict", "--model", model, typed=TYPED).message()
+    assert message.startswith(f"{model / file}:") and wanted in message
+    assert remedy
+
+
+def test_a_missing_model_folder_is_named(called: Call, tmp_path: Path) -> None:
+    message, remedy = called("predict", "--model", tmp_path / "none", typed=TYPED).message()
+    assert message == f"{tmp_path / 'none'}: no such model folder"
+    assert remedy == "train the model first"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--beam", "0"], "beam 0"),
+        (["--beam", "-2"], "beam -2"),
+        (["--data", "somewhere"], "--data without --out"),
+        (["--out", "predictions.tsv"], "--out and --record are for prepared data"),
+        (["--record", "decoding.json"], "--out and --record are for prepared data"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(
+    arguments: list[str], message: str, called: Call, trained: Path
+) -> None:
+    said = called("predict", "--model", trained / "model", *arguments, typed=TYPED)
+    assert said.message()[0] == message
+    assert said.out == ""
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
+@pytest.mark.parametrize("verb", ["train", "predict"])
+def test_cuda_where_there_is_none_is_told_of(
+    verb: str, called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
+    arguments: dict[str, list[object]] = {
+        "train": ["--cell", trained / "cell.yaml", "--data", data, "--out", tmp_path / "out"],
+        "predict": ["--model", trained / "model"],
+    }
+    said = called(verb, *arguments[verb], "--device", "cuda", typed=TYPED)
+    assert said.message() == (
+        "no CUDA device is usable here",
+        "use --device cpu, or check the driver",
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def cell(folder: Path, model: str) -> Path:
+    chosen: Cell = small.cell(model)
+    return small.write_cell(folder, chosen)
+
+
+def without_alignment(folder: Path) -> None:
+    split = Split.load(folder, "train")
+    Split(**{**vars(split), "alignment": None}).save(folder, "train")
+
+
+def without_rows(folder: Path) -> None:
+    digests = Split.load(folder, "dev").digests
+    Split.from_rows([], [], [], digests).save(folder, "dev")
+
+
+def short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+DATA: dict[str, tuple[str, Callable[[Path], object], str]] = {
+    "no folder": ("train.safetensors", shutil.rmtree, "no such file"),
+    "an empty split": (
+        "train.safetensors",
+        lambda folder: (folder / "train.safetensors").write_bytes(b""),
+        "not a prepared split",
+    ),
+    "a cut split": (
+        "dev.safetensors",
+        lambda folder: short(folder / "dev.safetensors"),
+        "not a prepared split",
+    ),
+    "a damaged split": (
+        "dev.safetensors",
+        lambda folder: damaged(folder / "dev.safetensors"),
+        "damaged",
+    ),
+    "a split without rows": ("dev.safetensors", without_rows, "no rows"),
+    "steps without an alignment": ("train.safetensors", without_alignment, "has no alignment"),
+    "an empty vocabulary": (
+        "source.vocab",
+        lambda folder: (folder / "source.vocab").write_bytes(b""),
+        "not a vocabulary",
+    ),
+    "another vocabulary": (
+        "target.vocab",
+        lambda folder: replaced(folder / "target.vocab", "\nt\n", "\nq\n"),
+        "not the vocabulary that train.safetensors was made with",
+    ),
+    "no summary": (
+        "summary.json",
+        lambda folder: (folder / "summary.json").unlink(),
+        "no such file",
+    ),
+    "a cut summary": ("summary.json", lambda folder: short(folder / "summary.json"), "not valid"),
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_prepared_data_that_is_not_whole_is_refused_before_training(
+    name: str, called: Call, own_data: Path, tmp_path: Path
+) -> None:
+    file, damage, wanted = DATA[name]
+    damage(own_data)
+    model = "hard-mono" if "steps" in name else "soft"
+    arguments = ("--cell", cell(tmp_path, model=model), "--data", own_data)
+    message, remedy = called("train", *arguments, "--out", tmp_path / "out").message()
+    assert message.startswith(f"{own_data / file}:") and wanted in message, message
+    assert remedy
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "expected keys and values"),
+        ("- 1\n", "expected keys and values"),
+        ("experiment: [\n", "not valid YAML"),
+        ("experiment: a\n", "missing key"),
+    ],
+)
+def test_a_cell_that_is_none_is_refused(
+    content: str, message: str, called: Call, data: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "cell.yaml"
+    path.write_text(content, encoding="utf-8")
+    said = called("train", "--cell", path, "--data", data, "--out", tmp_path / "out")
+    assert said.message()[0].startswith(f"{path}:") and message in said.message()[0]
+    assert not (tmp_path / "out").exists()
+
+
+def test_choices_that_do_not_fit_together_are_refused(
+    called: Call, data: Path, tmp_path: Path
+) -> None:
+    path = cell(tmp_path, model="postr-joint")
+    replaced(path, "marginal: output", "marginal: input")
+    said = called("train", "--cell", path, "--data", data, "--out", tmp_path / "out")
+    assert "the posterior needs p(y | s, h_a) of each position" in said.message()[0]
+
+
+@pytest.mark.parametrize("verb", ["predict", "attend"])
+def test_a_text_that_was_changed_after_preparing_is_refused(
+    verb: str, called: Call, trained: Path, own_data: Path, tmp_path: Path
+) -> None:
+    short(own_data / "test.tsv")
+    out = tmp_path / "out.tsv"
+    said = called(verb, "--model", trained / "model", "--data", own_data, "--out", out)
+    message = f"{own_data / 'test.tsv'}: this is not the text that test.safetensors was made from"
+    assert said.message()[0] == message
+    assert not out.exists()
+
+
+def test_a_folder_where_a_file_is_to_be_written_is_named(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "predictions.tsv"
+    out.mkdir()
+    said = called("predict", "--model", trained / "model", "--data", data, "--out", out)
+    assert said.message()[0].startswith(f"{out}: a file stands where a folder is needed")
+
+
+def test_a_threads_setting_that_is_no_number_is_passed_over(
+    called: Call, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for setting in ("", "0", "4,2", "many"):
+        monkeypatch.setenv("OMP_NUM_THREADS", setting)
+        assert called("predict", "--model", trained / "model", typed=TYPED).code == 0
+        assert torch.get_num_threads() == 1
+
+
+def test_weights_that_are_no_numbers_do_not_hang_a_search(called: Call, model: Path) -> None:
+    tensors, notes = load_tensors(model / "weights.safetensors")
+    tensors["readout.output.bias"] = torch.full_like(tensors["readout.output.bias"], np.nan)
+    save_tensors(model / "weights.safetensors", tensors, notes)
+    said = called("predict", "--model", model, typed=TYPED)
+    assert said.code in (0, 2) and "Traceback" not in said.err

@@ -1,0 +1,72 @@
+"""Every verb explains itself, without waiting for torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from pam import cli
+from tests.training.small import ROOT
+
+HELPS = """
+import json, sys, time
+from pam import cli
+found = {}
+for verb in [None, *cli.names()]:
+    try:
+        cli.main(["--help"] if verb is None else [verb.replace("_", "-"), "--help"])
+    except SystemExit as end:
+        found[verb or ""] = end.code
+heavy = {"torch", "pandas", "matplotlib", "numpy", "snakemake", "tensorboard"}
+print(json.dumps([found, sorted(heavy & set(sys.modules))]), file=sys.stderr)
+"""
+
+
+def test_every_help_ends_well_and_imports_nothing_heavy() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HELPS], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    codes, heavy = json.loads(done.stderr)
+    assert codes == dict.fromkeys(["", *cli.names()], 0)
+    assert heavy == []
+    for verb in cli.names():
+        assert f"usage: python -m pam {verb.replace('_', '-')} [-h]" in done.stdout
+    for option in ("--cell", "--beam", "--model", "--data", "--dataset"):
+        assert option in done.stdout
+
+
+def test_the_module_itself_can_be_run() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pam", "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for verb in ("fetch", "prepare", "train", "predict", "score", "bench"):
+        assert f"    {verb} " in done.stdout
+
+
+def test_verbs_are_listed_in_the_order_in_which_they_are_used() -> None:
+    names = cli.names()
+    assert names[:4] == ["fetch", "prepare", "train", "predict"]
+    assert len(names) == len(set(names))
+
+
+def test_every_argument_of_every_verb_is_explained() -> None:
+    for action in cli.parser()._subparsers._group_actions:  # type: ignore[union-attr]
+        for verb, parser in action.choices.items():  # type: ignore[union-attr]
+            assert parser.description, verb
+
+
+@pytest.mark.parametrize("arguments", [[], ["trian"], ["train"], ["predict", "--beam", "many"]])
+def test_a_wrong_call_is_told_by_usage_and_code_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == 2
+    assert "usage: python -m pam" in capsys.readouterr().err

@@ -1,0 +1,181 @@
+"""`predict`: what a person types, and prepared splits."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pam.data.prepared import Prepared
+from pam.models.saved import load_model
+from tests.cli.conftest import Call
+from tests.training import small
+
+TYPED = "Hand\tcase=nominative,number=plural\nTod\tcase=genitive,number=singular\n"
+
+
+def predictions(path: Path) -> list[list[str]]:
+    return [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_typed_lemmas_are_inflected_line_by_line(called: Call, trained: Path) -> None:
+    said = called("predict", "--model", trained / "model", typed=TYPED)
+    assert said.code == 0 and said.err == ""
+    lines = said.out.splitlines()
+    assert [line.rsplit("\t", 1)[0] + "\n" for line in lines] == TYPED.splitlines(keepends=True)
+    assert all(line.rsplit("\t", 1)[1] for line in lines)
+
+
+def test_a_typed_line_gives_what_the_prepared_row_gives(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "predictions.tsv"
+    model = ("--model", trained / "model")
+    assert called("predict", *model, "--data", data, "--out", out).code == 0
+    rows = predictions(out)[1:]
+    typed = "".join(f"{row[0]}\t{row[1]}\n" for row in rows)
+    found = called("predict", *model, typed=typed).out.splitlines()
+    assert [line.split("\t")[2] for line in found] == [row[3] for row in rows]
+    assert len({row[3] for row in rows}) > 2
+
+
+def test_blank_lines_are_passed_over_and_other_line_ends_are_taken(
+    called: Call, trained: Path
+) -> None:
+    plain = called("predict", "--model", trained / "model", typed=TYPED)
+    odd = b"\xef\xbb\xbf" + TYPED.replace("\n", "\r\n\r\n").encode().removesuffix(b"\r\n\r\n")
+    found = called("predict", "--model", trained / "model", typed=odd)
+    assert (found.code, found.out, found.err) == (0, plain.out, "")
+
+
+def test_composed_and_decomposed_letters_are_the_same(called: Call, trained: Path) -> None:
+    one, other = (
+        called("predict", "--model", trained / "model", typed=f"{lemma}\tcase=x\n")
+        for lemma in ("T\u00fcr", "Tu\u0308r")
+    )
+    assert one.out.split("\t")[-1] == other.out.split("\t")[-1]
+    assert "ü" not in one.err and "\u0308" not in other.err
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"Haus", "expected a lemma, a tab and features"),
+        (b"Haus\tcase=dative\tHaus", "expected a lemma, a tab and features"),
+        (b" \tcase=dative", "expected a lemma, a tab and features"),
+        (b"H\xe4user\tcase=dative", "not UTF-8 text"),
+    ],
+)
+def test_a_faulty_line_is_named_after_the_good_ones_were_answered(
+    line: bytes, message: str, called: Call, trained: Path
+) -> None:
+    typed = b"\n" + TYPED.encode() + line + b"\nTod\tcase=dative\n"
+    said = called("predict", "--model", trained / "model", typed=typed)
+    assert said.message()[0] == f"standard input:4: {message}"
+    assert len(said.out.splitlines()) == 2
+
+
+def test_unseen_characters_are_reported_and_no_crash(called: Call, trained: Path) -> None:
+    said = called("predict", "--model", trained / "model", typed="Çø漢\tcase=nominative,mood=x\n")
+    assert said.code == 0
+    assert said.err.splitlines()[0] == "line 1: not seen in training: mood=x Ç ø 漢"
+    assert said.out.startswith("Çø漢\tcase=nominative,mood=x\t")
+
+
+def test_an_output_that_is_cut_short_is_told(called: Call, model: Path) -> None:
+    config = (model / "config.yaml").read_text(encoding="utf-8")
+    limits = config.replace("max_ratio: 3.0", "max_ratio: 0.01")
+    (model / "config.yaml").write_text(limits.replace("max_extra: 10", "max_extra: 1"))
+    said = called("predict", "--model", model, typed="Blatt\tcase=x\n")
+    assert said.code == 0 and "line 1: cut short at 1 symbols\n" in said.err
+
+
+@pytest.mark.slow
+def test_each_line_is_answered_before_the_next_is_typed(trained: Path) -> None:
+    command = [sys.executable, "-m", "pam", "predict", "--model", str(trained / "model")]
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    with (
+        subprocess.Popen(
+            command,
+            cwd=small.ROOT,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process,
+        selectors.DefaultSelector() as waiting,
+    ):
+        assert process.stdin and process.stdout and process.stderr
+        waiting.register(process.stdout, selectors.EVENT_READ)
+        for lemma in ("Tür", "Haus"):
+            process.stdin.write(f"{lemma}\tcase=nominative,number=plural\n".encode())
+            process.stdin.flush()
+            assert waiting.select(timeout=120), "no answer"
+            assert process.stdout.readline().decode().startswith(f"{lemma}\tcase=nominative")
+        # Whoever reads our output may leave, as `head` does.
+        process.stdout.close()
+        process.stdin.write(TYPED.encode() * 3)
+        process.stdin.close()
+        said = process.stderr.read().decode()
+    assert "Traceback" not in said and "BrokenPipe" not in said
+    assert process.returncode == 141
+
+
+def test_a_split_is_decoded_in_its_order_with_costs(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
+    out, record = tmp_path / "predictions.tsv", tmp_path / "decoding.json"
+    arguments = ("--model", trained / "model", "--data", data, "--out", out, "--record", record)
+    assert called("predict", *arguments, "--split", "dev", "--beam", "2").code == 0
+    header, *rows = predictions(out)
+    assert header == ["lemma", "features", "form", "predicted", "log_prob"]
+    assert [tuple(row[:3]) for row in rows] == small.ROWS["dev"]
+    assert all(float(row[4]) < 0 for row in rows)
+    found = json.loads(record.read_text(encoding="utf-8"))
+    assert found["beam"] == 2 and found["device"] == "cpu"
+    assert set(found) == {
+        *("wall_s", "cpu_s", "gpu_s", "sentences_per_second", "beam", "cut_short", "unseen"),
+        *("device", "hardware"),
+    }
+    assert found["sentences_per_second"] == pytest.approx(12 / found["wall_s"])
+
+
+def test_unseen_symbols_of_a_split_are_counted(called: Call, trained: Path, tmp_path: Path) -> None:
+    rows = {**small.ROWS, "test": [("Çøç", "case=nominative,number=singular", "Çøç")]}
+    other, out = small.prepare(tmp_path / "other", rows), tmp_path / "predictions.tsv"
+    record = tmp_path / "decoding.json"
+    arguments = ("--model", trained / "model", "--data", other, "--out", out, "--record", record)
+    assert called("predict", *arguments).code == 0
+    assert json.loads(record.read_text(encoding="utf-8"))["unseen"] == {"Ç": 1, "ç": 1, "ø": 1}
+
+
+def test_a_model_folder_may_be_moved_and_its_data_deleted(
+    called: Call, trained: Path, tmp_path: Path
+) -> None:
+    moved = shutil.copytree(trained / "model", tmp_path / "elsewhere and renamed")
+    here = called("predict", "--model", trained / "model", typed=TYPED)
+    assert called("predict", "--model", moved, typed=TYPED).out == here.out
+
+
+def test_the_beam_is_the_models_own_unless_another_is_given(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
+    record = tmp_path / "decoding.json"
+    for given, used in (((), 1), (("--beam", "3"), 3)):
+        out = ("--data", data, "--out", tmp_path / "p.tsv", "--record", record)
+        assert called("predict", "--model", trained / "model", *out, *given).code == 0
+        assert json.loads(record.read_text(encoding="utf-8"))["beam"] == used
+
+
+def test_a_trained_model_and_its_folder_hold_the_same_vocabularies(
+    trained: Path, data: Path
+) -> None:
+    model, prepared = load_model(trained / "model"), Prepared(data)
+    assert model.source.symbols == prepared.source.symbols
+    assert model.target.symbols == prepared.target.symbols

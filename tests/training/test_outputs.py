@@ -1,0 +1,273 @@
+"""What a training leaves behind: weights of the best epoch, history, record, curves."""
+
+from __future__ import annotations
+
+import ast
+import json
+import logging
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+import pam
+from pam.config import load_cell
+from pam.data.batches import Examples
+from pam.data.prepared import Prepared
+from pam.models.build import build
+from pam.models.saved import load_model, load_tensors
+from pam.training import loop, progress
+from pam.training.loop import Trainer
+from pam.training.progress import Reporter
+from pam.training.record import versions
+from pam.training.schedule import learning_rate
+from pam.training.state import Progress, StateFolder
+from tests.training import runs, small
+from tests.training.runs import Fault
+
+CELL = small.cell("mono-postr-joint")
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training that was killed once, and went on."""
+    out = tmp_path_factory.mktemp("trained")
+    runs.train(CELL, data, out, Fault("pam.training.loop", "Trainer._step", 6)).end()
+    assert runs.train(CELL, data, out).end() == 0
+    return out
+
+
+def test_the_model_folder_is_all_that_is_needed_to_use_the_model(trained: Path, data: Path) -> None:
+    folder = trained / "model"
+    assert {path.name for path in folder.iterdir()} == {
+        "config.yaml",
+        "weights.safetensors",
+        "source.vocab",
+        "target.vocab",
+    }
+    model = load_model(folder)
+    assert model.cell == load_cell(folder / "config.yaml") == CELL
+    assert model.task == "inflection"
+    assert model.source.digest == Prepared(data).source.digest
+    assert not model.network.training
+
+
+def test_the_history_has_a_row_an_epoch(trained: Path) -> None:
+    history = pd.read_csv(trained / "history.csv")
+    assert list(history) == [
+        *("epoch", "step", "examples", "learning_rate", "train_loss", "dev_loss"),
+        *("dev_accuracy", "wall_s", "cpu_s"),
+    ]
+    assert history["epoch"].tolist() == [1, 2, 3]
+    assert history["step"].tolist() == [4, 8, 12]
+    assert history["examples"].tolist() == [60, 120, 180]
+    assert history["learning_rate"].tolist() == pytest.approx(
+        [learning_rate(CELL.training, step, 12) for step in (3, 7, 11)]
+    )
+    assert history["train_loss"].is_monotonic_decreasing
+    assert history["wall_s"].is_monotonic_increasing and history["cpu_s"].is_monotonic_increasing
+    assert b"\r" not in (trained / "history.csv").read_bytes()
+
+
+def test_the_record_tells_cost_origin_and_outcome(trained: Path) -> None:
+    record = runs.record_of(trained)
+    assert set(record) == {
+        *("wall_s", "cpu_s", "gpu_s", "device", "hardware", "versions", "seed", "epochs"),
+        *("best_epoch", "dev_accuracy", "parameters", "examples_per_second", "peak_memory_mb"),
+        *("resumed", "command"),
+    }
+    history = pd.read_csv(trained / "history.csv").to_dict("records")
+    assert (record["seed"], record["epochs"], record["resumed"]) == (1, 3, 1)
+    assert record["dev_accuracy"] == history[record["best_epoch"] - 1]["dev_accuracy"]
+    weights, _ = load_tensors(trained / "model" / "weights.safetensors")
+    assert record["parameters"] == sum(value.numel() for value in weights.values())
+    assert record["wall_s"] >= history[-1]["wall_s"] > 0
+    assert record["gpu_s"] == 0.0 and record["device"] == "cpu"
+    assert record["examples_per_second"] == pytest.approx(180 / record["wall_s"])
+    assert 50 < record["peak_memory_mb"] < 2000
+    assert set(record["hardware"]) == {"cpu", "cores", "gpu", "system"}
+    assert record["command"].startswith("python -m pam train --cell ")
+
+
+def test_the_record_names_the_versions_of_what_ran(trained: Path) -> None:
+    found = runs.record_of(trained)["versions"]
+    assert found == versions()
+    assert found["pam"] == pam.__version__
+    assert found["torch"] == torch.__version__
+
+
+def test_the_package_and_its_metadata_have_the_same_version() -> None:
+    project = tomllib.loads((small.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    # `dynamic` would mean that the metadata are read from the package.
+    assert project.get("version", pam.__version__) == pam.__version__
+
+
+def test_tensorboard_reads_the_curves_of_a_training_that_was_resumed_as_one(trained: Path) -> None:
+    events = EventAccumulator(str(trained / "events")).Reload()
+    history = pd.read_csv(trained / "history.csv")
+    assert set(events.Tags()["scalars"]) == {
+        "train_loss",
+        "dev_loss",
+        "dev_accuracy",
+        "learning_rate",
+    }
+    for name in ("train_loss", "dev_loss", "dev_accuracy", "learning_rate"):
+        scalars = events.Scalars(name)
+        assert [scalar.step for scalar in scalars] == [1, 2, 3]
+        assert [scalar.value for scalar in scalars] == pytest.approx(history[name].tolist())
+
+
+def test_no_module_can_load_a_pickle() -> None:
+    risky = {"pickle", "dill", "joblib", "shelve", "cloudpickle"}
+    for path in (small.ROOT / "pam").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                assert not risky & {alias.name.split(".")[0] for alias in node.names}, path
+            if isinstance(node, ast.ImportFrom):
+                assert (node.module or "").split(".")[0] not in risky, path
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                assert called not in {"torch.load", "torch.save", "np.load", "numpy.load"}, path
+                assert not called.endswith((".read_pickle", ".unsafe_load", "yaml.load")), path
+
+
+EPOCHS = [
+    # dev loss, dev accuracy
+    {"loss": 3.0, "accuracy": 0.25},
+    {"loss": 2.0, "accuracy": 0.50},
+    {"loss": 1.0, "accuracy": 0.50},
+    {"loss": 4.0, "accuracy": 0.25},
+]
+
+
+@pytest.mark.parametrize(("select", "best"), [("accuracy", 3), ("loss", 3), ("last", 4)])
+@pytest.mark.parametrize("order", ["forth", "back"])
+def test_the_weights_of_the_best_epoch_are_kept(
+    select: str,
+    best: int,
+    order: str,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On equal terms the later epoch's, and by the chosen measure alone."""
+    scores = EPOCHS if order == "forth" else EPOCHS[::-1]
+    if order == "back":
+        best = {"accuracy": 3, "loss": 2, "last": 4}[select]
+    seen: list[dict[str, torch.Tensor]] = []
+
+    def scripted(model: torch.nn.Module, *rest: Any) -> dict[str, float]:
+        seen.append({name: value.clone() for name, value in model.state_dict().items()})
+        return scores[len(seen) - 1]
+
+    monkeypatch.setattr(loop, "evaluate", scripted)
+    weights, found = trainer(data, tmp_path, epochs=4, select=select).run()
+    assert found.best is not None and found.best["epoch"] == best
+    assert all(torch.equal(weights[name], seen[best - 1][name]) for name in weights)
+    assert not torch.equal(seen[0]["readout.output.weight"], seen[3]["readout.output.weight"])
+
+
+def trainer(data: Path, folder: Path, **training: Any) -> Trainer:
+    cell, prepared = small.cell("soft", **training), Prepared(data)
+    torch.manual_seed(1)
+    model = build(cell.choices, cell.network, len(prepared.source), len(prepared.target))
+    train, dev = (Examples(prepared.split(name), "symbols") for name in ("train", "dev"))
+    folder.mkdir(exist_ok=True)
+    states = StateFolder(folder, "key")
+    return Trainer(cell, model, train, dev, states, Reporter("name", folder / "events"), CPU)
+
+
+def test_gradients_are_clipped_to_their_largest_norm(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    norms: list[float] = []
+    step = torch.optim.SGD.step
+
+    def noted(self: torch.optim.SGD, *rest: Any) -> Any:
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        grads = [p.grad.norm() for p in parameters if p.grad is not None]
+        norms.append(float(torch.stack(grads).norm()))
+        return step(self, *rest)
+
+    monkeypatch.setattr(torch.optim.SGD, "step", noted)
+    trainer(data, tmp_path, optimiser="sgd", clip=0.01, epochs=1).run()
+    assert norms == pytest.approx([0.01] * 4, rel=1e-3)
+
+
+def test_a_log_gets_plain_lines_with_the_time_to_go(
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
+    with caplog.at_level(logging.INFO, "pam"):
+        trainer(data, tmp_path, epochs=2).run()
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 8 + 2
+    assert lines[1].startswith("name: epoch 1 of 2, step 2 of 8, loss 3.")
+    assert lines[1].endswith(" to go")
+    assert lines[4].startswith("name: epoch 1 of 2, train loss 3.")
+    assert "\r" not in capfd.readouterr().err
+
+
+def test_lines_are_not_told_faster_than_a_person_reads(
+    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "pam"):
+        trainer(data, tmp_path, epochs=2).run()
+    assert len(caplog.records) == 2
+
+
+def test_a_terminal_gets_a_bar_and_whole_lines_above_it(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = Terminal()
+    monkeypatch.setattr("sys.stderr", said)
+    handler = logging.StreamHandler(said)
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [handler])
+    monkeypatch.setattr(root, "level", logging.INFO)
+    trainer(data, tmp_path, epochs=2).run()
+    pieces = said.text.replace("\r", "\n").split("\n")
+    told = [piece for piece in pieces if "train loss" in piece]
+    assert len(told) == 2 and all(piece.startswith("name: epoch ") for piece in told)
+    bars = [piece for piece in pieces if piece.startswith("name:") and "%|" in piece]
+    assert " 8/8 [" in bars[-1] and "step" in bars[-1]
+    assert root.handlers == [handler]
+
+
+class Terminal:
+    """A stream that says it is a terminal."""
+
+    encoding = "utf-8"
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_comes_back_from_json_as_it_was(tmp_path: Path) -> None:
+    before = Progress(
+        epoch=2, batch=3, loss=0.1 + 0.2, tokens=7, examples=5, history=[{"epoch": 1, "x": 1 / 3}]
+    )
+    states = StateFolder(tmp_path, "key")
+    states.save({"a": torch.zeros(1)}, before)
+    found = states.load()
+    assert found is not None and found[1] == before
+    assert json.loads(json.dumps(found[1].history)) == before.history

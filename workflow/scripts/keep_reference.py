@@ -1,0 +1,104 @@
+"""Keeps what an experiment measured under results/reference/, small enough to be tracked.
+
+    python workflow/scripts/keep_reference.py results/paper results/reference/table2 \
+        --command 'snakemake ...' --commit COMMIT
+
+Tables, figures and the resolved experiment are copied; scores and histories of all cells are
+gathered into one CSV each. What a run leaves besides (weights, predictions) stays behind.
+"""
+
+import argparse
+import csv
+import datetime
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from pam.errors import UserError  # noqa: E402
+from pam.files import read_json, write_aside, write_json  # noqa: E402
+
+KEPT = {"tables": (".csv", ".md"), "figures": (".svg", ".png")}
+
+
+def cells(results: Path) -> Iterator[tuple[dict[str, Any], Path]]:
+    """The scores of every cell, with its folder, in the order of tasks, models and seeds."""
+    found = sorted(results.glob("*/*/seed*/scores.json"))
+    if not found:
+        raise UserError("no cell has scores here", file=results, remedy="run the experiment first")
+    for path in found:
+        yield read_json(path), path.parent
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    with write_aside(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as out:
+        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def score_row(scores: dict[str, Any]) -> dict[str, Any]:
+    """One cell: each metric's value, and what it cost."""
+    row = {key: scores[key] for key in ("task", "model", "seed")}
+    row |= {name: round(metric["value"], 4) for name, metric in scores["metrics"].items()}
+    return row | {key: round(value or 0, 1) for key, value in scores["cost"].items()}
+
+
+def history_rows(scores: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+    name = {key: scores[key] for key in ("task", "model", "seed")}
+    with (folder / "history.csv").open(encoding="utf-8", newline="") as lines:
+        return [name | row for row in csv.DictReader(lines)]
+
+
+def keep(results: Path, out: Path, command: str, commit: str) -> None:
+    """Copies and gathers; files that an earlier run left in `out` are replaced."""
+    found = list(cells(results))
+    for folder, endings in KEPT.items():
+        for path in sorted((results / folder).iterdir()):
+            if path.suffix in endings:
+                (out / folder).mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, out / folder / path.name)
+    shutil.copyfile(results / "experiment.yaml", out / "experiment.yaml")
+    write_rows(out / "scores.csv", [score_row(scores) for scores, _ in found])
+    histories = [row for scores, folder in found for row in history_rows(scores, folder)]
+    write_rows(out / "history.csv", histories)
+    training = found[0][0]["training"]
+    cost = {
+        key: round(sum(scores["cost"][key] or 0 for scores, _ in found))
+        for key in ("cpu_s", "gpu_s")
+    }
+    write_json(
+        out / "record.json",
+        {
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "command": command,
+            "commit": commit,
+            "cells": len(found),
+            "cost": cost,
+            "hardware": training["hardware"],
+            "versions": training["versions"],
+        },
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("results", type=Path, help="folder of a finished experiment")
+    parser.add_argument("out", type=Path, help="folder under results/reference/")
+    parser.add_argument("--command", required=True, help="the command that made the results")
+    parser.add_argument("--commit", required=True, help="the commit whose code made them")
+    args = parser.parse_args()
+    try:
+        keep(args.results, args.out, args.command, args.commit)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
