@@ -35,9 +35,9 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training that was killed once, and went on."""
+    """A training that was killed after its second epoch was told of and before it was saved."""
     out = tmp_path_factory.mktemp("trained")
-    runs.train(CELL, data, out, Fault("pam.training.loop", "Trainer._step", 6)).end()
+    runs.train(CELL, data, out, Fault("pam.training.state", "save_tensors", 8)).end()
     assert runs.train(CELL, data, out).end() == 0
     return out
 

@@ -126,7 +126,7 @@ def test_the_front_door_clears_the_lock_of_a_run_that_was_killed(fresh: Checkout
     )
     try:
         wait_for(fresh.folder / RESULTS / "logs/nouns/prepare.log")
-        locked = fresh.run(target, *OWN)
+        locked = fresh.run("--rerun-incomplete", target, *OWN)
         assert locked.code != 0
         assert "cannot be locked" in locked.said
     finally:
