@@ -58,7 +58,8 @@ def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results of a training of a few epochs; not to be changed."""
     out = tmp_path_factory.mktemp("trained")
     cell = small.write_cell(out, small.cell("postr-joint", epochs=40, state_every_s=60.0))
-    assert main(["train", "--cell", str(cell), "--data", str(data), "--out", str(out)]) == 0
+    arguments = ["train", "--cell", str(cell), "--data", str(data), "--out", str(out)]
+    assert main([*arguments, "--device", "cpu"]) == 0
     return out
 
 

@@ -76,12 +76,7 @@ def test_a_beam_of_one_is_greedy_search(name: str) -> None:
 def test_a_beam_larger_than_the_search_space_finds_the_argmax(
     name: str, changed: dict[str, Any]
 ) -> None:
-    model = varied.model(name)
-    if changed:
-        cut = tiny.model(tiny.choices(name, **changed))
-        cut.load_state_dict(model.state_dict())
-        model = cut
-    actions = ACTIONS[name]
+    model, actions = varied.short(name, **changed), ACTIONS[name]
     allowed = [s for s in range(tiny.VOCABULARY) if s not in {*forbidden_symbols(actions), EOS}]
     strings = [list(text) for length in range(3) for text in product(allowed, repeat=length)]
     found = decode(model, SOURCES, Decoding(beam=300, **SHORT), actions)
@@ -90,6 +85,8 @@ def test_a_beam_larger_than_the_search_space_finds_the_argmax(
         scores = log_likelihoods(model, source, [[*text, EOS] for text in strings])
         best = max(range(len(strings)), key=scores.__getitem__)
         assert_same(output, Output(strings[best], scores[best], True))
+    assert len({tuple(output.symbols) for output in found}) > 2
+    assert len({len(output.symbols) for output in found}) > 1
     assert [output.symbols for output in found] != [output.symbols for output in narrow]
 
 

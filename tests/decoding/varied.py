@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pam.models.seq2seq import Seq2Seq
 from tests.models import tiny
 
@@ -10,9 +12,24 @@ ACTIONS = {name: name == "hard-mono" for name in tiny.NAMED}
 
 
 def model(name: str) -> Seq2Seq:
-    """A named model in float64; its weights were chosen for what it writes for `SOURCES`."""
-    seed, scale = (38, 1.0) if ACTIONS[name] else (9, 3.0)
-    made = tiny.model(tiny.choices(name), seed=seed)
-    made.readout.output.weight.data.mul_(scale)
-    made.recurrence.get_parameter("cells.0.weight_ih").data.mul_(scale)
+    """A named model in float64, greedy outputs of which differ; some end, some are cut short."""
+    return _made(name, 38, 1.0, 1.0) if ACTIONS[name] else _made(name, 9, 3.0, 3.0)
+
+
+def short(name: str, **changed: Any) -> Seq2Seq:
+    """A model whose most probable strings of up to two symbols differ, and differ in length.
+
+    Args:
+        changed: choices that are not the named model's.
+    """
+    if ACTIONS[name]:
+        return _made(name, 15, 3.0, 3.0, **changed)
+    return _made(name, 17, 6.0, 3.0, **changed)
+
+
+def _made(name: str, seed: int, readout: float, recurrence: float, **changed: Any) -> Seq2Seq:
+    """The seeds were chosen for what the models write for `SOURCES`."""
+    made = tiny.model(tiny.choices(name, **changed), seed=seed)
+    made.readout.output.weight.data.mul_(readout)
+    made.recurrence.get_parameter("cells.0.weight_ih").data.mul_(recurrence)
     return made

@@ -101,9 +101,8 @@ def test_a_disk_that_is_full_at_any_write_costs_nothing_but_the_write(
 
 
 ON_A_SMALL_DISK = """
-import errno, os, shutil, subprocess, sys
+import os, shutil, subprocess, sys
 from pathlib import Path
-from typing import Any
 from pam.cli import main
 
 disk, copy, arguments = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
@@ -142,6 +141,7 @@ def test_a_disk_that_is_really_full_is_told_of_and_freed_is_gone_on_with(
         pytest.skip("no file system can be mounted here")
     cell = str(small.write_cell(tmp_path, CELL))
     train = ["train", "--cell", cell, "--data", str(data), "--code", "this code"]
+    train += ["--device", "cpu"]
     script = [sys.executable, "-c", ON_A_SMALL_DISK, str(disk), str(tmp_path / "copy"), *train]
     done = subprocess.run(
         [*apart, *script], cwd=small.ROOT, capture_output=True, text=True, check=False

@@ -94,7 +94,7 @@ def test_the_command_itself_killed_from_outside_goes_on_to_the_same_result(
     assert runs.train(cell, data, whole).end() == 0
     command = [
         *(sys.executable, "-m", "pam", "train", "--code", "this code", "--data", str(data)),
-        *("--cell", str(whole / "cell.yaml"), "--out", str(torn)),
+        *("--cell", str(whole / "cell.yaml"), "--out", str(torn), "--device", "cpu"),
     ]
     with subprocess.Popen(command, cwd=small.ROOT, stderr=subprocess.PIPE) as process:
         until = time.monotonic() + 60

@@ -3,8 +3,9 @@
     python workflow/scripts/keep_reference.py results/paper results/reference/table2 \
         --command 'snakemake ...' --commit COMMIT
 
-Tables, figures and the resolved experiment are copied; scores and histories of all cells are
-gathered into one CSV each. What a run leaves besides (weights, predictions) stays behind.
+Tables, figures, the resolved experiment and each cell's scores.json, which holds the counts per
+lemma that every table is made from, are copied; values and histories of all cells are gathered into
+one CSV each. What a run leaves besides (weights, predictions) stays behind.
 """
 
 import argparse
@@ -63,6 +64,10 @@ def keep(results: Path, out: Path, command: str, commit: str) -> None:
                 (out / folder).mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, out / folder / path.name)
     shutil.copyfile(results / "experiment.yaml", out / "experiment.yaml")
+    for scores, folder in found:
+        kept = out / "cells" / scores["task"] / scores["model"] / f"seed{scores['seed']}.json"
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(folder / "scores.json", kept)
     write_rows(out / "scores.csv", [score_row(scores) for scores, _ in found])
     histories = [row for scores, folder in found for row in history_rows(scores, folder)]
     write_rows(out / "history.csv", histories)
