@@ -22,7 +22,7 @@ run: $(VENV)/user
 	@$(BIN)/python workflow/scripts/run.py $(ARGS)
 
 test: $(VENV)/dev
-	@$(BIN)/python -m pytest -q -n auto --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -q -n auto $(ARGS)
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

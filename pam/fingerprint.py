@@ -20,6 +20,7 @@ PACKAGE = Path(__file__).parent
 
 PLUMBING = frozenset(
     {
+        "pam",
         "pam.config",
         "pam.errors",
         "pam.files",

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from pam.data.vocabulary import EOS, Vocabulary
 from pam.errors import UserError
@@ -97,7 +97,9 @@ class Split:
         # One metadata key: safetensors does not keep the order of several.
         notes = {"content": self._digest(), "digests": self.digests}
         with write_aside(Path(folder) / f"{name}.safetensors") as temporary:
-            save_file(self._arrays, temporary, {"pam": json.dumps(notes, sort_keys=True)})
+            # Bytes first: on a full disk safetensors itself raises an error of its own kind.
+            content = save(self._arrays, {"pam": json.dumps(notes, sort_keys=True)})
+            temporary.write_bytes(content)
 
     @cached_property
     def content(self) -> str:

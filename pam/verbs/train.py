@@ -33,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument(
-        "--code", default="", help="what the code is; a state of other code is not gone on from"
+        "--code",
+        help="what the code is; a state of other code is not gone on from; None: its fingerprint",
     )
 
 
@@ -42,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
     from pam.config import load_cell
     from pam.data.prepared import Prepared
+    from pam.fingerprint import fingerprint, model_modules
     from pam.models.build import build, parameters_of
     from pam.models.saved import save_model
     from pam.training.devices import choose_device, limit_threads
@@ -61,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
         torch.manual_seed(cell.seed)
         model = build(cell.choices, cell.network, len(data.source), len(data.target)).to(device)
         name = f"{cell.task}/{cell.model}/seed{cell.seed}"
-        states = StateFolder(state, _key(cell, data, args.code))
+        code = args.code or fingerprint("pam.verbs.train", *model_modules(cell.choices))
+        states = StateFolder(state, _key(cell, data, code))
         reporter = Reporter(name, args.out / "events")
         weights, progress = Trainer(cell, model, train, dev, states, reporter, device).run()
         save_model(args.out / "model", cell, kind, data.source, data.target, weights)

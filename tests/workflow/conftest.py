@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from tests.workflow.checkouts import Checkout, Outcome, checkout, with_own_data
 
@@ -19,9 +22,19 @@ def fresh(tmp_path: Path) -> Checkout:
 
 @pytest.fixture(scope="session")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkout, Outcome]:
-    """The same after a run of the whole experiment: not to be changed."""
-    made = with_own_data(checkout(tmp_path_factory.mktemp("whole") / "checkout"))
-    return made, made.run(*OWN)
+    """The same after a run of the whole experiment: not to be changed.
+
+    Of several test processes the first one runs it, for all.
+    """
+    place = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        place = place.parent
+    made, record = Checkout(place / "whole"), place / "whole.json"
+    with FileLock(place / "whole.lock"):
+        if not record.is_file():
+            outcome = with_own_data(checkout(made.folder)).run(*OWN)
+            record.write_text(json.dumps([outcome.code, outcome.said]), encoding="utf-8")
+    return made, Outcome(*json.loads(record.read_text(encoding="utf-8")))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from tests.workflow.checkouts import Checkout, Outcome
 from tests.workflow.conftest import OWN
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("whole")]
+pytestmark = pytest.mark.slow
 
 
 def touch(finished: Checkout, *files: str) -> None:

@@ -16,7 +16,7 @@ from pam import run_lock
 from tests.workflow.checkouts import Checkout, Outcome
 from tests.workflow.conftest import OWN
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("whole")]
+pytestmark = pytest.mark.slow
 
 RESULTS = "results/tiny"
 MODELS = ("soft", "mono-postr-joint")
