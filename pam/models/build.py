@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pam.config import Choice, ModelChoices, Network, unknown
+from pam.config import Choice, ModelChoices, Network, kind_of, unknown
 from pam.errors import UserError
 from pam.models.decoder import Recurrence
 from pam.models.encoder import Encoder
@@ -29,17 +29,6 @@ QUESTIONS = {
     "feedback": "feedbacks",
 }
 """Each question of a model file, and the package that holds its answers."""
-
-
-def kind_of(choice: Choice) -> tuple[str, dict[str, Any]]:
-    """A choice as the name of its kind and its options."""
-    if isinstance(choice, str):
-        return choice, {}
-    options = dict(choice)
-    kind = options.pop("kind", None)
-    if not isinstance(kind, str):
-        raise UserError(f"a choice without `kind`: {choice!r}", remedy="add `kind: name`")
-    return kind, options
 
 
 def module_of(question: str, choice: Choice) -> str:
