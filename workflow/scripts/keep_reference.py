@@ -22,17 +22,19 @@ sys.path.insert(0, str(ROOT))
 
 from pam.errors import UserError  # noqa: E402
 from pam.files import read_json, write_aside, write_json  # noqa: E402
+from pam.yaml_files import read_yaml  # noqa: E402
 
 KEPT = {"tables": (".csv", ".md"), "figures": (".svg", ".png")}
 
 
 def cells(results: Path) -> Iterator[tuple[dict[str, Any], Path]]:
-    """The scores of every cell, with its folder, in the order of tasks, models and seeds."""
-    found = sorted(results.glob("*/*/seed*/scores.json"))
-    if not found:
-        raise UserError("no cell has scores here", file=results, remedy="run the experiment first")
-    for path in found:
-        yield read_json(path), path.parent
+    """The scores of the experiment's cells, with their folders, by task, model and seed."""
+    experiment = read_yaml(results / "experiment.yaml")
+    for task in experiment["tasks"]:
+        for model in experiment["models"]:
+            for seed in experiment["seeds"]:
+                folder = results / task / model / f"seed{seed}"
+                yield read_json(folder / "scores.json"), folder
 
 
 def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
