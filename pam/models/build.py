@@ -11,7 +11,6 @@ import inspect
 import pkgutil
 from typing import Any
 
-import torch
 from torch import nn
 
 from pam.config import Choice, ModelChoices, Network, kind_of, unknown
@@ -124,8 +123,3 @@ def _check_fit(choices: ModelChoices, feedback: Feedback) -> None:
 def parameters_of(model: nn.Module) -> int:
     """Number of trained parameters."""
     return sum(parameter.numel() for parameter in model.parameters())
-
-
-def seeded(seed: int) -> None:
-    """Seeds torch's generators, on every device."""
-    torch.manual_seed(seed)
