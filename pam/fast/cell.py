@@ -33,6 +33,7 @@ class Layer:
         h, c: (B, H) first state.
         masks: (T, B, H) dropout masks of its output, or None.
         counts: per step, how many rows from the first on take part; they never grow in number.
+        narrow: whether products are taken in bfloat16.
     """
 
     def __init__(
@@ -44,12 +45,14 @@ class Layer:
         c: Tensor,
         masks: Tensor | None,
         counts: list[int],
+        narrow: bool = False,
     ) -> None:
         (batch, hidden), steps = h.shape, len(counts)
+        self.narrow = narrow
         self.shared_before = before.dim() == 1
         self.before = prefixes(before.expand(steps, batch, -1), counts)
-        self.wx, self.wh = wx, wh
-        self.wx_t, self.wh_t = wx.t(), wh.t()
+        self.wx, self.wh = self._rough(wx), self._rough(wh)
+        self.wx_t, self.wh_t = self.wx.t(), self.wh.t()
         self.masks = None if masks is None else prefixes(masks, counts)
         # Zeros where a row has ended: products over all steps run over them too.
         self.all_h = h.new_zeros(steps + 1, batch, hidden)
@@ -62,12 +65,22 @@ class Layer:
         self.h[0].copy_(h)
         self.c[0].copy_(c)
 
+    def _rough(self, x: Tensor) -> Tensor:
+        """A factor of a product, as `narrow` wants it."""
+        return x.bfloat16() if self.narrow else x
+
     def step(self, t: int, x: Tensor) -> Tensor:
         """Output (rows, H) at step t, after dropout, from its input x (rows, X)."""
         gates = self.gates[t]
-        flat = torch.addmm(self.before[t], x, self.wx_t, out=gates.flatten(1))
         rows = len(gates)
-        flat.addmm_(self.h[t][:rows], self.wh_t).sigmoid_()
+        flat, last = gates.flatten(1), self.h[t][:rows]
+        if self.narrow:
+            torch.add(self.before[t], self._rough(x) @ self.wx_t, out=flat)
+            flat.add_(self._rough(last) @ self.wh_t)
+        else:
+            torch.addmm(self.before[t], x, self.wx_t, out=flat)
+            flat.addmm_(last, self.wh_t)
+        flat.sigmoid_()
         i, f, g, o = gates.unbind(1)
         c = torch.mul(f, self.c[t][:rows], out=self.c[t + 1])
         c.addcmul_(i, g, value=2).sub_(i)
@@ -98,7 +111,10 @@ class Layer:
         dg.mul_(i).mul_(dc).mul_(2)
         do.mul_(squashed.mul_(2).sub_(1)).mul_(dh)
         dc.mul_(f)
-        flat = dgates.flatten(1)
+        flat = self._rough(dgates.flatten(1))
+        if self.narrow:
+            self.dh[:rows].copy_(flat @ self.wh)
+            return (flat @ self.wx).to(dh.dtype)
         torch.mm(flat, self.wh, out=self.dh[:rows])
         return flat @ self.wx
 
@@ -106,6 +122,7 @@ class Layer:
         """Gradients of before, wx, wh, h and c, given all inputs x (T, B, X)."""
         dgates = self.all_dgates.flatten(2)
         flat = dgates.flatten(0, 1)
-        wx = flat.t() @ x.flatten(0, 1)
-        wh = flat.t() @ self.all_h[:-1].flatten(0, 1)
+        rough = self._rough(flat).t()
+        wx = (rough @ self._rough(x.flatten(0, 1))).to(flat.dtype)
+        wh = (rough @ self._rough(self.all_h[:-1].flatten(0, 1))).to(flat.dtype)
         return flat.sum(0) if self.shared_before else dgates, wx, wh, self.dh, self.dc

@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from itertools import accumulate
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from pam.fast.alignment import Coupled, Free
+from pam.fast.alignment import Aligner
 from pam.fast.cell import Layer, prefixes
 from pam.fast.likelihood import PositionLikelihood
+from pam.fast.output import OutputLayer
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """What the recurrence is computed from; every tensor here may need a gradient.
+class Scorer(Protocol):
+    """Scores of positions over time, with their gradient; see `pam.fast.scores`."""
 
-    Attributes:
-        gates: (T, B, 4H) what embeddings and biases give the first layer's gates.
-        keys: (B, m, H); values: (B, m, D).
-        layers: per layer wx, wh, h_0, c_0, and above the first layer a bias (4H,); candidate rows
-            doubled (`cell.doubled_candidate`).
-        coupling: (2m - 1,) exp(k(d)), or None; first: (m,) energies at the first step, or None.
-        views, of_query, weight, bias: the readout as `PositionLikelihood` wants it, of_query
-            (R, H); None where the prior is fed back.
-    """
+    def step(self, t: int, query: Tensor) -> Tensor: ...
 
-    gates: Tensor
-    keys: Tensor
-    values: Tensor
-    layers: tuple[tuple[Tensor, ...], ...]
-    coupling: Tensor | None = None
-    first: Tensor | None = None
-    views: Tensor | None = None
-    of_query: Tensor | None = None
-    weight: Tensor | None = None
-    bias: Tensor | None = None
+    def begin_backward(self) -> None: ...
+
+    def back(self, t: int, dscores: Tensor, dquery: Tensor) -> Tensor: ...
+
+    def finish(self, queries: Tensor, dscores: Tensor) -> list[Tensor]: ...
 
 
 @dataclass(frozen=True)
@@ -56,35 +45,65 @@ class Posterior:
     top_k: int | None
 
 
-def recur(
-    inputs: Inputs,
-    counts: list[int],
-    mask: Tensor,
-    dropout: Tensor | None,
-    posterior: Posterior | None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Runs the decoder over given targets.
+@dataclass(frozen=True)
+class Plan:
+    """What the recurrence does, apart from the numbers that it does it with.
 
-    Args:
-        inputs: see `Inputs`.
+    Attributes:
         counts: per step, how many rows from the first on take part, at least 1; they never grow
             in number, as rows are sorted by the length of their targets.
         mask: (B, m) true at real positions.
         dropout: (layers, T, B, H) masks, or None.
+        scorer: made from `counts` and the score's tensors.
+        aligner: made from the aligner's tensors.
         posterior: how the posterior is fed back; None feeds back the prior.
+        narrow: whether large products are taken in bfloat16.
+    """
+
+    counts: list[int]
+    mask: Tensor
+    dropout: Tensor | None
+    scorer: Callable[..., Scorer]
+    aligner: Callable[..., Aligner]
+    posterior: Posterior | None
+    narrow: bool = False
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the recurrence is computed from; every tensor here may need a gradient.
+
+    Attributes:
+        gates: (T, B, 4H) what embeddings and biases give the first layer's gates.
+        values: (B, m, D).
+        score: the scorer's tensors.
+        aligner: the aligner's tensors.
+        readout: views, of_query (R, H), weight, bias, as `PositionLikelihood` wants them; empty
+            where the prior is fed back.
+        layers: per layer wx, wh, h_0, c_0, and above the first layer a bias (4H,); candidate rows
+            doubled (`cell.doubled_candidate`).
+    """
+
+    gates: Tensor
+    values: Tensor
+    score: tuple[Tensor, ...]
+    aligner: tuple[Tensor, ...]
+    readout: tuple[Tensor, ...]
+    layers: tuple[tuple[Tensor, ...], ...]
+
+
+def recur(plan: Plan, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor]:
+    """Runs the decoder over given targets.
 
     Returns:
         Queries (T, B, H), log priors (T, B, m), and gold log-likelihoods (T, B), the latter zeros
         unless a posterior is fed back. Zeros where a row takes no part.
     """
-    layers = [tensor for layer in inputs.layers for tensor in layer]
-    single = (
-        inputs.gates, inputs.keys, inputs.values, inputs.coupling, inputs.first,
-        inputs.views, inputs.of_query, inputs.weight, inputs.bias,
-    )  # fmt: skip
-    sizes = tuple(len(layer) for layer in inputs.layers)
+    groups = [(inputs.gates, inputs.values), inputs.score, inputs.aligner, inputs.readout]
+    groups += inputs.layers
+    sizes = tuple(len(group) for group in groups)
     outputs: tuple[Tensor, Tensor, Tensor] = _Recurrence.apply(
-        sizes, counts, mask, dropout, posterior, *single, *layers
+        plan, sizes, *(tensor for group in groups for tensor in group)
     )
     return outputs
 
@@ -92,15 +111,9 @@ def recur(
 class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        sizes: tuple[int, ...],
-        counts: list[int],
-        mask: Tensor,
-        dropout: Tensor | None,
-        posterior: Posterior | None,
-        *tensors: Tensor | None,
+        ctx: Any, plan: Plan, sizes: tuple[int, ...], *tensors: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        tape = _Tape(sizes, counts, mask, dropout, posterior, tensors, any(ctx.needs_input_grad))
+        tape = _Tape(plan, _grouped(tensors, sizes), any(ctx.needs_input_grad))
         for t in range(tape.steps):
             tape.step(t)
         ctx.tape = tape
@@ -113,7 +126,13 @@ class _Recurrence(torch.autograd.Function):
         tape.begin_backward(*grads)
         for t in reversed(range(tape.steps)):
             tape.back(t)
-        return None, None, None, None, None, *tape.finish()
+        return None, None, *tape.finish()
+
+
+def _grouped(tensors: tuple[Tensor, ...], sizes: tuple[int, ...]) -> list[tuple[Tensor, ...]]:
+    """Tensors in groups of the given sizes."""
+    ends = list(accumulate(sizes))
+    return [tensors[end - size : end] for end, size in zip(ends, sizes, strict=True)]
 
 
 class _Tape:
@@ -123,50 +142,49 @@ class _Tape:
     steps, (T, B, ...), with zeros where a row takes no part, for the products over all steps.
     """
 
-    def __init__(
-        self,
-        sizes: tuple[int, ...],
-        counts: list[int],
-        mask: Tensor,
-        dropout: Tensor | None,
-        posterior: Posterior | None,
-        tensors: tuple[Tensor | None, ...],
-        differentiable: bool,
-    ) -> None:
-        gates, keys, values, coupling, first, views, of_query, weight, bias = tensors[:9]
-        assert gates is not None and keys is not None and values is not None
-        self.counts, self.steps = counts, len(counts)
-        self.posterior, self.of_query = posterior, of_query
-        self.all_keys, self.all_values = keys, values
-        padding = torch.zeros_like(keys[:, :, 0]).masked_fill(~mask, -torch.inf)
-        self.keys, self.values, self.padding = (
-            [whole[:count] for count in counts] for whole in (keys, values, padding)
+    def __init__(self, plan: Plan, groups: list[tuple[Tensor, ...]], differentiable: bool) -> None:
+        (gates, values), score, aligner, readout, *layers = groups
+        counts = self.counts = plan.counts
+        self.steps, self.posterior = len(counts), plan.posterior
+        self.scorer, self.aligner = plan.scorer(counts, *score), plan.aligner(*aligner)
+        padding = torch.zeros_like(values[:, :, 0]).masked_fill(~plan.mask, -torch.inf)
+        self.values, self.padding = (
+            [whole[:count] for count in counts] for whole in (values, padding)
         )
-        self.layers = _layers(gates, sizes, list(tensors[9:]), dropout, counts)
+        self.layers = _layers(gates, layers, plan)
         # The inputs of each layer at each step; the first layer's is the context, empty at first.
-        batch, length = mask.shape
+        batch, length = plan.mask.shape
         shape = (self.steps, batch)
-        self.all_inputs = [keys.new_zeros(*shape, layer.wx.shape[1]) for layer in self.layers]
+        self.all_inputs = [values.new_zeros(*shape, layer.wx.shape[1]) for layer in self.layers]
         self.inputs = [prefixes(whole, counts) for whole in self.all_inputs]
-        self.all_queries = keys.new_zeros(*shape, keys.shape[2])
-        self.all_log_prior = keys.new_zeros(*shape, length)
-        self.all_alignment = keys.new_zeros(*shape, length)
-        self.all_gold = keys.new_zeros(*shape)
+        self.all_queries = values.new_zeros(*shape, self.layers[-1].wh.shape[1])
+        self.all_log_prior = values.new_zeros(*shape, length)
+        self.all_alignment = values.new_zeros(*shape, length)
+        self.all_gold = values.new_zeros(*shape)
         self.queries, self.log_prior = (
             prefixes(whole, counts) for whole in (self.all_queries, self.all_log_prior)
         )
         self.alignment = prefixes(self.all_alignment, counts)
         self.gold = prefixes(self.all_gold, counts)
-        self.aligner = Free() if coupling is None else Coupled(coupling, first)
-        if posterior is not None:
-            assert views is not None and weight is not None and bias is not None
-            top_k = posterior.top_k
-            self.top_k = None if top_k is None or top_k >= length else top_k
-            self.likelihood = PositionLikelihood(
-                views, weight, bias, posterior.targets, self.top_k or length, counts, differentiable
-            )
-            self.posteriors: list[Tensor] = []
-            self.shares = [posterior.share[:count] for count in counts]
+        if plan.posterior is not None:
+            self._prepare(plan, plan.posterior, readout, differentiable)
+
+    def _prepare(
+        self, plan: Plan, posterior: Posterior, readout: tuple[Tensor, ...], differentiable: bool
+    ) -> None:
+        views, self.of_query, weight, bias = readout
+        top_k, length = posterior.top_k, plan.mask.shape[1]
+        self.top_k = None if top_k is None or top_k >= length else top_k
+        self.likelihood = PositionLikelihood(
+            views,
+            OutputLayer(weight, bias, plan.narrow),
+            posterior.targets,
+            self.top_k or length,
+            self.counts,
+            differentiable,
+        )
+        self.posteriors: list[Tensor] = []
+        self.shares = [posterior.share[:count] for count in self.counts]
 
     def step(self, t: int) -> None:
         below = self.inputs[0][t]
@@ -175,7 +193,7 @@ class _Tape:
                 self.inputs[index][t].copy_(below)
             below = layer.step(t, below)
         query = self.queries[t].copy_(below)
-        scores = torch.mul(self.keys[t], query[:, None]).sum(2).add_(self.padding[t])
+        scores = self.scorer.step(t, query).add_(self.padding[t])
         previous = self.alignment[t - 1][: len(query)] if t > 0 else None
         log_prior = self.log_prior[t].copy_(self.aligner.step(t, scores, previous))
         alignment = torch.exp(log_prior, out=self.alignment[t])
@@ -188,7 +206,6 @@ class _Tape:
 
     def _observe(self, t: int, query: Tensor, log_prior: Tensor, alignment: Tensor) -> None:
         """Bayes' rule: turns the prior in `alignment` into what is handed on, in place."""
-        assert self.of_query is not None
         kept = None if self.top_k is None else log_prior.topk(self.top_k, dim=1).indices
         weights = log_prior if kept is None else log_prior.gather(1, kept)
         joint = self.likelihood.step(t, query @ self.of_query.t(), kept).add_(weights)
@@ -218,6 +235,7 @@ class _Tape:
         self.all_dcontext = torch.zeros_like(self.all_inputs[0])
         self.dcontext = prefixes(self.all_dcontext, counts)
         self.dalignment: Tensor | None = None
+        self.scorer.begin_backward()
         for layer in self.layers:
             layer.begin_backward()
         if self.posterior is not None:
@@ -237,7 +255,7 @@ class _Tape:
             dquery = dquery + by_readout
         dscores, self.dalignment = self.aligner.back(t, dlog, prior)
         self.dscores[t].copy_(dscores)
-        below = torch.baddbmm(dquery[:, None], dscores[:, None], self.keys[t]).squeeze(1)
+        below = self.scorer.back(t, dscores, dquery)
         for layer in reversed(self.layers):
             below = layer.back(t, below)
         if t > 0:
@@ -247,7 +265,6 @@ class _Tape:
         self, t: int, prior: Tensor, dalignment: Tensor, through: bool
     ) -> tuple[Tensor, Tensor]:
         """Gradients of log prior_t and of the query, through Bayes' rule and the likelihood."""
-        assert self.of_query is not None
         share, posterior = self.shares[t], self.posteriors[t]
         dlog = torch.addcmul(self.dlog_prior[t], prior * (1 - share), dalignment)
         kept = None if self.top_k is None else self.likelihood.kept[t]
@@ -263,9 +280,9 @@ class _Tape:
         dviewed = self.dviewed[t].copy_(self.likelihood.back(t, djoint))
         return dlog, dviewed @ self.of_query
 
-    def finish(self) -> list[Tensor | None]:
-        """Gradients of all tensors, in the order of `recur`'s `single` and `layers`."""
-        by_layer: list[Tensor | None] = []
+    def finish(self) -> list[Tensor]:
+        """Gradients of all tensors, in the order of `recur`."""
+        by_layer: list[Tensor] = []
         for index, layer in enumerate(self.layers):
             before, *rest = layer.finish(self.all_inputs[index])
             if index == 0:
@@ -273,30 +290,21 @@ class _Tape:
                 by_layer += rest
             else:
                 by_layer += [*rest, before]
-        queries = self.all_queries.transpose(0, 1)
-        dkeys = torch.bmm(self.all_dscores.permute(1, 2, 0), queries)
         dvalues = torch.bmm(self.all_alignment.permute(1, 2, 0), self.all_dcontext.transpose(0, 1))
-        readout: list[Tensor | None] = [None] * 4
+        by_score = self.scorer.finish(self.all_queries, self.all_dscores)
+        readout: list[Tensor] = []
         if self.posterior is not None:
             dviews, dweight, dbias = self.likelihood.finish()
             dof_query = self.all_dviewed.flatten(0, 1).t() @ self.all_queries.flatten(0, 1)
             readout = [dviews, dof_query, dweight, dbias]
-        return [dgates, dkeys, dvalues, *self.aligner.finish(), *readout, *by_layer]
+        return [dgates, dvalues, *by_score, *self.aligner.finish(), *readout, *by_layer]
 
 
-def _layers(
-    gates: Tensor,
-    sizes: tuple[int, ...],
-    tensors: list[Tensor | None],
-    dropout: Tensor | None,
-    counts: list[int],
-) -> list[Layer]:
-    """Layers from their tensors, `sizes` of them each: wx, wh, h, c and, if not first, a bias."""
+def _layers(gates: Tensor, groups: list[tuple[Tensor, ...]], plan: Plan) -> list[Layer]:
+    """Layers from their tensors: wx, wh, h, c and, if not first, a bias."""
     layers = []
-    for index, size in enumerate(sizes):
-        own = [tensor for tensor in tensors[:size] if tensor is not None]
-        tensors = tensors[size:]
-        before = own[4] if index else gates
-        masks = None if dropout is None else dropout[index]
-        layers.append(Layer(before, own[0], own[1], own[2], own[3], masks, counts))
+    for index, (wx, wh, h, c, *bias) in enumerate(groups):
+        masks = None if plan.dropout is None else plan.dropout[index]
+        before = bias[0] if bias else gates
+        layers.append(Layer(before, wx, wh, h, c, masks, plan.counts, plan.narrow))
     return layers

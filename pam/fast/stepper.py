@@ -11,12 +11,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pam.fast.cell import doubled_candidate
-from pam.fast.teacher import coupling_weights, covers, sigmoid_readout
+from pam.fast.output import CHUNK, OutputLayer
+from pam.fast.readout import sigmoid_readout
+from pam.fast.teacher import coupling_tensors, covers, mirror
 from pam.fast.toeplitz import Toeplitz
 from pam.models.couplings.pointer import Pointer
 from pam.models.feedbacks.posterior import Posterior
 from pam.models.marginals.output import Output
 from pam.models.parts import Memory
+from pam.models.projection import Projection
 from pam.models.seq2seq import Seq2Seq
 
 
@@ -41,10 +44,15 @@ class FastStepper:
         self.biases = [doubled_candidate(cell.bias_ih + cell.bias_hh) for cell in cells]
         # Per sentence, (B, m, .); everything below that starts with B is cut by `keep`.
         self.gates = F.linear(memory.values, doubled_candidate(cells[0].weight_ih[:, -width:]))
-        self.keys, self.mask = memory.keys, memory.mask
+        score = mirror(model.score)
+        assert score is not None
+        self.of_hypotheses = score.of_hypotheses
+        self.keys, *self.score = score.tensors(model.score, memory)
+        self.mask = memory.mask
         self.padding = torch.zeros_like(memory.keys[:, :, 0]).masked_fill(~memory.mask, -torch.inf)
-        self.views, self.of_query, self.weight, self.bias = sigmoid_readout(model, memory)
-        weights, self.first = coupling_weights(model, memory)
+        self.views, self.of_query, weight, bias = sigmoid_readout(model, memory)
+        self.output = OutputLayer(weight, bias)
+        weights, self.first = (*coupling_tensors(model, memory), None, None)[:2]
         self.matrix = None if weights is None else Toeplitz(weights)
         self.h = [h[:, None].expand(-1, beam, -1) for h, _ in memory.start]
         self.c = [c[:, None].expand(-1, beam, -1) for _, c in memory.start]
@@ -63,16 +71,24 @@ class FastStepper:
             self.c[layer] = f * self.c[layer] + i * (2 * g - 1)
             self.h[layer] = o * (2 * torch.sigmoid(2 * self.c[layer]) - 1)
         query = self.h[-1]
-        scores = torch.bmm(query, self.keys.transpose(1, 2)) + self.padding[:, None]
+        scores = self.of_hypotheses(query, self.keys, *self.score) + self.padding[:, None]
         self.prior = self._prior(scores)
         viewed = F.linear(query, self.of_query)
         if not self.joint:
             z = torch.sigmoid(torch.bmm(self.prior, self.views) + viewed)
-            return torch.log_softmax(F.linear(z, self.weight, self.bias), dim=2)
+            logits = F.linear(z, self.output.weight, self.output.bias)
+            return torch.log_softmax(logits, dim=2)
         return self._observe(viewed)
+
+    @property
+    def query(self) -> Tensor:
+        return self.h[-1]
 
     def _prior(self, scores: Tensor) -> Tensor:
         """prior_t (B, k, m); see `pam.fast.alignment`."""
+        distribution = self.model.distribution
+        if isinstance(distribution, Projection):
+            return distribution.project(scores, self.mask[:, None])
         if self.matrix is None or self.alignment is None:
             if self.matrix is not None and self.first is not None:
                 scores = scores + self.first
@@ -83,25 +99,44 @@ class FastStepper:
         return u * self.matrix.apply(w).view_as(u)
 
     def _observe(self, viewed: Tensor) -> Tensor:
-        """log p(y_t) by summing over positions; keeps each position's part for `advance`."""
+        """log p(y_t) by summing over positions; keeps what `advance` needs of each.
+
+        Distributions of positions are made and summed a few hypotheses at a time, as all of them
+        together are many times larger than any cache.
+        """
         top_k = self.top_k
         views, weights, self.kept = self.views[:, None], self.prior, None
         if top_k is not None and top_k < weights.shape[2]:
             weights, self.kept = weights.topk(top_k, dim=2)
             index = self.kept[..., None].expand(-1, -1, -1, views.shape[3])
             views = views.expand(-1, self.beam, -1, -1).gather(2, index)
-        z = torch.sigmoid(views + viewed[:, :, None])
-        probs = torch.softmax(F.linear(z, self.weight, self.bias), dim=3)
-        self.joint_probs = probs * weights[..., None]  # (B, k, positions, V)
+        self.z, self.weights = torch.sigmoid(views + viewed[:, :, None]), weights
+        z, weights = self.z.flatten(0, 1), weights.flatten(0, 1)
+        vocabulary = len(self.output.bias)
+        self.norms = torch.empty_like(weights)
+        probs = weights.new_empty(len(weights), vocabulary)
+        size = max(1, CHUNK // (z.shape[1] * vocabulary))
+        for first in range(0, len(z), size):
+            piece = slice(first, first + size)
+            log_probs = self.output.log_probs(z[piece].flatten(0, 1))
+            # log p = logit - norm for every symbol; the first one tells the norm.
+            logits = self.output.logits_of(z[piece], torch.zeros_like(z[piece, :, 0]).long())
+            self.norms[piece] = logits - log_probs[:, 0].view_as(logits)
+            each = log_probs.exp_().view(*z[piece].shape[:2], -1)
+            torch.bmm(weights[piece, None], each, out=probs[piece, None])
+        self.norms = self.norms.view_as(self.weights)
         tiny = torch.finfo(probs.dtype).tiny
-        return self.joint_probs.sum(2).clamp_min(tiny).log()
+        return probs.clamp_min_(tiny).log_().view(*viewed.shape[:2], -1)
 
     def advance(self, parents: Tensor, symbol: Tensor) -> None:
         rows = torch.arange(len(parents), device=parents.device)[:, None]
         alignment = self.prior[rows, parents]
         feedback = self.model.feedback
         if isinstance(feedback, Posterior):
-            joint = self.joint_probs[rows, parents, :, symbol]  # (B, k, positions)
+            weights = self.weights[rows, parents]
+            chosen = symbol[:, :, None].expand_as(weights)
+            logits = self.output.logits_of(self.z[rows, parents], chosen)
+            joint = weights * (logits - self.norms[rows, parents]).exp()
             tiny = torch.finfo(joint.dtype).tiny
             posterior = joint / joint.sum(2, keepdim=True).clamp_min(tiny)
             if self.kept is not None:

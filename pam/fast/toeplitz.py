@@ -21,6 +21,7 @@ class Toeplitz:
     """
 
     def __init__(self, weights: Tensor) -> None:
+        self.weights = weights
         self.length = (weights.shape[0] + 1) // 2
         self.dense: Tensor | None = None
         if self.length <= DENSE:
@@ -30,6 +31,10 @@ class Toeplitz:
         else:
             self.size = 4 * self.length
             self.spectrum = torch.fft.rfft(weights, self.size)
+
+    def zeros(self) -> Tensor:
+        """The gradient of the weights where no product was taken: (2m - 1,)."""
+        return torch.zeros_like(self.weights)
 
     def apply(self, x: Tensor) -> Tensor:
         """(M x)(a) = sum_a' w(a - a') x(a'), for x of (B, m)."""

@@ -7,6 +7,7 @@ A model is one answer to each of these questions (a folder each, a file per answ
 - `couplings`: how does that distribution depend on the previous alignment?
 - `marginals`: where is the position summed out: at the decoder's input or at its output?
 - `feedbacks`: which alignment feeds the next decoder state?
+- `inferences`: which alignments, given the whole target, is a variational bound trained by?
 
 `seq2seq.Seq2Seq.step` puts the answers together in the order of Figure 1 of Shankar & Sarawagi
 (2019), in log space: it is the definition that every faster path is tested against.

@@ -17,7 +17,7 @@ from pam.config import Choice, ModelChoices, Network, kind_of, unknown
 from pam.errors import UserError
 from pam.models.decoder import Recurrence
 from pam.models.encoder import Encoder
-from pam.models.parts import Feedback, Readout, Sizes
+from pam.models.parts import Feedback, Inference, Marginalisation, Readout, Sizes
 from pam.models.seq2seq import Seq2Seq
 
 QUESTIONS = {
@@ -26,6 +26,7 @@ QUESTIONS = {
     "coupling": "couplings",
     "marginal": "marginals",
     "feedback": "feedbacks",
+    "inference": "inferences",
 }
 """Each question of a model file, and the package that holds its answers."""
 
@@ -74,11 +75,17 @@ def build(choices: ModelChoices, network: Network, source: int, target: int) -> 
         UserError: a choice that does not exist, or choices that do not fit together.
     """
     values = 2 * network.encoder
-    sizes = Sizes(query=network.decoder, values=values)
+    sizes = Sizes(
+        query=network.decoder,
+        values=values,
+        embedding=network.embedding,
+        layers=network.encoder_layers,
+        rate=network.dropout,
+    )
     parts: dict[str, Any] = {
         question: component(question, getattr(choices, question), sizes) for question in QUESTIONS
     }
-    _check_fit(choices, parts["feedback"])
+    _check_fit(choices, parts["marginal"], parts["feedback"], parts["inference"])
     model = Seq2Seq(
         encoder=Encoder(
             source, network.embedding, network.encoder, network.encoder_layers, network.dropout
@@ -98,6 +105,7 @@ def build(choices: ModelChoices, network: Network, source: int, target: int) -> 
         coupling=parts["coupling"],
         marginalisation=parts["marginal"],
         feedback=parts["feedback"],
+        inference=parts["inference"],
     )
     if network.initial_range is not None:
         for parameter in model.parameters():
@@ -106,11 +114,18 @@ def build(choices: ModelChoices, network: Network, source: int, target: int) -> 
     return model
 
 
-def _check_fit(choices: ModelChoices, feedback: Feedback) -> None:
-    if feedback.needs_positions and kind_of(choices.marginal)[0] != "output":
+def _check_fit(
+    choices: ModelChoices, marginal: Marginalisation, feedback: Feedback, inference: Inference
+) -> None:
+    if feedback.needs_positions and not marginal.gives_positions:
         raise UserError(
             f"model {choices.label}: the posterior needs p(y | s, h_a) of each position",
             remedy="use `marginal: output` with `feedback: posterior`",
+        )
+    if marginal.needs_inference != inference.infers:
+        raise UserError(
+            f"model {choices.label}: a bound and an inference network need each other",
+            remedy="use `marginal: bound` and `inference: bilstm` together, or neither",
         )
     pointers = {kind_of(choices.coupling)[0], kind_of(choices.feedback)[0]}
     if "pointer" in pointers and (len(pointers) > 1 or choices.targets != "actions"):

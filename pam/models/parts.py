@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+
+Embed = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -16,10 +19,16 @@ class Sizes:
     Attributes:
         query: units H of the decoder state s_t.
         values: units D of an encoder state h_a (both directions).
+        embedding: units E of an embedding, of a source or a target symbol.
+        layers: layers of the encoder.
+        rate: dropout rate.
     """
 
     query: int
     values: int
+    embedding: int
+    layers: int
+    rate: float
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,16 @@ class Memory:
     def context(self, alignment: Tensor) -> Tensor:
         """The weighted sum of encoder states, sum_a alignment(a) h_a: (B, m) to (B, D)."""
         return torch.einsum("bm,bmd->bd", alignment, self.values)
+
+    def to(self, dtype: torch.dtype) -> Memory:
+        """The memory in another floating type."""
+        return Memory(
+            values=self.values.to(dtype),
+            mask=self.mask,
+            keys=self.keys.to(dtype),
+            readout=self.readout.to(dtype),
+            start=tuple((h.to(dtype), c.to(dtype)) for h, c in self.start),
+        )
 
     def select(self, rows: Tensor) -> Memory:
         """The memory of the given rows (a permutation, a subset or repetitions)."""
@@ -156,11 +175,58 @@ def tanh(x: Tensor) -> Tensor:
 class Marginalisation(nn.Module, ABC):
     """Where the position is summed out."""
 
+    gives_positions = False
+    """Whether it computes p(y | s, h_a) of every position."""
+
+    needs_inference = False
+    """Whether its objective is a bound, by alignments that an inference network gives."""
+
     @abstractmethod
     def forward(
         self, query: Tensor, log_prior: Tensor, memory: Memory, readout: Readout
     ) -> Marginal:
         """p(y_t | y_<t, x) from query (B, H) and log prior_t (B, m)."""
+
+    def objective(
+        self, marginal: Marginal, log_prior: Tensor, log_q: Tensor | None, symbol: Tensor
+    ) -> Tensor:
+        """What training maximises at a step, (B,): log p(y_t | y_<t, x), or a bound of it.
+
+        Args:
+            marginal: the outcome of `forward`.
+            log_prior: (B, m).
+            log_q: (B, m) alignment given the whole target, or None without an inference network.
+            symbol: (B,) y_t.
+        """
+        return marginal.log_probs.gather(1, symbol[:, None]).squeeze(1)
+
+
+class Inference(nn.Module, ABC):
+    """q_t(a | x, y): alignments given the whole target, known in training alone."""
+
+    infers = True
+    """Whether there is such a distribution."""
+
+    @abstractmethod
+    def forward(
+        self,
+        source: Tensor,
+        lengths: Tensor,
+        target: Tensor,
+        embed_source: Embed,
+        embed_target: Embed,
+    ) -> Tensor | None:
+        """log q.
+
+        Args:
+            source: (B, m) symbols, padded at the end; lengths: (B,).
+            target: (B, n) symbols y_1 .. y_n, padded at the end.
+            embed_source, embed_target: the model's own embeddings, symbols (...,) to (..., E).
+
+        Returns:
+            (B, n, m), `logspace.ZERO` at padded source positions, without meaning at padded
+            target positions; None if there is no such distribution.
+        """
 
 
 class Feedback(nn.Module, ABC):

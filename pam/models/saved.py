@@ -15,9 +15,11 @@ from safetensors.torch import save
 from torch import Tensor
 
 from pam.config import Cell, dump_yaml, load_cell
+from pam.data.prepared import Prepared
+from pam.data.tasks import Codec, load_task
 from pam.data.vocabulary import Vocabulary
 from pam.errors import UserError
-from pam.files import write_aside, write_text
+from pam.files import sha256_of, write_aside, write_text
 from pam.models.build import build
 from pam.models.seq2seq import Seq2Seq
 
@@ -80,32 +82,36 @@ class Model:
 
     Attributes:
         task: the kind of task, such as `inflection`.
+        codec: text to symbols and back, as the model learned them.
     """
 
     cell: Cell
     task: str
     source: Vocabulary
     target: Vocabulary
+    codec: Codec
     network: Seq2Seq
 
 
-def save_model(
-    folder: Path,
-    cell: Cell,
-    task: str,
-    source: Vocabulary,
-    target: Vocabulary,
-    weights: Mapping[str, Tensor],
-) -> None:
-    """Writes a model folder; the weights last, as they complete it."""
-    source.save(folder / "source.vocab")
-    target.save(folder / "target.vocab")
+def save_model(folder: Path, cell: Cell, data: Prepared, weights: Mapping[str, Tensor]) -> None:
+    """Writes a model folder; the weights last, as they complete it.
+
+    Args:
+        data: what the model was trained on; its vocabularies and the files that its kind of task
+            needs are copied.
+    """
+    task = data.summary["task"]
+    data.source.save(folder / "source.vocab")
+    data.target.save(folder / "target.vocab")
+    for name in load_task(task).FILES:
+        write_text(folder / name, (data.folder / name).read_text(encoding="utf-8"))
     write_text(folder / CONFIG, dump_yaml(cell))
     notes = {
         "format": FORMAT,
         "task": task,
-        "source": source.digest,
-        "target": target.digest,
+        "source": data.source.digest,
+        "target": data.target.digest,
+        **{name: sha256_of(folder / name) for name in load_task(task).FILES},
     }
     save_tensors(folder / WEIGHTS, weights, notes)
 
@@ -135,10 +141,24 @@ def load_model(folder: Path, device: torch.device | None = None) -> Model:
                 file=folder / f"{name}.vocab",
                 remedy="copy the whole model folder again",
             )
+    codec = _codec(folder, notes)
     network = build(cell.choices, cell.network, len(source), len(target))
     _fill(network, tensors, folder)
     network.eval().to(device or torch.device("cpu"))
-    return Model(cell, notes["task"], source, target, network)
+    return Model(cell, notes["task"], source, target, codec, network)
+
+
+def _codec(folder: Path, notes: Mapping[str, str]) -> Codec:
+    task = load_task(notes["task"])
+    codec = task.codec(folder)
+    for name in task.FILES:
+        if notes.get(name) != sha256_of(folder / name):
+            raise UserError(
+                "this file does not belong to the model",
+                file=folder / name,
+                remedy="copy the whole model folder again",
+            )
+    return codec
 
 
 def _fill(network: Seq2Seq, tensors: dict[str, Tensor], folder: Path) -> None:

@@ -5,6 +5,7 @@ What stands here is the definition, plain and in log space. `pam.fast` computes 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +18,7 @@ from pam.models.parts import (
     Coupling,
     Distribution,
     Feedback,
+    Inference,
     Marginal,
     Marginalisation,
     Memory,
@@ -99,6 +101,7 @@ class Seq2Seq(nn.Module):
         coupling: Coupling,
         marginalisation: Marginalisation,
         feedback: Feedback,
+        inference: Inference,
     ) -> None:
         super().__init__()
         self.encoder = encoder
@@ -109,6 +112,7 @@ class Seq2Seq(nn.Module):
         self.coupling = coupling
         self.marginalisation = marginalisation
         self.feedback = feedback
+        self.inference = inference
 
     def encode(self, source: Tensor, lengths: Tensor) -> Memory:
         """Encodes sources (B, m) of real `lengths` (B,)."""
@@ -161,15 +165,9 @@ class Seq2Seq(nn.Module):
         Returns:
             Entries at padded target positions carry no meaning; mask them.
         """
-        memory = self.encode(source, lengths)
-        state = self.start(memory)
-        embedded = self.recurrence.embed(shifted(target))  # (n, B, E)
-        masks = self.recurrence.draw_masks(target.shape[1], target.shape[0])
         log_probs, priors, alignments = [], [], []
-        for t in range(target.shape[1]):
-            step = self.step(memory, state, embedded[t], None if masks is None else masks[:, t])
-            state = self.advance(memory, step, target[:, t])
-            log_probs.append(step.marginal.log_probs.gather(1, target[:, t : t + 1]).squeeze(1))
+        for symbol, step, state in self._forced(source, lengths, target):
+            log_probs.append(step.marginal.log_probs.gather(1, symbol[:, None]).squeeze(1))
             priors.append(step.log_prior.exp())
             alignments.append(state.alignment)
         return Aligned(
@@ -177,6 +175,47 @@ class Seq2Seq(nn.Module):
             torch.stack(priors, 1),
             torch.stack([a for a in alignments if a is not None], 1),
         )
+
+    def objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        """What training maximises: log p(y_t | y_<t, x), or a bound of it by `infer`'s alignments.
+
+        Args:
+            source: (B, m) padded at the end; lengths: (B,).
+            target: (B, n) with the end symbol, padded at the end.
+
+        Returns:
+            (B, n). Entries at padded target positions carry no meaning; mask them.
+        """
+        forced = list(self._forced(source, lengths, target))
+        log_q = self.infer(source, lengths, target)
+        objectives = [
+            self.marginalisation.objective(
+                step.marginal, step.log_prior, None if log_q is None else log_q[:, t], symbol
+            )
+            for t, (symbol, step, _) in enumerate(forced)
+        ]
+        return torch.stack(objectives, 1)
+
+    def infer(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor | None:
+        """log q_t(a | x, y), (B, n, m), or None; see `Inference`. Drawn after all else, its dropout
+        leaves that of the likelihood as it is."""
+        log_q: Tensor | None = self.inference(
+            source, lengths, target, self.encoder.embed, self.recurrence.embed
+        )
+        return log_q
+
+    def _forced(
+        self, source: Tensor, lengths: Tensor, target: Tensor
+    ) -> Iterator[tuple[Tensor, Step, State]]:
+        """Each y_t (B,), with the step before it and the state after it."""
+        memory = self.encode(source, lengths)
+        state = self.start(memory)
+        embedded = self.recurrence.embed(shifted(target))  # (n, B, E)
+        masks = self.recurrence.draw_masks(target.shape[1], target.shape[0])
+        for t, symbol in enumerate(target.unbind(1)):
+            step = self.step(memory, state, embedded[t], None if masks is None else masks[:, t])
+            state = self.advance(memory, step, symbol)
+            yield symbol, step, state
 
 
 def shifted(target: Tensor) -> Tensor:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from pam.fast import toeplitz
-from pam.fast.teacher import covers, token_log_probs
+from pam.fast import joint, likelihood, toeplitz
+from pam.fast.teacher import covers, token_log_probs, token_objective
 from pam.models.seq2seq import Seq2Seq
 from tests.models import tiny
 
@@ -24,6 +24,14 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("prox-postr-joint", {"coupling": {"kind": "proximity", "first": "before", "width": 2}}),
     ("mono-postr-joint", {"feedback": "prior"}),
     ("mono-postr-joint", {"feedback": "prior", "marginal": "input"}),
+    ("soft", {"score": "mlp"}),
+    ("postr-joint", {"score": {"kind": "mlp", "units": 3}}),
+    ("sparse", {}),
+    ("sparsemax", {}),
+    ("prior-joint", {"distribution": "sparsemax"}),
+    ("postr-joint", {"distribution": "sparsemax"}),
+    ("variational", {}),
+    ("variational", {"marginal": {"kind": "bound", "q_top_k": 3}}),
 ]
 
 
@@ -38,9 +46,9 @@ def both_paths(model: Seq2Seq, given: Given) -> list[tuple[torch.Tensor, dict[st
         torch.manual_seed(3)
         model.zero_grad()
         if path == "reference":
-            values = model.teacher_forced(source, lengths, target).log_probs
+            values = model.objective(source, lengths, target)
         else:
-            values = token_log_probs(model, source, lengths, target)
+            values = token_objective(model, source, lengths, target)
         weights = torch.linspace(0.5, 1.5, values.numel(), dtype=values.dtype).view_as(values)
         weights = weights * (torch.arange(values.numel()).view_as(values) % 4 > 0)
         weights, values = weights[target != 0], values[target != 0]
@@ -82,6 +90,48 @@ def test_rows_that_end_early_give_the_same_values_and_gradients(
     _, _, target = given = tiny.batch(target=6)
     target[torch.arange(6) >= torch.tensor(lengths)[:, None]] = 0
     assert_same(model, given)
+
+
+@pytest.mark.parametrize(("name", "changed"), VARIANTS)
+def test_a_vocabulary_too_large_to_keep_gives_the_same_values_and_gradients(
+    name: str, changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(likelihood, "KEPT", 0)
+    monkeypatch.setattr(joint, "CHUNK", 20)
+    assert_same(tiny.model(tiny.choices(name, **changed), dropout=0.3).train())
+
+
+@pytest.mark.parametrize("name", ["soft", "prior-joint", "postr-joint"])
+def test_rows_without_weight_are_left_out_and_change_nothing(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(likelihood, "KEPT", 0)
+    model = tiny.model(tiny.choices(name))
+    with torch.no_grad():
+        model.score.weight.weight.mul_(100)  # attention is all but one-hot
+    assert_same(model)
+
+
+@pytest.mark.parametrize("name", ["soft", "postr-joint"])
+def test_a_plain_sum_of_tokens_has_the_gradient_of_the_reference(name: str) -> None:
+    model = tiny.model(tiny.choices(name))
+    source, lengths, target = tiny.batch()
+    model.teacher_forced(source, lengths, target).log_probs.sum().backward()
+    expected = {key: value.grad for key, value in model.named_parameters()}
+    model.zero_grad()
+    token_log_probs(model, source, lengths, target).sum().backward()
+    for key, value in model.named_parameters():
+        torch.testing.assert_close(value.grad, expected[key], msg=lambda m, k=key: f"{k}: {m}")
+
+
+@pytest.mark.parametrize("name", ["prior-joint", "postr-joint"])
+def test_narrow_products_stay_near_the_exact_ones(name: str) -> None:
+    model = tiny.model(tiny.choices(name)).float()
+    source, lengths, target = tiny.batch()
+    exact = token_log_probs(model, source, lengths, target)
+    narrow = token_log_probs(model, source, lengths, target, narrow=True)
+    assert not torch.equal(exact, narrow)
+    torch.testing.assert_close(narrow, exact, rtol=0.02, atol=0.05)
 
 
 @pytest.mark.parametrize("name", ["prox-postr-joint", "mono-postr-joint"])

@@ -7,35 +7,20 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from pam.data.vocabulary import BOS, STEP
 from pam.models.couplings.monotone import Monotone
 from pam.models.couplings.proximity import BOUND, Proximity
-from pam.models.parts import Memory, Sizes
-from pam.models.seq2seq import Seq2Seq
 from tests.models import tiny
-
-
-def one_sentence(length: int = 4, target: int = 3) -> tuple[Tensor, Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(5)
-    source = torch.randint(5, tiny.VOCABULARY, (1, length), generator=generator)
-    return source, torch.tensor([length]), torch.tensor([[6, 8, 2]])[:, :target]
-
-
-def position_log_probs(model: Seq2Seq, memory: Memory, query: Tensor) -> Tensor:
-    """log p(y | s, h_a), (m, V), written out without the model's own readout."""
-    readout = model.readout
-    z = torch.tanh(
-        memory.values[0] @ readout.of_values.weight.t()
-        + query @ readout.of_query.weight.t()
-        + readout.of_query.bias
-    )
-    return torch.log_softmax(z @ readout.output.weight.t() + readout.output.bias, dim=1)
-
-
-def embedding(model: Seq2Seq, symbol: int) -> Tensor:
-    return model.recurrence.embedding.weight[symbol][None]
+from tests.models.by_hand import (
+    distribution,
+    embedding,
+    one_sentence,
+    position_log_probs,
+    readout,
+    scores,
+    transition,
+)
 
 
 def test_prior_joint_sums_over_every_alignment_sequence() -> None:
@@ -48,7 +33,7 @@ def test_prior_joint_sums_over_every_alignment_sequence() -> None:
     terms, previous = [], BOS
     for symbol in target[0].tolist():
         query, hidden = model.recurrence(embedding(model, previous), context, hidden, None)
-        prior = torch.softmax(memory.keys[0] @ query[0], dim=0)
+        prior = distribution(model, scores(model, memory, query))
         terms.append(prior * position_log_probs(model, memory, query)[:, symbol].exp())
         context, previous = (prior @ memory.values[0])[None], symbol
     total = sum(
@@ -59,33 +44,28 @@ def test_prior_joint_sums_over_every_alignment_sequence() -> None:
     torch.testing.assert_close(found.exp(), torch.as_tensor(total))
 
 
-def transition(model: Seq2Seq, scores: Tensor, previous: int) -> Tensor:
-    """softmax_a(e_t(a) + k(a, a')), written out from the paper's formulas."""
-    coupling = model.coupling
-    energies = torch.zeros_like(scores)
-    for a in range(len(scores)):
-        if isinstance(coupling, Proximity) and abs(a - previous) < 3:
-            energies[a] = BOUND * torch.tanh(coupling.raw[a - previous + 2] / BOUND)
-        if isinstance(coupling, Monotone) and a > previous:
-            energies[a] = torch.sigmoid(coupling.raw) ** (a - previous - 1)
-    return torch.softmax(scores + energies, dim=0)
+SPARSE = ({"kind": "fusedmax", "weight": 0.2}, "sparsemax")
 
 
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("changed", [{}, *({"distribution": kind} for kind in SPARSE)])
 @pytest.mark.parametrize("name", ["postr-joint", "prox-postr-joint", "mono-postr-joint"])
-def test_posterior_models_follow_bayes_rule_step_by_step(name: str) -> None:
-    model = tiny.model(tiny.choices(name))
+def test_posterior_models_follow_bayes_rule_step_by_step(
+    name: str, changed: dict[str, Any], layers: int
+) -> None:
+    model = tiny.model(tiny.choices(name, **changed), layers=layers)
     source, lengths, target = one_sentence()
     memory = model.encode(source, lengths)
     hidden, context = memory.start, torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
     posterior, previous, found = None, BOS, []
     for symbol in target[0].tolist():
         query, hidden = model.recurrence(embedding(model, previous), context, hidden, None)
-        scores = memory.keys[0] @ query[0]
-        prior = torch.softmax(scores, dim=0)
+        given = scores(model, memory, query)
+        prior = distribution(model, given)
         if posterior is not None:
             prior = sum(
-                (posterior[a] * transition(model, scores, a) for a in range(len(scores))),
-                torch.zeros_like(scores),
+                (posterior[a] * transition(model, given, a) for a in range(len(given))),
+                torch.zeros_like(given),
             )
         joint = prior * position_log_probs(model, memory, query)[:, symbol].exp()
         found.append(joint.sum().log())
@@ -95,6 +75,28 @@ def test_posterior_models_follow_bayes_rule_step_by_step(name: str) -> None:
     torch.testing.assert_close(aligned.log_probs[0], torch.stack(found))
     assert posterior is not None
     torch.testing.assert_close(aligned.alignment[0, -1], posterior)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("name", ["soft", "sparse", "sparsemax"])
+def test_models_marginalised_at_the_input_read_the_mean_of_the_states(
+    name: str, layers: int
+) -> None:
+    model = tiny.model(tiny.choices(name), layers=layers)
+    source, lengths, target = one_sentence()
+    memory = model.encode(source, lengths)
+    hidden, context = memory.start, torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
+    previous, found, priors = BOS, [], []
+    for symbol in target[0].tolist():
+        query, hidden = model.recurrence(embedding(model, previous), context, hidden, None)
+        priors.append(distribution(model, scores(model, memory, query)))
+        context = (priors[-1] @ memory.values[0])[None]
+        found.append(readout(model, context, query)[0, symbol])
+        previous = symbol
+    aligned = model.teacher_forced(source, lengths, target)
+    torch.testing.assert_close(aligned.log_probs[0], torch.stack(found))
+    torch.testing.assert_close(aligned.prior[0], torch.stack(priors))
+    assert (aligned.prior == 0).any() == (name != "soft")
 
 
 def test_hard_monotone_attention_reads_the_position_that_its_steps_reached() -> None:
@@ -145,12 +147,21 @@ def test_top_k_of_all_positions_is_exact(name: str, top_k: int) -> None:
     )
 
 
-def test_top_k_never_gives_a_higher_likelihood_than_the_exact_sum() -> None:
-    exact = tiny.model(tiny.choices("prior-joint"))
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [("prior-joint", {}), ("variational", {}), ("prior-joint", {"distribution": SPARSE[0]})],
+)
+def test_top_k_never_gives_a_higher_likelihood_than_the_exact_sum(
+    name: str, changed: dict[str, Any], layers: int
+) -> None:
+    exact = tiny.model(tiny.choices(name, **changed), layers=layers)
+    kind = "bound" if name == "variational" else "output"
     batch, last = tiny.batch(), torch.tensor(-torch.inf)
     values = []
-    for top_k in (1, 2, 4):
-        cut = tiny.model(tiny.choices("prior-joint", marginal={"kind": "output", "top_k": top_k}))
+    for top_k in (1, 2) if "distribution" in changed else (1, 2, 4):
+        marginal = {"kind": kind, "top_k": top_k}
+        cut = tiny.model(tiny.choices(name, **changed, marginal=marginal), layers=layers)
         cut.load_state_dict(exact.state_dict())
         values.append(cut.teacher_forced(*batch).log_probs)
     values.append(exact.teacher_forced(*batch).log_probs)
@@ -206,7 +217,7 @@ def test_extreme_scores_give_finite_likelihoods_and_gradients(name: str) -> None
 
 
 def test_a_proximity_energy_is_bounded_and_a_monotone_one_decays() -> None:
-    proximity, monotone = Proximity(Sizes(4, 4)), Monotone(Sizes(4, 4))
+    proximity, monotone = Proximity(tiny.SIZES), Monotone(tiny.SIZES)
     proximity.raw.data.fill_(1e6)
     distances = torch.arange(-4, 5)
     assert proximity.energies(distances).tolist() == [0, 0, *[BOUND] * 5, 0, 0]

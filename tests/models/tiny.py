@@ -9,16 +9,22 @@ from torch import Tensor
 
 from pam.config import ModelChoices, Network, load_model
 from pam.models.build import build
+from pam.models.parts import Sizes
+from pam.models.projection import Projection
 from pam.models.seq2seq import Seq2Seq
 
 VOCABULARY = 9
+SIZES = Sizes(query=5, values=6, embedding=4, layers=1, rate=0.0)
 NAMED = (
     "soft",
+    "sparse",
+    "sparsemax",
     "hard-mono",
     "prior-joint",
     "postr-joint",
     "prox-postr-joint",
     "mono-postr-joint",
+    "variational",
 )
 
 
@@ -41,6 +47,9 @@ def model(chosen: ModelChoices, layers: int = 1, dropout: float = 0.0, seed: int
     made = build(chosen, network, VOCABULARY, VOCABULARY).double()
     for parameter in made.parameters():
         torch.nn.init.uniform_(parameter, -1.0, 1.0)
+    if isinstance(made.distribution, Projection):
+        for parameter in made.score.parameters():
+            parameter.data.mul_(20.0)  # scores so far apart that some positions get nothing
     return made.eval()
 
 

@@ -18,32 +18,44 @@ class Output(Marginalisation):
             renormalised, so that the likelihood is a lower bound of the exact one. None: all.
     """
 
+    gives_positions = True
+
     def __init__(self, sizes: Sizes, top_k: int | None = None) -> None:
         super().__init__()
-        if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
-            raise UserError(
-                f"marginal option `top_k` is {top_k!r}",
-                remedy="use a whole number, at least 1, or null for the exact sum",
-            )
-        self.top_k = top_k
+        self.top_k = checked("top_k", top_k)
 
     def forward(
         self, query: Tensor, log_prior: Tensor, memory: Memory, readout: Readout
     ) -> Marginal:
         positions = readout(query, memory.readout)  # (B, m, V)
-        weights = self.keep(log_prior)
+        weights = most_probable(log_prior, self.top_k)
         log_probs = torch.logsumexp(weights[:, :, None] + positions, dim=1)
         lengths = memory.mask.sum(1)
         truncated = lengths > (lengths if self.top_k is None else self.top_k)
         return Marginal(log_probs, positions, weights, truncated)
 
-    def keep(self, log_prior: Tensor) -> Tensor:
-        """Log weights (B, m) of the positions in the sum; `ZERO` outside the top K."""
-        if self.top_k is None or self.top_k >= log_prior.shape[1]:
-            return log_prior
-        best = log_prior.topk(self.top_k, dim=1).indices
-        kept = torch.zeros_like(log_prior, dtype=torch.bool).scatter(1, best, True)
-        return log_prior.masked_fill(~kept, ZERO)
+
+def checked(name: str, top_k: int | None) -> int | None:
+    """`top_k`, given as the marginal's option `name`.
+
+    Raises:
+        UserError: neither a whole number, at least 1, nor None.
+    """
+    if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
+        raise UserError(
+            f"marginal option `{name}` is {top_k!r}",
+            remedy="use a whole number, at least 1, or null for the exact sum",
+        )
+    return top_k
+
+
+def most_probable(log_weights: Tensor, top_k: int | None) -> Tensor:
+    """Log weights (B, m) with `ZERO` outside the K largest of each row; all of them for None."""
+    if top_k is None or top_k >= log_weights.shape[1]:
+        return log_weights
+    best = log_weights.topk(top_k, dim=1).indices
+    kept = torch.zeros_like(log_weights, dtype=torch.bool).scatter(1, best, True)
+    return log_weights.masked_fill(~kept, ZERO)
 
 
 COMPONENT = Output

@@ -1,0 +1,1 @@
+"""Inference networks: alignments given the whole target, by which a bound is trained."""

@@ -1,0 +1,39 @@
+"""Score by a perceptron with one hidden layer."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from pam.errors import UserError
+from pam.models.parts import Score, Sizes, tanh
+
+
+class Mlp(Score):
+    """e_t(a) = v^T tanh(W s_t + U h_a) (Bahdanau et al. 2015, appendix A.1.2).
+
+    Args:
+        units: of the hidden layer. None: as many as the decoder has.
+    """
+
+    def __init__(self, sizes: Sizes, units: int | None = None) -> None:
+        super().__init__()
+        if units is not None and (not isinstance(units, int) or units < 1):
+            raise UserError(
+                f"score option `units` is {units!r}",
+                remedy="use a whole number, at least 1, or null for the decoder's",
+            )
+        units = units or sizes.query
+        self.of_query = nn.Linear(sizes.query, units, bias=False)
+        self.of_values = nn.Linear(sizes.values, units, bias=False)
+        self.weight = nn.Linear(units, 1, bias=False)
+
+    def keys(self, values: Tensor) -> Tensor:
+        keys: Tensor = self.of_values(values)
+        return keys
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        scores: Tensor = self.weight(tanh(keys + self.of_query(query)[:, None]))
+        return scores.squeeze(2)
+
+
+COMPONENT = Mlp

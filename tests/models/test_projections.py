@@ -1,0 +1,159 @@
+"""Sparsemax and fusedmax against enumeration, optimality conditions and numerical gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck
+
+from pam.errors import UserError
+from pam.models.distributions import fusedmax, sparsemax
+from pam.models.distributions.fusedmax import Fusedmax, denoise
+from pam.models.distributions.sparsemax import Sparsemax
+from pam.models.logspace import ZERO
+from pam.models.projection import Projection
+from tests.models import tiny
+from tests.models.by_hand import nearest
+
+WEIGHTS = (0.0, 0.05, 0.3, 1.0)
+
+
+def projections() -> list[Projection]:
+    return [Sparsemax(tiny.SIZES), *(Fusedmax(tiny.SIZES, weight) for weight in WEIGHTS)]
+
+
+def rows(count: int, length: int, spread: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Scores (count, length) and a mask of lengths from 1 to `length`, the longest included."""
+    generator = torch.Generator().manual_seed(4)
+    scores = torch.randn(count, length, generator=generator, dtype=torch.float64) * spread
+    lengths = torch.randint(1, length + 1, (count, 1), generator=generator)
+    lengths[0] = length
+    return scores, torch.arange(length) < lengths
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("projection", projections(), ids=str)
+def test_probabilities_are_the_minimum_over_all_supports_and_stretches(
+    projection: Projection, length: int
+) -> None:
+    scores, mask = rows(4, length, spread=0.8)
+    found = projection.project(scores, mask)
+    for row, own, real in zip(found, scores, mask, strict=True):
+        size = int(real.sum())
+        torch.testing.assert_close(
+            row[:size], nearest(own[:size], getattr(projection, "weight", 0))
+        )
+        assert (row[size:] == 0).all()
+
+
+@pytest.mark.parametrize("spread", [0.3, 3.0])
+@pytest.mark.parametrize("weight", [0.05, 0.5, 5.0])
+def test_denoised_values_meet_the_optimality_conditions(weight: float, spread: float) -> None:
+    """The sum of values less x up to t is within the weight, and is the weight where x jumps."""
+    values, mask = rows(30, 120, spread)
+    for own, real, x in zip(values, mask, denoise(values, mask, weight), strict=True):
+        size = int(real.sum())
+        own, x = own[:size], x[:size]
+        dual, jumps = (own - x).cumsum(0), x[1:] - x[:-1]
+        assert dual.abs().max() <= weight + 1e-8 and abs(dual[-1]) < 1e-8
+        wanted = -weight * jumps.sign()
+        torch.testing.assert_close(dual[:-1][jumps != 0], wanted[jumps != 0], atol=1e-8, rtol=0)
+    assert (jumps == 0).any()  # equal to the last bit
+
+
+@pytest.mark.parametrize("projection", projections(), ids=str)
+def test_gradients_of_probabilities_equal_differences(projection: Projection) -> None:
+    scores, mask = rows(12, 7, spread=3.0)
+    scores = scores.view(3, 4, 7).requires_grad_()
+    assert gradcheck(lambda given: projection.probabilities(given, mask.view(3, 4, 7)), scores)
+    chosen = projection.project(scores.detach(), mask.view(3, 4, 7)) > 0.02
+    assert (~chosen & mask.view(3, 4, 7)).any() and chosen.any()
+    assert gradcheck(lambda given: projection(given, mask.view(3, 4, 7))[chosen], scores)
+
+
+@pytest.mark.parametrize("projection", projections(), ids=str)
+def test_logs_give_the_gradients_of_the_probabilities(projection: Projection) -> None:
+    scores, mask = rows(12, 7, spread=3.0)
+    weights = torch.linspace(-1, 1, 7, dtype=torch.float64)
+    found = []
+    for probabilities in (projection.probabilities, lambda *given: projection(*given).exp()):
+        leaf = scores.clone().requires_grad_()
+        (probabilities(leaf, mask) * weights).sum().backward()
+        found.append(leaf.grad)
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("spread", [0.1, 1.0, 1e4])
+@pytest.mark.parametrize("projection", projections(), ids=str)
+def test_probabilities_sum_to_one_and_logs_are_finite(
+    projection: Projection, spread: float, dtype: torch.dtype
+) -> None:
+    scores, mask = rows(40, 60, spread)
+    scores = scores.to(dtype).requires_grad_()
+    log_probs = projection(scores, mask)
+    found = log_probs.detach().exp()
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.sum(1), torch.ones(40, dtype=dtype))
+    assert (log_probs[~mask] == ZERO).all() and (found[~mask] == 0).all()
+    log_probs.sum().backward()
+    assert scores.grad is not None and torch.isfinite(scores.grad).all()
+    assert (scores.grad[~mask] == 0).all()
+
+
+@pytest.mark.parametrize("projection", projections(), ids=str)
+@pytest.mark.parametrize("filler", [0.0, 1e6, -torch.inf, torch.inf])
+def test_what_stands_at_padding_changes_nothing(projection: Projection, filler: float) -> None:
+    scores, mask = rows(20, 9)
+    found = projection.project(scores.masked_fill(~mask, filler), mask)
+    for row, own, real in zip(found, scores, mask, strict=True):
+        size = int(real.sum())
+        alone = projection.project(own[None, :size], real[None, :size])
+        torch.testing.assert_close(row[:size], alone[0], rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("projection", projections(), ids=str)
+def test_a_mask_is_broadcast_over_rows(projection: Projection) -> None:
+    scores, mask = rows(12, 7)
+    wide = projection.project(scores.view(3, 4, 7), mask[:3, None])
+    for row in range(3):
+        alone = projection.project(scores.view(3, 4, 7)[row], mask[row].expand(4, 7))
+        torch.testing.assert_close(wide[row], alone)
+
+
+def test_a_score_one_above_the_rest_has_all_probability() -> None:
+    mask = torch.ones(1, 4, dtype=torch.bool)
+    scores = torch.tensor([[-0.5, 0.0, 1.0, -9.0]])
+    log_probs = Sparsemax(tiny.SIZES)(scores, mask)
+    assert log_probs.tolist() == [[ZERO, ZERO, 0.0, ZERO]]
+    # A stretch of one costs twice the weight more.
+    assert (Fusedmax(tiny.SIZES, 0.1)(scores, mask)[0] == 0).sum() == 0
+    assert Fusedmax(tiny.SIZES, 0.1)(scores * 1.4, mask).tolist() == log_probs.tolist()
+
+
+def test_equal_scores_share_the_probability_alike() -> None:
+    scores, mask = torch.full((1, 5), 3.0), torch.arange(5)[None] < 4
+    for projection in projections():
+        assert projection.project(scores, mask).tolist() == [[0.25] * 4 + [0.0]]
+
+
+def test_fusedmax_without_weight_is_sparsemax_and_with_much_it_is_uniform() -> None:
+    scores, mask = rows(20, 8)
+    torch.testing.assert_close(
+        fusedmax.project(scores, mask, 0.0), sparsemax.project(scores, mask), rtol=0, atol=0
+    )
+    found = fusedmax.project(scores, mask, 100.0)
+    torch.testing.assert_close(found, mask / mask.sum(1, keepdim=True).double())
+
+
+def test_the_authors_example_fuses_the_two_near_scores() -> None:
+    scores = torch.tensor([[1.0, 2.1, 1.9]], dtype=torch.float64)
+    found = Fusedmax(tiny.SIZES).project(scores, torch.ones(1, 3, dtype=torch.bool))
+    torch.testing.assert_close(found, torch.tensor([[0.0, 0.5, 0.5]], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("weight", [-0.1, float("nan"), float("inf"), "0.1"])
+def test_a_weight_that_is_no_number_from_zero_is_refused(weight: float) -> None:
+    with pytest.raises(UserError, match="distribution option `weight`"):
+        Fusedmax(tiny.SIZES, weight)

@@ -1,0 +1,240 @@
+"""The variational bound by enumeration, and the inference network behind it (float64)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pam.config import Network
+from pam.data.vocabulary import BOS, PAD
+from pam.errors import UserError
+from pam.models.build import build
+from pam.models.inferences.bilstm import BiLSTM
+from pam.models.marginals.bound import Bound
+from pam.models.parts import Marginalisation
+from pam.models.seq2seq import Seq2Seq
+from tests.models import tiny
+from tests.models.by_hand import embedding, one_sentence, position_log_probs
+
+Given = tuple[Tensor, Tensor, Tensor]
+
+
+def variational(layers: int = 1, dropout: float = 0.0, seed: int = 1, **changed: Any) -> Seq2Seq:
+    return tiny.model(tiny.choices("variational", **changed), layers, dropout, seed)
+
+
+def padded_batch() -> Given:
+    """Targets of 5, 3, 1 and 4 symbols, padded."""
+    source, lengths, target = tiny.batch()
+    target[torch.arange(5) >= torch.tensor([5, 3, 1, 4])[:, None]] = PAD
+    return source, lengths, target
+
+
+class Known(nn.Module):
+    """An inference network that knows its answer."""
+
+    infers = True
+
+    def __init__(self, log_q: Tensor) -> None:
+        super().__init__()
+        self.log_q = log_q
+
+    def forward(self, *given: Any) -> Tensor:
+        return self.log_q
+
+
+def terms(model: Seq2Seq, given: Given) -> tuple[Tensor, Tensor]:
+    """log prior_t(a) and log p(y_t | s_t, h_a) of one sentence, (n, m) each, written out."""
+    source, lengths, target = given
+    memory, score = model.encode(source, lengths), model.score
+    hidden, context = memory.start, torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
+    previous, priors, likelihoods = BOS, [], []
+    for symbol in target[0].tolist():
+        query, hidden = model.recurrence(embedding(model, previous), context, hidden, None)
+        inner = memory.values[0] @ score.of_values.weight.t() + query @ score.of_query.weight.t()
+        priors.append(torch.log_softmax(torch.tanh(inner) @ score.weight.weight[0], dim=0))
+        likelihoods.append(position_log_probs(model, memory, query)[:, symbol])
+        context, previous = (priors[-1].exp() @ memory.values[0])[None], symbol
+    return torch.stack(priors), torch.stack(likelihoods)
+
+
+@pytest.mark.parametrize("q_top_k", [None, 1, 2, 4, 9])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_objective_is_the_enumerated_bound(layers: int, q_top_k: int | None) -> None:
+    model = variational(layers, marginal={"kind": "bound", "q_top_k": q_top_k})
+    given = one_sentence()
+    prior, likelihood = terms(model, given)
+    log_q = model.infer(*given)
+    assert log_q is not None
+    wanted = []
+    for q, p, y in zip(log_q[0].exp(), prior, likelihood, strict=True):
+        kept = q.sort(descending=True).indices[:q_top_k]
+        q = q[kept] / q[kept].sum()
+        divergence = sum(a * (a.log() - b) for a, b in zip(q, p[kept], strict=True))
+        wanted.append((q * y[kept]).sum() - divergence)
+    torch.testing.assert_close(model.objective(*given)[0], torch.stack(wanted))
+    exact = torch.logsumexp(prior + likelihood, dim=1)
+    torch.testing.assert_close(model.teacher_forced(*given).log_probs[0], exact)
+
+
+@pytest.mark.parametrize("q_top_k", [None, 1, 2, 4])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_bound_is_below_the_likelihood(layers: int, q_top_k: int | None) -> None:
+    for seed in range(5):
+        marginal = {"kind": "bound", "q_top_k": q_top_k}
+        model = variational(layers, seed=seed, marginal=marginal)
+        given = tiny.batch(seed=seed)
+        bound, exact = model.objective(*given), model.teacher_forced(*given).log_probs
+        assert (bound <= exact + 1e-12).all()
+        assert (bound < exact - 1e-6)[given[1] > 1].all()  # equal where there is one position
+
+
+@pytest.mark.parametrize("name", ["variational", "prior-joint"])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_with_the_true_posterior_the_bound_is_the_likelihood(name: str, layers: int) -> None:
+    """Over other scores and distributions too, so that it is the bound's doing."""
+    model = variational(layers, score=tiny.choices(name).score)
+    source, lengths, target = given = tiny.batch()
+    posteriors = []
+    for symbol, step, _ in model._forced(source, lengths, target):
+        positions, weights = step.marginal.positions, step.log_prior
+        assert positions is not None
+        joint = weights.exp() * positions[torch.arange(len(symbol)), :, symbol].exp()
+        posteriors.append((joint / joint.sum(1, keepdim=True)).clamp_min(1e-300).log())
+    model.inference = Known(torch.stack(posteriors, 1))
+    torch.testing.assert_close(model.objective(*given), model.teacher_forced(*given).log_probs)
+
+
+def test_q_over_its_best_positions_sums_to_one() -> None:
+    model = variational(marginal={"kind": "bound", "q_top_k": 2})
+    log_q = model.infer(*tiny.batch())
+    assert log_q is not None
+    q = model.marginalisation.restrict(log_q[:, 0]).exp()
+    torch.testing.assert_close(q.sum(1), torch.ones(len(q), dtype=torch.float64))
+    assert ((q > 0).sum(1) <= 2).all() and (q > 0).sum() > len(q)
+    best = log_q[:, 0].topk(2).indices
+    torch.testing.assert_close(q.gather(1, best).sum(1), torch.ones(len(q), dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", [name for name in tiny.NAMED if name != "variational"])
+def test_the_objective_of_every_other_model_is_its_likelihood(name: str) -> None:
+    model = tiny.model(tiny.choices(name), dropout=0.3).train()
+    found = []
+    for values in (
+        lambda *given: model.objective(*given),
+        lambda *given: model.teacher_forced(*given).log_probs,
+    ):
+        torch.manual_seed(3)
+        found.append(values(*padded_batch()))
+    torch.testing.assert_close(*found, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_padding_changes_no_objective(layers: int) -> None:
+    for q_top_k in (None, 2):
+        model = variational(layers, marginal={"kind": "bound", "q_top_k": q_top_k})
+        source, lengths, target = padded_batch()
+        pad = nn.functional.pad
+        together = model.objective(pad(source, (0, 3)), lengths, pad(target, (0, 2)))
+        for row, length in enumerate(lengths.tolist()):
+            size = int((target[row] != PAD).sum())
+            alone = model.objective(
+                source[row : row + 1, :length], lengths[row : row + 1], target[row : row + 1, :size]
+            )
+            torch.testing.assert_close(together[row, :size], alone[0])
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_inference_network_is_two_bidirectional_lstms_and_a_bilinear_score(
+    layers: int,
+) -> None:
+    model = variational(layers)
+    source, lengths, target = one_sentence()
+    states = []
+    for reader, embedded in (
+        (model.inference.source, model.encoder.embedding(source)),
+        (model.inference.target, model.recurrence.embedding(target)),
+    ):
+        lstm = nn.LSTM(4, 3, layers, bidirectional=True, batch_first=True).double()
+        for side, suffix in ((reader.forwards, ""), (reader.backwards, "_reverse")):
+            for layer, own in enumerate(side):
+                for name, value in own.named_parameters():
+                    getattr(lstm, name.replace("l0", f"l{layer}{suffix}")).data.copy_(value)
+        states.append(lstm(embedded)[0][0])
+    scores = states[1] @ model.inference.weight.weight.t() @ states[0].t()
+    log_q = model.infer(source, lengths, target)
+    assert log_q is not None
+    torch.testing.assert_close(log_q[0], torch.log_softmax(scores, dim=1))
+
+
+def test_q_knows_the_whole_target_and_the_prior_does_not() -> None:
+    model = variational()
+    source, lengths, target = tiny.batch()
+    changed = target.clone()
+    changed[:, -1] = target[:, -1] % 4 + 5  # another symbol
+    before, after = (model.infer(source, lengths, given) for given in (target, changed))
+    assert before is not None and after is not None
+    assert (before[0, 0] - after[0, 0]).abs().max() > 1e-6
+    priors = [model.teacher_forced(source, lengths, given).prior for given in (target, changed)]
+    torch.testing.assert_close(priors[0], priors[1], rtol=0, atol=0)
+
+
+def test_the_bound_trains_every_weight() -> None:
+    model = variational(layers=2, dropout=0.3).train()
+    given = padded_batch()
+    model.objective(*given)[given[2] != PAD].sum().backward()
+    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in model.parameters())
+
+
+def test_dropout_of_the_inference_network_leaves_the_likelihood_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is drawn for q is drawn last, so that any way to compute the rest sees the same."""
+    model = variational(layers=2, dropout=0.3).train()
+    monkeypatch.setattr(Bound, "objective", Marginalisation.objective)
+    torch.manual_seed(3)
+    likelihood = model.teacher_forced(*padded_batch()).log_probs
+    torch.manual_seed(3)
+    torch.testing.assert_close(model.objective(*padded_batch()), likelihood)
+    first, second = (model.infer(*padded_batch()) for _ in range(2))
+    assert first is not None and second is not None and (first != second).any()
+
+
+@pytest.mark.parametrize("scale", [30.0, 300.0])
+def test_extreme_weights_give_a_finite_bound_and_gradients(scale: float) -> None:
+    model = variational(marginal={"kind": "bound", "q_top_k": 2}).float()
+    for parameter in model.parameters():
+        parameter.data.mul_(scale)
+    objective = model.objective(*padded_batch())
+    assert torch.isfinite(objective).all()
+    objective.sum().backward()
+    assert all(p.grad is None or torch.isfinite(p.grad).all() for p in model.parameters())
+
+
+def test_the_inference_network_has_the_encoder_s_size_unless_told_otherwise() -> None:
+    network = Network(embedding=4, encoder=3, decoder=5, encoder_layers=2)
+    sizes = []
+    for inference in ("bilstm", {"kind": "bilstm", "units": 7, "layers": 1}):
+        made = build(tiny.choices("variational", inference=inference), network, 9, 9).inference
+        assert isinstance(made, BiLSTM)
+        sizes.append((len(made.source.forwards), made.source.forwards[0].hidden_size))
+    assert sizes == [(2, 3), (1, 7)]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"marginal": "output"}, "a bound and an inference network need each other"),
+        ({"inference": "none"}, "a bound and an inference network need each other"),
+        ({"inference": {"kind": "bilstm", "units": 0}}, "inference option `units` is 0"),
+        ({"inference": {"kind": "bilstm", "layers": "2"}}, "inference option `layers` is '2'"),
+        ({"marginal": {"kind": "bound", "q_top_k": 0}}, "marginal option `q_top_k` is 0"),
+        ({"score": {"kind": "mlp", "units": -1}}, "score option `units` is -1"),
+    ],
+)
+def test_choices_that_make_no_model_are_refused(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        variational(**changed)
