@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pam.data.actions import to_actions
-from pam.data.prepared import Split
+from pam.data.prepared import Ragged, Split
 from pam.data.vocabulary import PAD
 from pam.errors import UserError
 
@@ -57,25 +57,23 @@ class Examples:
     """
 
     def __init__(self, split: Split, targets: Literal["symbols", "actions"]) -> None:
-        self.sources = [split.source_row(row) for row in range(len(split))]
-        self.targets = [split.target_row(row) for row in range(len(split))]
+        self.sources, self.targets = split.sources, split.targets
         if targets == "actions":
             if split.alignment is None:
                 raise UserError(
                     "this split has no alignment, from which step actions are made",
                     remedy="use `targets: symbols`, or a split that is aligned (train, dev)",
                 )
-            self.targets = [
-                np.asarray(
-                    to_actions(
-                        target.tolist(), split.alignment_row(row).tolist(), len(self.sources[row])
-                    ),
-                    np.int32,
+            self.targets = Ragged.of(
+                to_actions(
+                    split.target_row(row).tolist(),
+                    split.alignment_row(row).tolist(),
+                    len(split.source_row(row)),
                 )
-                for row, target in enumerate(self.targets)
-            ]
-        self.source_lengths = np.array([len(source) for source in self.sources])
-        self.target_lengths = np.array([len(target) for target in self.targets])
+                for row in range(len(split))
+            )
+        self.source_lengths = self.sources.lengths
+        self.target_lengths = self.targets.lengths
 
     def __len__(self) -> int:
         return len(self.sources)

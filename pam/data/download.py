@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from pam.data.archives import extract_member
 from pam.errors import UserError
 from pam.files import sha256_of, write_aside
 
@@ -43,6 +47,7 @@ class Wanted:
 
     sha256: str | None = None
     size: int | None = None
+    md5: str | None = None
 
 
 class TransferError(Exception):
@@ -90,7 +95,8 @@ def download(
 ) -> str:
     """Brings a file from the first of `addresses` (https, http, or a local path) that has it.
 
-    The file is written aside, checked, and renamed: `target` is whole or untouched.
+    `ADDRESS#NAME` is the file NAME of the archive at ADDRESS. The file is written aside, checked,
+    and renamed: `target` is whole or untouched.
 
     Returns:
         The address that it came from.
@@ -105,7 +111,7 @@ def download(
         for attempt in range(1, patience.attempts + 1):
             try:
                 with write_aside(target) as temporary:
-                    _transfer(address, temporary, wanted, patience)
+                    _bring(address, temporary, wanted, patience)
                     _check(temporary, wanted)
                 return address
             except TransferError as refused:
@@ -128,8 +134,23 @@ def by_hand(files: Mapping[Path, Wanted]) -> str:
         lines.append(f"    {target.absolute()}")
         known = [f"{wanted.size} bytes"] if wanted.size else []
         known += [f"SHA-256 {wanted.sha256}"] if wanted.sha256 else []
+        known += [f"MD5 {wanted.md5}"] if wanted.md5 else []
         lines += [f"        {', '.join(known)}"] if known else []
     return "\n".join(lines)
+
+
+def _bring(address: str, temporary: Path, wanted: Wanted, patience: Patience) -> None:
+    """Fills `temporary` with what is at an address, or in the archive that is there."""
+    place, _, member = address.partition("#") if "://" in address else (address, "", "")
+    if not member:
+        _transfer(place, temporary, wanted, patience)
+        return
+    with tempfile.NamedTemporaryFile(dir=temporary.parent, prefix=".archive-") as archive:
+        _transfer(place, Path(archive.name), Wanted(), patience)
+        try:
+            extract_member(Path(archive.name), member, temporary)
+        except UserError as error:
+            raise TransferError(error.message) from error
 
 
 def _transfer(address: str, temporary: Path, wanted: Wanted, patience: Patience) -> None:
@@ -177,8 +198,26 @@ def _check(path: Path, wanted: Wanted) -> None:
     size = path.stat().st_size
     if wanted.size is not None and size < wanted.size:
         raise TransferError(f"cut short: {size} of {wanted.size} bytes", again=True)
+    if wanted.size is not None and size > wanted.size:
+        raise TransferError(f"longer than {wanted.size} bytes")
     if size == 0:
         raise TransferError("the file is empty", again=True)
-    found = sha256_of(path)
-    if wanted.sha256 is not None and found != wanted.sha256:
-        raise TransferError(f"wrong hash: SHA-256 is {found}, not {wanted.sha256}")
+    wrong = wrong_hash(path, wanted)
+    if wrong is not None:
+        raise TransferError(wrong)
+
+
+def wrong_hash(path: Path, wanted: Wanted) -> str | None:
+    """How a file's hash differs from the one that is known, if it does."""
+    for name, known, found in (
+        ("SHA-256", wanted.sha256, sha256_of),
+        ("MD5", wanted.md5, _md5_of),
+    ):
+        if known is not None and found(path) != known:
+            return f"wrong hash: {name} is {found(path)}, not {known}"
+    return None
+
+
+def _md5_of(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()

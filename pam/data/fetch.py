@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pam.data.download import Patience, UnavailableError, Wanted, by_hand, download
+from pam.data.download import Patience, UnavailableError, Wanted, by_hand, download, wrong_hash
 from pam.data.packages import installed, load_package
 from pam.data.registry import Dataset, File
 from pam.errors import UserError
@@ -55,7 +55,7 @@ def fetch(
         if file.path is not None:
             _check_own(file.path)
             origin = download(target, wanted, [file.path], patience, say)
-        elif target.is_file() and _is_right(target, wanted):
+        elif _is_right(target, wanted):
             origin = record.get(key, {}).get("from", "put there by hand")
         else:
             if target.is_file():
@@ -64,8 +64,8 @@ def fetch(
             try:
                 origin = download(target, wanted, addresses, patience, say)
             except UnavailableError as error:
-                missing = by_hand(_missing(dataset, out, record))
-                raise UserError(error.message, remedy=missing) from error
+                remedies = filter(None, (dataset.obtain, by_hand(_missing(dataset, out, record))))
+                raise UserError(error.message, remedy="\n  ".join(remedies)) from error
             say(f"{target}: {target.stat().st_size} bytes from {origin}")
         found = {"from": origin, "sha256": sha256_of(target), "bytes": target.stat().st_size}
         if record.get(key) != found:
@@ -88,12 +88,9 @@ def check_fetched(dataset: Dataset, raw: Path) -> dict[str, str]:
         if not path.is_file():
             raise UserError("no such file", file=path, remedy="fetch the data set first")
         found[key] = sha256_of(path)
-        if wanted.sha256 not in (None, found[key]):
-            raise UserError(
-                f"wrong hash: SHA-256 is {found[key]}, not {wanted.sha256}",
-                file=path,
-                remedy="delete the file and fetch the data set again",
-            )
+        wrong = wrong_hash(path, wanted)
+        if wrong is not None:
+            raise UserError(wrong, file=path, remedy="delete the file and fetch the data set again")
     return found
 
 
@@ -110,12 +107,12 @@ def _wanted(file: File, recorded: dict[str, Any] | None) -> Wanted:
     A file of the user's own may change, so that it is never held to what it was.
     """
     if recorded is None or file.path is not None or file.sha256 is not None:
-        return Wanted(file.sha256, file.bytes)
+        return Wanted(file.sha256, file.bytes, file.md5)
     return Wanted(recorded.get("sha256"), recorded.get("bytes"))
 
 
 def _is_right(path: Path, wanted: Wanted) -> bool:
-    return wanted.sha256 is None or sha256_of(path) == wanted.sha256
+    return path.is_file() and wrong_hash(path, wanted) is None
 
 
 def _missing(dataset: Dataset, out: Path, record: dict[str, Any]) -> dict[Path, Wanted]:
@@ -125,11 +122,7 @@ def _missing(dataset: Dataset, out: Path, record: dict[str, Any]) -> dict[Path, 
         for key, file in dataset.files.items()
         if file.path is None
     }
-    return {
-        target: known
-        for target, known in wanted.items()
-        if not (target.is_file() and _is_right(target, known))
-    }
+    return {target: known for target, known in wanted.items() if not _is_right(target, known)}
 
 
 def _check_own(path: str) -> None:

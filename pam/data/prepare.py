@@ -1,32 +1,74 @@
-"""Fetched files become a prepared folder: checked text, vocabularies and ids."""
+"""Fetched files become a prepared folder: checked text, vocabularies and ids, stage by stage."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from pam.config import unknown
 from pam.data.fetch import check_fetched
 from pam.data.registry import Dataset
-from pam.data.tasks import load_task
+from pam.data.tasks import Files, load_task
 from pam.errors import UserError
-from pam.files import write_json
+from pam.files import read_json, sha256_of, write_json
+
+RECORD = "record.json"
+"""In a stage's folder: what it counted, and the hashes of what it wrote; written last."""
 
 
-def prepare(name: str, dataset: Dataset, raw: Path, out: Path) -> dict[str, Any]:
-    """Writes the prepared folder `out` from the fetched files in `raw`, `summary.json` last.
+def prepare(
+    name: str, dataset: Dataset, raw: Path, out: Path, stage: str | None = None
+) -> dict[str, Any]:
+    """Makes the prepared folder `out` from the fetched files in `raw`, `summary.json` last.
+
+    Args:
+        name: the data set's name.
+        dataset: its entry in the registry.
+        raw: the folder that `fetch` filled.
+        out: the prepared folder.
+        stage: one stage alone, after those before it; all by default.
 
     Returns:
-        The summary; `summary["warnings"]` are sentences that the user should read.
+        The counts of the last stage that ran, its summary if it completes the folder;
+        `["warnings"]` are sentences that the user should read.
 
     Raises:
         UserError: a file is missing, changed, or has a fault; names file and line.
     """
-    hashes = check_fetched(dataset, raw)
-    files = {split: raw / key for split, key in dataset.splits.items()}
+    stages = list(load_task(dataset.task).STAGES)
+    if not stages:
+        raise UserError(
+            f"`{name}` holds word alignments, which belong to a task's data",
+            remedy="prepare that task, then run `python -m pam gold`",
+        )
+    if stage is not None and stage not in stages:
+        raise unknown("stage", stage, stages)
+    counts: dict[str, Any] = {}
+    for number, wanted in enumerate(stages):
+        if stage in (None, wanted):
+            counts = _run(name, dataset, raw, out, stages[: number + 1])
+    return counts
+
+
+def _run(name: str, dataset: Dataset, raw: Path, out: Path, stages: list[str]) -> dict[str, Any]:
+    """Runs the last of `stages`, the others having run before."""
+    task, stage, earlier = load_task(dataset.task), stages[-1], stages[:-1]
+    records = {done: read_record(out / done) for done in earlier}
+    hashes = records[earlier[0]]["inputs_sha256"] if earlier else check_fetched(dataset, raw)
+    last = stage == list(task.STAGES)[-1]
+    if not last:
+        (out / stage / RECORD).unlink(missing_ok=True)
     try:
-        counts = load_task(dataset.task).prepare(files, dataset.layout, out)
+        counts = task.STAGES[stage](files_of(dataset, raw), dataset.layout, out)
     except UserError as error:
         raise _at_origin(error, dataset, raw) from error
+    counts.setdefault("warnings", [])
+    if not last:
+        write_json(
+            out / stage / RECORD,
+            {"inputs_sha256": hashes, "outputs_sha256": _hashes(out / stage), **counts},
+        )
+        return counts
     summary = {
         "dataset": name,
         "task": dataset.task,
@@ -34,10 +76,55 @@ def prepare(name: str, dataset: Dataset, raw: Path, out: Path) -> dict[str, Any]
         "licence": dataset.licence,
         "citation": dataset.citation,
         "inputs_sha256": hashes,
+        "format": dataset.layout.model_dump(),
         **counts,
+        "stages": [
+            {"stage": done, **split}
+            for done, record in records.items()
+            for split in record["splits"]
+        ],
+        "warnings": [text for told in (*records.values(), counts) for text in told["warnings"]],
     }
     write_json(out / "summary.json", summary)
     return summary
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """What a stage counted, if its folder is as it left it.
+
+    Raises:
+        UserError: the stage has not run, or a file is missing or changed since.
+    """
+    path = folder / RECORD
+    if not path.is_file():
+        raise UserError(
+            f"the stage {folder.name} has not run", file=path, remedy="run the stages in order"
+        )
+    record = read_json(path)
+    if not isinstance(record, dict) or not isinstance(record.get("outputs_sha256"), dict):
+        raise UserError("not a stage's record", file=path, remedy="run the stage again")
+    for file, known in record["outputs_sha256"].items():
+        if not (folder / file).is_file() or sha256_of(folder / file) != known:
+            raise UserError(
+                f"this is not what the stage {folder.name} wrote",
+                file=folder / file,
+                remedy="run the stage again",
+            )
+    return record
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    return {file.name: sha256_of(file) for file in sorted(folder.iterdir()) if file.is_file()}
+
+
+def files_of(dataset: Dataset, raw: Path) -> Files:
+    """Paths of the files of each split."""
+    return {
+        split: raw / key
+        if isinstance(key, str)
+        else {what: raw / name for what, name in key.items()}
+        for split, key in dataset.splits.items()
+    }
 
 
 def _at_origin(error: UserError, dataset: Dataset, raw: Path) -> UserError:

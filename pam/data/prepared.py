@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from pam.data.tasks import Codec, load_task
 from pam.data.vocabulary import EOS, Vocabulary
 from pam.errors import UserError
 from pam.files import read_json, sha256_of, write_aside
@@ -28,6 +30,39 @@ SPLITS = ("train", "dev", "test")
 REMEDY = "delete the folder and prepare the data again"
 Ids = NDArray[np.int32]
 Offsets = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Rows of different lengths in one array, which is all the memory that they take.
+
+    Attributes:
+        values: int32, all rows, one after another.
+        offsets: int64, rows + 1 places from 0: row `i` is `values[offsets[i]:offsets[i + 1]]`.
+    """
+
+    values: Ids
+    offsets: Offsets
+
+    @classmethod
+    def of(cls, rows: Iterable[Sequence[int]]) -> Ragged:
+        """Rows that are taken one by one, so that no list holds them all."""
+        values, offsets = array("i"), array("q", [0])
+        for row in rows:
+            values.extend(row)
+            offsets.append(len(values))
+        return cls(np.array(values, np.int32), np.array(offsets, np.int64))
+
+    @property
+    def lengths(self) -> Offsets:
+        """Of each row."""
+        return np.diff(self.offsets)
+
+    def __getitem__(self, row: int) -> Ids:
+        return self.values[self.offsets[row] : self.offsets[row + 1]]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
 
 
 @dataclass(frozen=True)
@@ -58,10 +93,12 @@ class Split:
         digests: dict[str, str],
     ) -> Split:
         """Rows of ids without EOS, which is added here; `alignment` has the target's lengths."""
-        source_ids, source_offsets = _flat([*row, EOS] for row in source)
-        target_ids, target_offsets = _flat([*row, EOS] for row in target)
-        aligned = None if alignment is None else _flat(alignment)[0]
-        return cls(source_ids, source_offsets, target_ids, target_offsets, aligned, digests)
+        sources = Ragged.of([*row, EOS] for row in source)
+        targets = Ragged.of([*row, EOS] for row in target)
+        aligned = None if alignment is None else Ragged.of(alignment).values
+        return cls(
+            sources.values, sources.offsets, targets.values, targets.offsets, aligned, digests
+        )
 
     @classmethod
     def load(cls, folder: Path | str, name: str) -> Split:
@@ -75,8 +112,9 @@ class Split:
             raise UserError("no such file", file=path, remedy="prepare the data first")
         try:
             with safe_open(path, framework="numpy") as file:
-                arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
                 notes = json.loads((file.metadata() or {})["pam"])
+                names = list(file.keys())
+            arrays = {name: _read(path, name) for name in names}
             split = cls(
                 arrays["source"],
                 arrays["source_offsets"],
@@ -118,9 +156,9 @@ class Split:
 
     def _digest(self) -> str:
         digest = hashlib.sha256()
-        for name, array in sorted(self._arrays.items()):
-            digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
+        for name, values in sorted(self._arrays.items()):
+            digest.update(f"{name} {values.dtype.str} {values.shape}\n".encode())
+            digest.update(np.ascontiguousarray(values).data)
         return digest.hexdigest()
 
     def _consistent(self) -> bool:
@@ -142,13 +180,23 @@ class Split:
             return False
         return len(self.source_offsets) == len(self.target_offsets)
 
+    @property
+    def sources(self) -> Ragged:
+        """Source ids of each row, EOS included."""
+        return Ragged(self.source, self.source_offsets)
+
+    @property
+    def targets(self) -> Ragged:
+        """Target ids of each row, EOS included."""
+        return Ragged(self.target, self.target_offsets)
+
     def source_row(self, row: int) -> Ids:
         """Source ids of a row, EOS included: (n,)."""
-        return self.source[self.source_offsets[row] : self.source_offsets[row + 1]]
+        return self.sources[row]
 
     def target_row(self, row: int) -> Ids:
         """Target ids of a row, EOS included: (m,)."""
-        return self.target[self.target_offsets[row] : self.target_offsets[row + 1]]
+        return self.targets[row]
 
     def alignment_row(self, row: int) -> Ids:
         """Aligned source positions of a row's target symbols, EOS left out: (m - 1,).
@@ -166,12 +214,11 @@ class Split:
         return len(self.target_offsets) - 1
 
 
-def _flat(rows: Iterable[Sequence[int]]) -> tuple[Ids, Offsets]:
-    listed = list(rows)
-    offsets = np.zeros(len(listed) + 1, np.int64)
-    np.cumsum([len(row) for row in listed], out=offsets[1:])
-    flat = np.fromiter((number for row in listed for number in row), np.int32, int(offsets[-1]))
-    return flat, offsets
+def _read(path: Path, name: str) -> NDArray[Any]:
+    """One array of a file, which is opened for it alone: what was read before stays unmapped."""
+    with safe_open(path, framework="numpy") as file:
+        tensor: NDArray[Any] = file.get_tensor(name)
+    return tensor
 
 
 @dataclass(frozen=True)
@@ -201,6 +248,11 @@ class Prepared:
                 remedy=REMEDY,
             )
         return summary
+
+    @cached_property
+    def codec(self) -> Codec:
+        """Text to symbols and back, as the data was prepared."""
+        return load_task(self.summary["task"]).codec(self.folder)
 
     def split(self, name: str) -> Split:
         """The ids of a split.

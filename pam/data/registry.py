@@ -7,7 +7,7 @@ A registry is a YAML file of data set names with the keys of `Dataset`. The proj
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -31,6 +31,9 @@ class File(Strict):
     urls: list[str] = Field([], description="addresses, the preferred one first")
     path: str | None = Field(None, description="a local file, relative to the registry's folder")
     sha256: str | None = Field(None, pattern=HASH, description="SHA-256 of the content")
+    md5: str | None = Field(
+        None, pattern=r"^[0-9a-f]{32}$", description="MD5 of the content, where no more is known"
+    )
     hash_from: str | None = Field(None, description="how the hash is known")
     bytes: int | None = Field(None, ge=1, description="size")
 
@@ -54,9 +57,11 @@ class Dataset(Strict):
         None, description="folder on a mirror that is tried before the data set's own name"
     )
     package: Package | None = Field(None, description="package that the files are drawn from")
+    obtain: str = Field("", description="how to get files that no address gives")
     files: dict[str, File] = Field(description="file name to its source")
-    splits: dict[str, str] = Field(
-        {name: f"{name}.tsv" for name in SPLITS}, description="split to one of `files`"
+    splits: dict[str, str | dict[str, str]] = Field(
+        {name: f"{name}.tsv" for name in SPLITS},
+        description="split to one of `files`, or to one for each language",
     )
     format: dict[str, Any] = Field({}, description="how the files are read, by kind of task")
 
@@ -64,6 +69,14 @@ class Dataset(Strict):
     def layout(self) -> Strict:
         """`format`, as the kind of task understands it."""
         return load_task(self.task).Format.model_validate(self.format)
+
+    def with_format(self, overrides: Mapping[str, Any]) -> Dataset:
+        """The same data set, read in another way.
+
+        Args:
+            overrides: keys of `format`, each of which takes the place of the data set's own.
+        """
+        return self.model_copy(update={"format": self.format | dict(overrides)})
 
     def local_paths(self) -> list[Path]:
         """Files of the user's own that the data set is copied from."""
@@ -144,9 +157,9 @@ class _Entry:
             task = load_task(dataset.task)
         except UserError as error:
             raise self.fault(error.message, ["task"], error.remedy) from error
-        self._parse(task.Format, dataset.format, ["format"])
-        self._check_package(dataset)
-        self._check_splits(dataset)
+        layout = self._parse(task.Format, dataset.format, ["format"])
+        self._check_sources(dataset)
+        self._check_splits(dataset, task.splits(layout))
         return dataset
 
     def _file(self, key: str, value: Any) -> File:
@@ -170,13 +183,19 @@ class _Entry:
             update={"path": str(self.path.parent / Path(file.path).expanduser())}
         )
 
-    def _check_package(self, dataset: Dataset) -> None:
+    def _check_sources(self, dataset: Dataset) -> None:
         package = dataset.package
         for key, file in dataset.files.items():
-            if (package is None) == (not file.urls and file.path is None):
-                what = "has no source" if package is None else "has a source beside the package"
+            known = bool(file.urls) or file.path is not None
+            if package is not None and known:
                 raise self.fault(
-                    f"`{key}` {what}", ["files", key], "give `urls`, a `path`, or a `package`"
+                    f"`{key}` has a source beside the package", ["files", key], "keep one of them"
+                )
+            if package is None and not known and not dataset.obtain:
+                raise self.fault(
+                    f"`{key}` has no source",
+                    ["files", key],
+                    "give `urls`, a `path`, or a `package`, or say in `obtain` how to get it",
                 )
         if package is not None:
             try:
@@ -185,20 +204,21 @@ class _Entry:
                 raise self.fault(error.message, ["package", "name"], error.remedy) from error
             self._parse(options, package.options, ["package", "options"])
 
-    def _check_splits(self, dataset: Dataset) -> None:
-        if sorted(dataset.splits) != sorted(SPLITS):
+    def _check_splits(self, dataset: Dataset, wanted: Sequence[str]) -> None:
+        if sorted(dataset.splits) != sorted(wanted):
             raise self.fault(
                 f"splits are {', '.join(dataset.splits) or 'missing'}",
                 ["splits"],
-                f"give {', '.join(SPLITS)}",
+                f"give {', '.join(wanted)}",
             )
-        for split, key in dataset.splits.items():
-            if key not in dataset.files:
-                raise self.fault(
-                    f"split {split} is `{key}`, which is not one of the files",
-                    ["splits", split],
-                    f"files: {', '.join(dataset.files)}",
-                )
+        for split, own in dataset.splits.items():
+            for key in [own] if isinstance(own, str) else own.values():
+                if key not in dataset.files:
+                    raise self.fault(
+                        f"split {split} is `{key}`, which is not one of the files",
+                        ["splits", split],
+                        f"files: {', '.join(dataset.files)}",
+                    )
 
     def _parse(self, kind: type[Section], value: Any, place: list[str]) -> Section:
         return parse(kind, value, self.path, [self.name, *place])

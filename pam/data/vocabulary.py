@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -74,6 +74,20 @@ class Vocabulary:
     def of(cls, rows: Iterable[Iterable[str]]) -> Vocabulary:
         """All symbols of `rows`, in code point order, so that the order of rows is no matter."""
         return cls(sorted({symbol for row in rows for symbol in row}))
+
+    @classmethod
+    def by_frequency(
+        cls, counts: Mapping[str, int], size: int | None = None, min_count: int = 1
+    ) -> Vocabulary:
+        """Symbols that occur `min_count` times or more, the `size` most frequent of them.
+
+        The most frequent one comes first; of equally frequent ones, the first in code point order.
+        """
+        frequent = sorted(
+            (symbol for symbol, count in counts.items() if count >= min_count),
+            key=lambda symbol: (-counts[symbol], symbol),
+        )
+        return cls(frequent[:size])
 
     @classmethod
     def load(cls, path: Path | str) -> Vocabulary:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pam.verbs.fetch import REGISTRY, add_dataset_arguments
+
+if TYPE_CHECKING:
+    from pam.data.registry import Dataset
 
 HELP = "check the text of a fetched data set and turn it into ids"
 
@@ -20,6 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="folder for the prepared data"
     )
+    parser.add_argument(
+        "--format", metavar="YAML", help="keys that override the data set's `format`: {key: value}"
+    )
+    parser.add_argument(
+        "--stage", metavar="NAME", help="this stage alone, after those before it (default: all)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -28,7 +38,33 @@ def run(args: argparse.Namespace) -> int:
     from pam.data.registry import find_dataset
 
     dataset = find_dataset(args.registry or [REGISTRY], args.dataset)
-    summary = prepare(args.dataset, dataset, args.raw, args.out)
-    for warning in summary["warnings"]:
+    if args.format is not None:
+        dataset = dataset.with_format(_overrides(args.format, dataset))
+    counts = prepare(args.dataset, dataset, args.raw, args.out, args.stage)
+    for warning in counts["warnings"]:
         sys.stderr.write(f"warning: {args.dataset}: {warning}\n")
     return 0
+
+
+def _overrides(text: str, dataset: Dataset) -> dict[str, Any]:
+    """Keys given with --format, checked with those of the data set that they do not override.
+
+    Raises:
+        UserError: not YAML, or not what this kind of task knows.
+    """
+    import yaml
+
+    from pam.config import parse
+    from pam.data.tasks import load_task
+    from pam.errors import UserError
+
+    try:
+        overrides = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UserError(
+            "this is not valid YAML", file="--format", remedy="write {key: value, ...}"
+        ) from error
+    if not isinstance(overrides, dict):
+        raise UserError("no keys", file="--format", remedy="write {key: value, ...}")
+    parse(load_task(dataset.task).Format, dataset.format | overrides, "--format")
+    return overrides

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -144,3 +146,45 @@ def test_a_failed_download_leaves_the_old_file_alone(server: Server, target: Pat
     with pytest.raises(UnavailableError):
         download(target, KNOWN, [f"{server.address}/f"], QUICK)
     assert target.read_bytes() == b"old"
+
+
+def zipped(name: str, content: bytes) -> bytes:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr(name, content)
+    return archive.getvalue()
+
+
+def test_a_file_can_come_out_of_an_archive(server: Server, target: Path) -> None:
+    server.answers["/a.zip"] = whole(zipped("deep/words.tsv", CONTENT))
+    address = f"{server.address}/a.zip#deep/words.tsv"
+    assert download(target, KNOWN, [address], QUICK) == address
+    assert target.read_bytes() == CONTENT
+    assert [path.name for path in target.parent.iterdir()] == ["file.tsv"]
+
+
+@pytest.mark.parametrize(
+    ("archive", "message"),
+    [
+        (zipped("other.tsv", CONTENT), "the archive has no file `words.tsv`"),
+        (zipped("words.tsv", CONTENT)[:-30], "damaged or cut short"),
+        (zipped("words.tsv", CONTENT[1:]), "cut short"),
+        (zipped("words.tsv", CONTENT + b"x"), f"longer than {len(CONTENT)} bytes"),
+        (zipped("words.tsv", CONTENT[:-1] + b"x"), "wrong hash"),
+    ],
+    ids=["missing", "cut archive", "short", "long", "other content"],
+)
+def test_an_archive_without_the_right_file_is_refused(
+    server: Server, target: Path, archive: bytes, message: str
+) -> None:
+    server.answers["/a.zip"] = whole(archive)
+    with pytest.raises(UnavailableError, match=message):
+        download(target, KNOWN, [f"{server.address}/a.zip#words.tsv"], QUICK)
+    assert list(target.parent.iterdir()) == []
+
+
+def test_an_md5_serves_where_no_more_is_known(server: Server, target: Path) -> None:
+    known = Wanted(md5=hashlib.md5(CONTENT, usedforsecurity=False).hexdigest())
+    message = refused(server, target, whole(CONTENT[1:]), known)
+    assert "wrong hash: MD5" in message and f"MD5 {known.md5}" in message
+    assert fetched(server, target, whole(CONTENT), known) == CONTENT

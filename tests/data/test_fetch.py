@@ -10,6 +10,7 @@ import pytest
 
 from pam.data.download import Patience
 from pam.data.fetch import MIRROR, check_fetched, fetch
+from pam.data.prepare import prepare
 from pam.data.registry import Dataset, find_dataset
 from pam.errors import UserError
 
@@ -179,3 +180,32 @@ def test_the_mirror_of_real_corpora_gives_the_papers_data(corpora: Path, tmp_pat
     dataset = find_dataset([ROOT / "config" / "datasets.yaml"], "ddn13-de-noun")
     fetch("ddn13-de-noun", dataset, tmp_path, str(corpora), QUICK)
     assert len(check_fetched(dataset, tmp_path)) == 3
+
+
+def test_a_licensed_data_set_says_how_to_get_it_and_where_to_put_it(tmp_path: Path) -> None:
+    licensed = find_dataset([ROOT / "config" / "datasets.yaml"], "wat17-ja-en")
+    with pytest.raises(UserError, match=r"no address gave `train-1.txt`") as caught:
+        fetch("wat17-ja-en", licensed, tmp_path / "out", patience=QUICK)
+    remedy = str(caught.value.remedy)
+    assert "ASPEC is licensed: ask for it on https://" in remedy and "PAM_MIRROR" in remedy
+    for name in ("train/train-1.txt", "dev/dev.txt", "test/test.txt"):
+        assert str(tmp_path / "out" / name) in remedy
+
+
+def test_a_licensed_data_set_is_taken_from_the_users_folder(tmp_path: Path) -> None:
+    licensed = find_dataset([ROOT / "config" / "datasets.yaml"], "wat17-ja-en")
+    for name in licensed.files:
+        path = tmp_path / "ASPEC" / "ASPEC-JE" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        score = "0.9 ||| " if "train" in name else ""
+        path.write_text(f"{score}A-1 ||| 1 ||| これは{path.stem}です。 ||| This is {path.stem}.\n")
+    fetch("wat17-ja-en", licensed, tmp_path / "raw", str(tmp_path / "ASPEC"))
+    prepare("wat17-ja-en", licensed, tmp_path / "raw", tmp_path / "out")
+    assert (tmp_path / "out" / "test.tsv").read_text() == "これ は test です 。\tthis is test .\n"
+
+
+def test_a_file_put_there_by_hand_is_held_to_its_md5(tmp_path: Path) -> None:
+    talks = find_dataset([ROOT / "config" / "datasets.yaml"], "iwslt14-de-en")
+    (tmp_path / "de-en.tgz").write_bytes(b"something else")
+    with pytest.raises(UserError, match="wrong hash: MD5 is"):
+        check_fetched(talks, tmp_path)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pam.data.tasks import load_task
-from pam.data.tasks.inflection import Format, Row, prepare, read_rows, source_symbols
+from pam.data.tasks.inflection import Codec, Format, Row, prepare, read_rows
 from pam.errors import UserError
 
 GOOD = "Haus\tcase=dative,number=plural\tHäusern\n"
@@ -57,14 +57,20 @@ def test_other_orders_of_columns_and_separators_can_be_named(tmp_path: Path) -> 
 
 
 def test_source_is_features_then_letters_and_a_one_letter_feature_is_no_letter() -> None:
-    assert source_symbols(("Vau", "V,tense=past")) == ["feature=V", "tense=past", "V", "a", "u"]
-    assert source_symbols(("Vau", "")) == ["V", "a", "u"]
+    assert Codec().source_symbols(("Vau", "V,tense=past")) == [
+        "feature=V",
+        "tense=past",
+        "V",
+        "a",
+        "u",
+    ]
+    assert Codec().source_symbols(("Vau", "")) == ["V", "a", "u"]
 
 
 @pytest.mark.parametrize("columns", [(), ("Haus",), ("", "x=y"), ("a", "b", "c")])
 def test_what_is_no_source_is_refused(columns: tuple[str, ...]) -> None:
     with pytest.raises(UserError, match="a lemma, a tab and features"):
-        source_symbols(columns)
+        Codec().source_symbols(columns)
 
 
 def prepared(tmp_path: Path, **splits: str) -> dict:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -122,3 +124,39 @@ def test_a_foreign_summary_is_refused(prepared: Path) -> None:
     (prepared / "summary.json").write_text(json.dumps([1]))
     with pytest.raises(UserError, match="not the summary"):
         _ = Prepared(prepared).summary
+
+
+def test_rows_are_taken_one_by_one_and_need_little_more_than_their_numbers() -> None:
+    rows, length = 20_000, 25
+
+    def made() -> Iterator[list[int]]:
+        return ([1000 + row % 29_000] * length for row in range(rows))
+
+    tracemalloc.start()
+    split = Split.from_rows(made(), made(), None, {})
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    data = sum(array.nbytes for array in (split.source, split.target))
+    assert data == 2 * rows * (length + 1) * 4
+    assert peak < 2 * data
+
+
+def test_loading_a_split_needs_little_more_memory_than_it_holds(tmp_path: Path) -> None:
+    numbers = ([1000 + row] * 25 for row in range(20_000))
+    Split.from_rows(numbers, ([7] for _ in range(20_000)), None, {}).save(tmp_path, "train")
+    data = (tmp_path / "train.safetensors").stat().st_size
+    tracemalloc.start()
+    split = Split.load(tmp_path, "train")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(split) == 20_000
+    assert peak < 1.7 * data
+
+
+def test_rows_of_a_split_are_found_by_number() -> None:
+    split = small()
+    assert [split.sources[row].tolist() for row in range(len(split.sources))] == [
+        [5, 6, EOS],
+        [7, EOS],
+    ]
+    assert split.targets.lengths.tolist() == [4, 2]

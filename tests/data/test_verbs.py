@@ -9,7 +9,7 @@ import pytest
 
 from pam.data.fetch import MIRROR
 from pam.errors import UserError
-from pam.verbs import fetch, prepare
+from pam.verbs import fetch, gold, prepare
 
 from .conftest import ROOT, write_rows
 
@@ -86,3 +86,62 @@ def test_the_papers_data_is_complete_and_its_text_unchanged(
     ]
     raw = tmp_path / "raw" / f"base_forms_de_{kind}_test.txt.sigmorphon_format.txt"
     assert (tmp_path / "ready" / "test.tsv").read_bytes() == raw.read_bytes()
+
+
+PAIRS = """\
+my-pair:
+  task: translation
+  files: {mine.de: {path: mine.de}, mine.en: {path: mine.en}}
+  splits: {all: {de: mine.de, en: mine.en}}
+  format: {source: de, target: en, read: {kind: lines, divide: {dev: 2, test: 2}}}
+my-links:
+  task: alignment
+  files: {mine.de: {path: mine.de}, mine.en: {path: mine.en}, mine.txt: {path: mine.txt}}
+  splits: {gold: {de: mine.de, en: mine.en, links: mine.txt}}
+  format: {source: de, target: en}
+"""
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Path:
+    """A registry of sentence pairs and of their word alignments, fetched."""
+    for language in ("de", "en"):
+        text = "".join(f"{language} {number}\n" for number in range(9))
+        (tmp_path / f"mine.{language}").write_text(text)
+    (tmp_path / "mine.txt").write_text("1-1 2p2\n" * 9)
+    (tmp_path / "r.yaml").write_text(PAIRS)
+    for name in ("my-pair", "my-links"):
+        named = ("--dataset", name, "--registry", tmp_path / "r.yaml")
+        assert called(fetch, *named, "--out", tmp_path / name) == 0
+    return tmp_path / "r.yaml"
+
+
+def test_pairs_are_prepared_stage_by_stage_in_a_direction_of_ones_own(pair: Path) -> None:
+    folder = pair.parent
+    named = ("--dataset", "my-pair", "--registry", pair, "--raw", folder / "my-pair")
+    turned = ("--format", "{source: en, target: de}", "--out", folder / "ready")
+    for stage in ("extract", "tokenise", "segment", "index"):
+        assert called(prepare, *named, *turned, "--stage", stage) == 0
+    summary = json.loads((folder / "ready" / "summary.json").read_text())
+    assert summary["languages"] == {"source": "en", "target": "de"}
+    aligned = ("--dataset", "my-links", "--registry", pair, "--raw", folder / "my-links")
+    assert called(gold, *aligned, "--data", folder / "ready", "--out", folder / "gold") == 0
+    links = json.loads((folder / "gold" / "links.json").read_text())
+    assert links["sure"] == [[[0, 0]]] * 9 and links["possible"] == [[[0, 0], [1, 1]]] * 9
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{source: en", "not valid YAML"),
+        ("source", "no keys"),
+        ("{sauce: en}", r"unknown key `sauce`\n.*did you mean `source`"),
+        ("{target: de}", "the same language"),
+    ],
+)
+def test_overrides_that_make_no_sense_are_refused(pair: Path, text: str, message: str) -> None:
+    named = ("--dataset", "my-pair", "--registry", pair, "--raw", pair.parent / "my-pair")
+    with pytest.raises(UserError, match=message) as caught:
+        called(prepare, *named, "--out", pair.parent / "ready", "--format", text)
+    assert caught.value.file == "--format"
+    assert not (pair.parent / "ready").exists()

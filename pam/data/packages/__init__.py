@@ -34,7 +34,12 @@ def load_package(name: str) -> PackageData:
     """
     if name not in packages():
         raise unknown("package", name, packages())
-    return cast(PackageData, importlib.import_module(f"{__name__}.{name.replace('-', '_')}"))
+    return cast(PackageData, importlib.import_module(module_of(name)))
+
+
+def module_of(name: str) -> str:
+    """Dotted name of the module for a package."""
+    return f"{__name__}.{name.replace('-', '_')}"
 
 
 def installed(name: str, version: str) -> Distribution:

@@ -17,13 +17,16 @@ from pydantic import Field, field_validator
 
 from pam.config import Strict
 from pam.data.alignment import Aligner
-from pam.data.prepared import Split
+from pam.data.prepared import SPLITS, Split
+from pam.data.tasks import Files, Side, Stage
 from pam.data.text import read_lines
 from pam.data.vocabulary import Vocabulary
 from pam.errors import UserError
 from pam.files import sha256_of, write_text
 
 COLUMNS = ("lemma", "features", "form")
+
+FILES: tuple[str, ...] = ()
 
 ALIGNED = ("train", "dev")
 """Splits whose alignments are given: those that training may look at."""
@@ -51,21 +54,52 @@ class Row(NamedTuple):
     form: str
 
 
-def source_symbols(columns: Sequence[str]) -> list[str]:
-    """Symbols of (lemma, features): each feature, then each character of the lemma.
+class Codec:
+    """Symbols of lemmas, features and forms; see `pam.data.tasks.Codec`."""
 
-    A feature of one character, such as `V`, becomes `feature=V`: it is not the letter.
+    columns: tuple[str, ...] = COLUMNS
 
-    Raises:
-        UserError: not two columns, or the lemma is empty.
-    """
-    if len(columns) != 2 or not columns[0].strip():
-        raise UserError(
-            "expected a lemma, a tab and features",
-            remedy="for example: Haus<TAB>case=dative,number=plural",
-        )
-    lemma, features = (unicodedata.normalize("NFC", column).strip() for column in columns)
-    return [*_feature_symbols(features), *lemma]
+    def source_symbols(self, columns: Sequence[str]) -> list[str]:
+        """Symbols of (lemma, features): each feature, then each character of the lemma.
+
+        A feature of one character, such as `V`, becomes `feature=V`: it is not the letter.
+
+        Raises:
+            UserError: not two columns, or the lemma is empty.
+        """
+        if len(columns) != 2 or not columns[0].strip():
+            raise UserError(
+                "expected a lemma, a tab and features",
+                remedy="for example: Haus<TAB>case=dative,number=plural",
+            )
+        lemma, features = (unicodedata.normalize("NFC", column).strip() for column in columns)
+        return [*_feature_symbols(features), *lemma]
+
+    def target_symbols(self, target: str) -> list[str]:
+        """Characters of a form."""
+        return list(unicodedata.normalize("NFC", target).strip())
+
+    def typed_source(self, line: str) -> tuple[str, ...]:
+        """The lemma and the features of `LEMMA<tab>FEATURES`.
+
+        Raises:
+            UserError: it is not that.
+        """
+        columns = tuple(line.split("\t"))
+        self.source_symbols(columns)
+        return columns
+
+    def target_text(self, symbols: Sequence[str]) -> str:
+        """The form that characters spell."""
+        return "".join(symbols)
+
+    def readable(self, target: str) -> str:
+        """A form as it is."""
+        return target
+
+    def words(self, symbols: Sequence[str], side: Side) -> list[int]:
+        """Each symbol is one of its own."""
+        return list(range(len(symbols)))
 
 
 def _feature_symbols(features: str) -> list[str]:
@@ -73,14 +107,24 @@ def _feature_symbols(features: str) -> list[str]:
     return [f"feature={name}" if len(name) == 1 else name for name in listed if name]
 
 
-def target_symbols(target: str) -> list[str]:
-    """Characters of a form."""
-    return list(unicodedata.normalize("NFC", target).strip())
+def codec(folder: Path) -> Codec:
+    """The same codec everywhere: it needs no files."""
+    return Codec()
 
 
-def target_text(symbols: Sequence[str]) -> str:
-    """The form that characters spell."""
-    return "".join(symbols)
+def splits(layout: Format) -> tuple[str, ...]:
+    """Train, dev and test."""
+    return SPLITS
+
+
+def keys(step: str) -> tuple[str, ...]:
+    """All."""
+    return tuple(Format.model_fields)
+
+
+def modules(step: str, layout: Format) -> list[str]:
+    """This one."""
+    return [__name__]
 
 
 def read_rows(path: Path, layout: Format) -> list[Row]:
@@ -114,11 +158,16 @@ def read_rows(path: Path, layout: Format) -> list[Row]:
     return rows
 
 
-def prepare(files: Mapping[str, Path], layout: Format, out: Path) -> dict[str, Any]:
-    """Checks the text of each split and writes a prepared folder; see `Task.prepare`."""
-    splits = {name: read_rows(path, layout) for name, path in files.items()}
-    sources = {name: [source_symbols(row[:2]) for row in rows] for name, rows in splits.items()}
-    targets = {name: [target_symbols(row.form) for row in rows] for name, rows in splits.items()}
+def prepare(files: Files, layout: Format, out: Path) -> dict[str, Any]:
+    """Checks the text of each split and writes a prepared folder; see `pam.data.tasks.Stage`."""
+    splits = {name: read_rows(_one_file(name, own), layout) for name, own in files.items()}
+    symbols = Codec()
+    sources = {
+        name: [symbols.source_symbols(row[:2]) for row in rows] for name, rows in splits.items()
+    }
+    targets = {
+        name: [symbols.target_symbols(row.form) for row in rows] for name, rows in splits.items()
+    }
     source, target = Vocabulary.of(sources["train"]), Vocabulary.of(targets["train"])
     aligner = Aligner.fit([(row.lemma, row.form) for row in splits["train"]])
     source.save(out / "source.vocab")
@@ -149,6 +198,12 @@ def prepare(files: Mapping[str, Path], layout: Format, out: Path) -> dict[str, A
             for names, found in shared.items()
         ],
     }
+
+
+def _one_file(split: str, own: Path | Mapping[str, Path]) -> Path:
+    if not isinstance(own, Path):
+        raise UserError(f"split {split} has several files", remedy="name one file of three columns")
+    return own
 
 
 def _alignments(
@@ -189,3 +244,6 @@ def _shared_lemmas(splits: Mapping[str, Sequence[Row]]) -> dict[str, dict[str, A
         for names, found in shared.items()
         if found
     }
+
+
+STAGES: dict[str, Stage] = {"index": prepare}

@@ -1,0 +1,152 @@
+"""Archives are not trusted: nothing is written outside a folder, nothing but plain files, no bombs.
+
+Formats are those of tarfile (also compressed) and zip, told apart by their content.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import shutil
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from pam.errors import UserError
+
+LARGEST = 8 * 2**30
+"""Bytes of all files of an archive together."""
+
+MOST = 100_000
+"""Members of an archive."""
+
+PADDING = 2**20
+"""Bytes that may follow the last member."""
+
+DAMAGED = (
+    tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file in an archive: its name, its size, and a function that opens it."""
+
+    name: PurePosixPath
+    size: int
+    open: Callable[[], IO[bytes]]
+
+
+def extract_all(archive: Path, folder: Path, largest: int = LARGEST) -> None:
+    """Writes all files of an archive into a folder, once every one of them has been checked.
+
+    Raises:
+        UserError: damaged, cut short or too large, or with a member that is not a plain file or
+            lies outside the folder; nothing is written then, unless damage shows while reading.
+    """
+    with _opened(archive, largest) as members:
+        for member in members:
+            target = folder / member.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _copy(member, target)
+
+
+def extract_member(archive: Path, name: str, target: Path, largest: int = LARGEST) -> None:
+    """Writes one file of an archive to `target`.
+
+    Raises:
+        UserError: as `extract_all`, or the archive has no file of that name.
+    """
+    with _opened(archive, largest) as members:
+        for member in members:
+            if member.name == PurePosixPath(name):
+                _copy(member, target)
+                return
+        listed = ", ".join(f"`{member.name}`" for member in members[:5])
+        raise UserError(
+            f"the archive has no file `{name}`", file=archive, remedy=f"it begins with {listed}"
+        )
+
+
+def _copy(member: Member, target: Path) -> None:
+    with member.open() as source, open(target, "wb") as file:
+        shutil.copyfileobj(source, file)
+
+
+@contextmanager
+def _opened(archive: Path, largest: int) -> Iterator[list[Member]]:
+    """The checked members of an archive; faults that its content causes become a UserError."""
+    try:
+        if tarfile.is_tarfile(archive):
+            with tarfile.open(archive) as tar:
+                yield _checked(_tar_members(tar, archive), archive, largest)
+        else:
+            with zipfile.ZipFile(archive) as content:
+                yield _checked(_zip_members(content, archive), archive, largest)
+    except DAMAGED as error:
+        raise UserError(
+            "the archive is damaged or cut short, or is neither tar nor zip",
+            file=archive,
+            remedy="delete it and fetch the data set again",
+        ) from error
+
+
+def _checked(members: Iterator[Member], archive: Path, largest: int) -> list[Member]:
+    found: list[Member] = []
+    size = 0
+    for member in members:
+        outside = member.name.is_absolute() or ".." in member.name.parts
+        if outside or not member.name.parts or "\\" in str(member.name):
+            raise _unexpected(archive, str(member.name), "leads out of the folder")
+        size += member.size
+        found.append(member)
+        if size > largest or len(found) > MOST:
+            raise UserError(
+                f"the archive holds more than {largest} bytes or {MOST} files",
+                file=archive,
+                remedy="check that it is the right file",
+            )
+    return found
+
+
+def _unexpected(archive: Path, name: str, why: str) -> UserError:
+    return UserError(
+        f"unexpected member of the archive: `{name}` {why}",
+        file=archive,
+        remedy="do not use this archive; fetch the data set again from a source you trust",
+    )
+
+
+def _tar_members(content: tarfile.TarFile, archive: Path) -> Iterator[Member]:
+    for info in content:
+        if info.isdir():
+            continue
+        if not info.isreg():
+            raise _unexpected(archive, info.name, "is not a plain file")
+        yield Member(PurePosixPath(info.name), info.size, partial(_tar_file, content, info))
+    # tarfile stops before the end of a compressed file, where its checksum stands.
+    if content.fileobj is not None:
+        content.fileobj.read(PADDING)
+
+
+def _tar_file(content: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
+    file = content.extractfile(info)
+    assert file is not None  # a plain file has content
+    return file
+
+
+def _zip_members(content: zipfile.ZipFile, archive: Path) -> Iterator[Member]:
+    for info in content.infolist():
+        kind = stat.S_IFMT(info.external_attr >> 16)
+        if info.is_dir():
+            continue
+        if kind not in (0, stat.S_IFREG) or info.flag_bits & 1:
+            raise _unexpected(archive, info.filename, "is not a plain file")
+        yield Member(PurePosixPath(info.filename), info.file_size, partial(content.open, info))

@@ -1,0 +1,72 @@
+"""A few German and English sentences as a data set of sentence pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pam.data.fetch import fetch
+from pam.data.prepare import prepare
+from pam.data.prepared import SPLITS
+from pam.data.registry import Dataset
+
+Pairs = Sequence[tuple[str, str]]
+
+SENTENCES: dict[str, Pairs] = {
+    "train": [
+        ("Das ist ein Hund.", "This is a dog."),
+        ("Das ist eine Katze.", "This is a cat."),
+        ("Der Hund schläft heute.", "The dog is sleeping today."),
+        ("Die Katze schläft nicht, oder?", "The cat isn't sleeping, is it?"),
+        ("Hunde und Katzen", "Dogs and cats"),
+    ],
+    "dev": [("Die Katze ist ein Hund.", "The cat is a dog.")],
+    "test": [("Ist das eine Maus?", "Is this a mouse?"), ("Das ist ein Hund.", "This is a dog.")],
+}
+
+
+def dataset(folder: Path, texts: Mapping[str, Pairs] = SENTENCES, **options: Any) -> Dataset:
+    """A data set of the user's own, its files in `folder`, a file for each language and split."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files, splits = {}, {}
+    for split, pairs in texts.items():
+        splits[split] = {"de": f"{split}.de", "en": f"{split}.en"}
+        for side, name in enumerate(splits[split].values()):
+            text = "".join(f"{pair[side]}\n" for pair in pairs)
+            (folder / name).write_text(text, encoding="utf-8")
+            files[name] = {"path": str(folder / name)}
+    return Dataset.model_validate(
+        {
+            "task": "translation",
+            "files": files,
+            "splits": splits,
+            "format": {"source": "de", "target": "en"} | options,
+        }
+    )
+
+
+def prepared(own: Dataset, folder: Path, stage: str | None = None) -> Path:
+    """The prepared folder of a data set, made under `folder`."""
+    fetch("mine", own, folder / "raw")
+    prepare("mine", own, folder / "raw", folder / "out", stage)
+    return folder / "out"
+
+
+def ready(folder: Path, texts: Mapping[str, Pairs] = SENTENCES, **options: Any) -> Path:
+    """Both at once."""
+    return prepared(dataset(folder / "own", texts, **options), folder)
+
+
+def columns(folder: Path, split: str) -> list[tuple[str, str]]:
+    """Rows of a prepared text."""
+    lines = (folder / f"{split}.tsv").read_text(encoding="utf-8").splitlines()
+    return [(line.split("\t")[0], line.split("\t")[1]) for line in lines]
+
+
+def many(count: int) -> dict[str, Pairs]:
+    """Pairs that are all different, for each split."""
+    return {
+        split: [(f"Satz {split} {number} .", f"Line {split} {number} .") for number in range(count)]
+        for split in SPLITS
+    }

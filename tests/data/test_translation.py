@@ -1,0 +1,191 @@
+"""Sentence pairs from files to ids: stages, what they leave out, what they refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pam.data.prepare import prepare
+from pam.data.prepared import Prepared
+from pam.data.vocabulary import UNK
+from pam.errors import UserError
+
+from .pairs import SENTENCES, columns, dataset, many, prepared, ready
+
+
+def stages(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    summary = json.loads((folder / "summary.json").read_text())
+    return {(row["stage"], row["split"]): row for row in summary["stages"]}
+
+
+def test_sentences_become_words_and_ids(tmp_path: Path) -> None:
+    data = Prepared(ready(tmp_path))
+    assert data.rows("train")[3] == (
+        "Die Katze schläft nicht , oder ?",
+        "The cat isn 't sleeping , is it ?",
+    )
+    split = data.split("train")
+    assert data.source.spell(split.source_row(0)) == ["Das", "ist", "ein", "Hund", ".", "<eos>"]
+    assert data.target.spell(split.target_row(1)) == ["This", "is", "a", "cat", ".", "<eos>"]
+    assert data.summary["languages"] == {"source": "de", "target": "en"}
+    assert split.alignment is None
+
+
+def test_a_vocabulary_begins_with_the_most_frequent_words(tmp_path: Path) -> None:
+    data = Prepared(ready(tmp_path, vocabulary={"size": {"de": 3, "en": 100}, "min_count": 2}))
+    # Of equally frequent words, the first by code points.
+    assert data.source.symbols == (".", "Das", "Hund")
+    assert data.target.symbols == ("is", ".", "The", "This", "a", "cat", "dog", "sleeping")
+    unknown = int((data.split("test").source == UNK).sum())
+    assert unknown == 7 and data.summary["splits"]["test"]["source"]["unknown"] == unknown
+
+
+def test_references_are_the_text_as_people_write_it(tmp_path: Path) -> None:
+    folder = ready(tmp_path, lowercase=True)
+    assert (folder / "test.target.txt").read_text() == "is this a mouse?\nthis is a dog.\n"
+    assert columns(folder, "test")[0] == ("ist das eine maus ?", "is this a mouse ?")
+
+
+def test_files_of_words_are_left_as_they_are_and_joined_for_reading(tmp_path: Path) -> None:
+    words = [("er sagt &quot; ja &amp; nein &quot;", "he says &quot; it &apos;s so . &quot;")]
+    folder = ready(tmp_path, dict.fromkeys(SENTENCES, words), tokenised=True)
+    assert columns(folder, "dev") == [('er sagt " ja & nein "', 'he says " it \'s so . "')]
+    assert (folder / "dev.target.txt").read_text() == 'he says "it\'s so."\n'
+
+
+def test_the_other_direction_is_the_same_data_turned_round(tmp_path: Path) -> None:
+    there = Prepared(ready(tmp_path / "a"))
+    back = Prepared(ready(tmp_path / "b", source="en", target="de"))
+    for split in ("train", "dev", "test"):
+        assert [row[::-1] for row in back.rows(split)] == there.rows(split)
+    assert back.source.symbols == there.target.symbols
+
+
+def test_only_training_pairs_are_left_out_for_their_length(tmp_path: Path) -> None:
+    long = ("ein " * 30 + "Satz", "a " * 30 + "sentence")
+    texts = {
+        "train": [*SENTENCES["train"], long, ("eins", "one of very many")],
+        "dev": [long],
+        "test": [long, ("eins", "one of very many")],
+    }
+    folder = ready(tmp_path, texts, max_length=10, max_ratio=2)
+    found = stages(folder)
+    assert len(columns(folder, "train")) == len(SENTENCES["train"])
+    assert found["tokenise", "train"]["dropped"] == {
+        "more than 10 words": 1,
+        "one more than 2 times as long as the other": 1,
+    }
+    assert [len(columns(folder, split)) for split in ("dev", "test")] == [1, 2]
+    assert found["tokenise", "test"]["pairs_in"] == found["tokenise", "test"]["pairs_out"] == 2
+
+
+def test_a_ratio_just_met_is_not_exceeded(tmp_path: Path) -> None:
+    texts = SENTENCES | {"train": [("a b", "a b c"), ("a b", "a b c d")]}
+    assert columns(ready(tmp_path, texts, max_ratio=1.5), "train") == [("a b", "a b c")]
+
+
+def test_every_nth_kept_training_pair_is_for_development(tmp_path: Path) -> None:
+    pairs = many(9)
+    texts = {
+        "train": [*pairs["train"], ("x " * 40, "x"), *pairs["dev"]],
+        "test": pairs["test"],
+    }
+    folder = ready(tmp_path, texts, dev_every=4, max_ratio=3)
+    kept = [*pairs["train"], *pairs["dev"]]
+    assert columns(folder, "dev") == kept[3::4]
+    assert columns(folder, "train") == [pair for n, pair in enumerate(kept, 1) if n % 4]
+    assert stages(folder)["tokenise", "train"]["dropped"]["kept for development"] == 4
+    references = (folder / "dev.target.txt").read_text().splitlines()
+    assert references == [pair[1] for pair in kept[3::4]]
+
+
+def test_different_numbers_of_lines_are_refused_with_both(tmp_path: Path) -> None:
+    own = dataset(tmp_path / "own")
+    with open(tmp_path / "own" / "train.en", "a") as file:
+        file.write("One more.\nAnd another.\n")
+    with pytest.raises(UserError, match=r"5 lines, but .*train.en has 7") as caught:
+        prepared(own, tmp_path)
+    assert caught.value.file == str(tmp_path / "own" / "train.de")
+    assert not list((tmp_path / "out").rglob("*.source"))
+
+
+def test_a_blank_line_is_named_or_left_out_as_one_wishes(tmp_path: Path) -> None:
+    blank = SENTENCES | {"train": [*SENTENCES["train"], ("etwas", " \t")]}
+    with pytest.raises(UserError, match="the line is blank") as caught:
+        ready(tmp_path / "a", blank)
+    assert (caught.value.file, caught.value.line) == (str(tmp_path / "a/own/train.en"), 6)
+    assert "blank_lines: drop" in str(caught.value.remedy)
+    folder = ready(tmp_path / "b", blank, blank_lines="drop")
+    assert len(columns(folder, "train")) == 5
+    assert stages(folder)["extract", "train"]["dropped"] == {"a blank line": 1}
+
+
+def test_another_encoding_is_named_with_its_line(tmp_path: Path) -> None:
+    own = dataset(tmp_path / "own")
+    (tmp_path / "own" / "dev.de").write_bytes("Über\n".encode("latin-1"))
+    with pytest.raises(UserError, match="not UTF-8 text: byte 0xdc") as caught:
+        prepared(own, tmp_path)
+    assert (caught.value.file, caught.value.line) == (str(tmp_path / "own" / "dev.de"), 1)
+
+
+def test_odd_white_space_and_control_characters_become_spaces(tmp_path: Path) -> None:
+    odd = SENTENCES | {"train": [("Zwei\u00a0\u2028Wo\u0308rter\x9a da", "two  words\u202fthere")]}
+    folder = ready(tmp_path, odd, tokenise="none")
+    assert columns(folder, "train") == [("Zwei Wörter da", "two words there")]
+    assert stages(folder)["extract", "train"]["control_characters"] == 1
+
+
+def test_a_language_without_a_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="split train has no file for the language `fr`"):
+        ready(tmp_path, source="fr")
+
+
+def test_nothing_left_to_learn_from_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no sentence pairs are left for train"):
+        ready(tmp_path, max_length=1)
+
+
+def test_stages_run_one_by_one_and_give_the_same(tmp_path: Path) -> None:
+    subwords = {"merges": 10}
+    whole = ready(tmp_path / "a", subwords=subwords)
+    own = dataset(tmp_path / "b" / "own", subwords=subwords)
+    for stage in ("extract", "tokenise", "segment", "index"):
+        folder = prepared(own, tmp_path / "b", stage)
+    for file in whole.rglob("*.*"):
+        if file.name != "summary.json" and file.is_file():
+            assert file.read_bytes() == (folder / file.relative_to(whole)).read_bytes()
+
+
+def test_a_stage_needs_those_before_it_as_they_were(tmp_path: Path) -> None:
+    own = dataset(tmp_path / "own")
+    prepared(own, tmp_path, "extract")
+    with pytest.raises(UserError, match="the stage tokenise has not run"):
+        prepared(own, tmp_path, "segment")
+    with open(tmp_path / "out" / "extract" / "train.source", "a") as file:
+        file.write("one more line\n")
+    with pytest.raises(UserError, match="not what the stage extract wrote") as caught:
+        prepared(own, tmp_path, "tokenise")
+    assert caught.value.file == str(tmp_path / "out" / "extract" / "train.source")
+
+
+def test_an_unknown_stage_names_the_closest(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"unknown stage `tokenize`.*\n.*`tokenise`"):
+        prepare("mine", dataset(tmp_path / "own"), tmp_path, tmp_path / "out", "tokenize")
+
+
+def test_pairs_that_training_holds_too_are_counted(tmp_path: Path) -> None:
+    data = Prepared(ready(tmp_path))
+    assert data.summary["pairs_in_train_too"] == {"dev": 0, "test": 1}
+    (warning,) = data.summary["warnings"]
+    assert "1 pairs of test are in train too" in warning
+
+
+def test_the_summary_says_how_the_data_was_read(tmp_path: Path) -> None:
+    summary = Prepared(ready(tmp_path, subwords={"merges": 7})).summary
+    assert summary["format"]["subwords"] == {"merges": 7, "joint": False}
+    assert set(summary["inputs_sha256"]) == {
+        f"{split}.{language}" for split in SENTENCES for language in ("de", "en")
+    }
