@@ -1,153 +1,153 @@
-"""Greedy and beam search over batches."""
+"""Greedy and beam search over a batch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
-from torch.nn import functional as F
-from torch.nn.utils.rnn import pad_sequence
 
 from pam.config import Decoding
-from pam.data.vocabulary import BOS, EOS, PAD, STEP
-from pam.decoding.stepper import stepper
+from pam.data.vocabulary import BOS, EOS
+from pam.decoding.length_prior import LengthPrior
+from pam.decoding.outputs import NOTHING, Best, Output, forbidden_symbols, limits_of
+from pam.decoding.ranking import Ranking
+from pam.decoding.stepper import most_attended, stepper
 from pam.models.seq2seq import Seq2Seq
 
 KEEP_SHARE = 0.75
 """Finished sentences leave the batch once so many of it, at most, are still open."""
 
 
-@dataclass(frozen=True)
-class Output:
-    """The best output found for one sentence.
-
-    Attributes:
-        symbols: ids, without the end symbol.
-        log_prob: log p(symbols, end | source), in nats.
-        complete: false where the length limit cut it short.
-    """
-
-    symbols: list[int]
-    log_prob: float
-    complete: bool
-
-
-def forbidden_symbols(actions: bool) -> list[int]:
-    """Ids that no output contains: padding, begin, and steps unless the model writes actions."""
-    return [PAD, BOS] if actions else [PAD, BOS, STEP]
-
-
-def limits_of(lengths: Tensor, decoding: Decoding) -> Tensor:
-    """The longest output of each sentence, from its own length alone: (B,)."""
-    return (lengths * decoding.max_ratio).long() + decoding.max_extra
-
-
-@torch.no_grad()
 def search(
     model: Seq2Seq, source: Tensor, lengths: Tensor, decoding: Decoding, actions: bool = False
 ) -> list[Output]:
+    """The best output for each sentence of a batch, by `n_best`."""
+    return [best for best, *_ in n_best(model, source, lengths, decoding, actions=actions)]
+
+
+@torch.no_grad()
+def n_best(
+    model: Seq2Seq,
+    source: Tensor,
+    lengths: Tensor,
+    decoding: Decoding,
+    wanted: int = 1,
+    actions: bool = False,
+    prior: LengthPrior | None = None,
+) -> list[list[Output]]:
     """Decodes a batch by beam search; a beam of 1 is greedy search.
 
-    A hypothesis that ends leaves its place empty. A sentence is finished when its best ended
-    hypothesis is at least as probable as its best open one, which can only lose from there.
+    Hypotheses are extended by their log probability. One that ends leaves its place to the next
+    best. A sentence is finished when no open hypothesis can come to a score above that of the last
+    of the best `wanted` that ended, so that a beam larger than the search space finds the best.
 
     Args:
         model: in evaluation mode.
         source: (B, m) padded at the end; lengths: (B,).
-        decoding: beam and length limits.
+        decoding: beam, ranking and length limits.
+        wanted: outputs per sentence; fewer come where the beam finds fewer.
         actions: whether the model writes pointer actions; steps stay in the output.
+        prior: of target lengths, for `decoding.length_prior`.
 
     Returns:
-        One output per sentence, in the order of the batch.
+        For each sentence of the batch its outputs, the best one first.
     """
-    beam, device = decoding.beam, source.device
     limits = limits_of(lengths, decoding)
-    forbidden = torch.tensor(forbidden_symbols(actions), device=device)
-    outputs = [Output([], -torch.inf, False)] * len(source)
-    steps = stepper(model, model.encode(source, lengths), beam)
-    rows = torch.arange(len(source), device=device)  # the sentences that are still open
-    symbol = torch.full((len(source), beam), BOS, device=device)
-    # All places of a sentence begin alike, so only the first may go on.
-    total = torch.full((len(source), beam), -torch.inf, device=device)
-    total[:, 0] = 0.0
-    written = torch.empty((len(source), beam, 0), dtype=torch.long, device=device)
-    for length in range(1, int(limits.max()) + 1):
-        log_probs = steps.step(symbol).index_fill(2, forbidden, -torch.inf)
-        total, parents, symbol = _best(total[:, :, None] + log_probs, beam)
-        written = torch.cat([written.gather(1, _wide(parents, written)), symbol[:, :, None]], 2)
-        alive = total > -torch.inf
-        ended = (symbol == EOS) & alive
-        cut = (length >= limits[rows])[:, None] & alive & ~ended
-        if (ended | cut).any():
-            _collect(outputs, rows, total, written, ended, cut)
-            total = total.masked_fill(ended | cut, -torch.inf)
-            best = total.new_tensor([outputs[row].log_prob for row in rows.tolist()])
-            total = total.masked_fill(total <= best[:, None], -torch.inf)
-        is_open = (total > -torch.inf).any(1)
+    beams = _Beams(Ranking(decoding, lengths, limits, prior), limits, decoding, wanted)
+    forbidden = torch.tensor(forbidden_symbols(actions), device=source.device)
+    steps = stepper(model, model.encode(source, lengths), decoding.beam)
+    for written in range(1, int(limits.max()) + 1):
+        log_probs = steps.step(beams.symbol).index_fill_(2, forbidden, -torch.inf)
+        parents = beams.extend(log_probs)
+        beams.collect(written)
+        is_open = (beams.total > -torch.inf).any(1)
         if not is_open.any():
             break
-        steps.advance(parents, symbol)
+        steps.advance(parents, beams.symbol)
+        if decoding.replace_unknown:
+            beams.attend(most_attended(steps, lengths[beams.rows]))
         # Dropping finished sentences copies the others, so it waits for a few of them.
-        if int(is_open.sum()) <= KEEP_SHARE * len(rows):
+        if int(is_open.sum()) <= KEEP_SHARE * len(beams.rows):
             left = is_open.nonzero().squeeze(1)
             steps.keep(left)
-            rows, symbol, total, written = rows[left], symbol[left], total[left], written[left]
-    return outputs
+            beams.keep(left)
+    return [best.outputs or [NOTHING] for best in beams.best]
 
 
-def _best(scores: Tensor, beam: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The `beam` best of scores (B, k, V): totals, parents and symbols, each (B, beam)."""
-    vocabulary = scores.shape[2]
-    total, chosen = scores.flatten(1).topk(min(beam, scores.shape[1] * vocabulary), dim=1)
-    missing = (0, beam - total.shape[1])
-    total, chosen = F.pad(total, missing, value=-torch.inf), F.pad(chosen, missing)
-    return total, chosen // vocabulary, chosen % vocabulary
+class _Beams:
+    """The hypotheses of a batch, k = `decoding.beam` for each of B sentences that are open.
+
+    Attributes:
+        rows: (B,) which sentences of the batch these are.
+        symbol: (B, k) the symbol written last.
+        total: (B, k) log p of each; -inf where there is none.
+        written: (B, k, n) symbols so far; attended: (B, k, n - 1) positions of those before.
+        best: of every sentence of the batch, what ended.
+    """
+
+    def __init__(self, ranking: Ranking, limits: Tensor, decoding: Decoding, wanted: int) -> None:
+        sentences, device = len(limits), limits.device
+        shape = (sentences, decoding.beam)
+        self.ranking, self.limits = ranking, limits
+        self.rows = torch.arange(sentences, device=device)
+        self.symbol = torch.full(shape, BOS, device=device)
+        # All places of a sentence begin alike, so only the first may go on.
+        self.total = torch.full(shape, -torch.inf, device=device)
+        self.total[:, 0] = 0.0
+        self.written = torch.empty((*shape, 0), dtype=torch.long, device=device)
+        self.attended = self.written
+        self.best = [Best(wanted) for _ in range(sentences)]
+        self.threshold = torch.full((sentences,), -torch.inf, device=device).double()
+
+    def extend(self, log_probs: Tensor) -> Tensor:
+        """Goes on with the best of all (B, k, V) continuations; their parents, (B, k)."""
+        beam, vocabulary = self.symbol.shape[1], log_probs.shape[2]
+        # The best of each hypothesis first: no sums, and no sorting, over all of B x k x V.
+        values, symbols = log_probs.topk(min(beam, vocabulary), dim=2)
+        total = (self.total[:, :, None] + values).flatten(1)
+        self.total, chosen = total.topk(beam, dim=1)
+        parents = chosen // values.shape[2]
+        self.symbol = symbols.flatten(1).gather(1, chosen)
+        self.written = self.written.gather(1, _wide(parents, self.written))
+        self.written = torch.cat([self.written, self.symbol[:, :, None]], 2)
+        if self.attended.shape[2]:
+            self.attended = self.attended.gather(1, _wide(parents, self.attended))
+        return parents
+
+    def collect(self, written: int) -> None:
+        """Takes out what ended, what is too long, and what can no longer be among the best."""
+        alive = self.total > -torch.inf
+        ended = (self.symbol == EOS) & alive
+        done = ended | ((written >= self.limits[self.rows])[:, None] & alive)
+        if done.any():
+            self._take(done, ended)
+        bound = self.ranking.bound(self.rows, self.total, written)
+        hopeless = bound <= self.threshold[self.rows, None]
+        self.total = self.total.masked_fill(done | hopeless, -torch.inf)
+
+    def _take(self, done: Tensor, ended: Tensor) -> None:
+        """Offers hypotheses to the best of their sentences; those not `ended` are cut short."""
+        places = done.nonzero(as_tuple=True)
+        rows = self.rows[places[0]]
+        parts = (rows, self.total[places], ended[places], self.written[places])
+        for row, log_prob, complete, symbols, attended in zip(
+            *(part.tolist() for part in (*parts, self.attended[places])), strict=True
+        ):
+            score = self.ranking.score(row, log_prob, len(symbols), complete)
+            written = symbols[:-1] if complete else symbols
+            self.best[row].add(Output(written, log_prob, complete, score, attended))
+        thresholds = [self.best[row].threshold for row in rows.tolist()]
+        self.threshold[rows] = self.threshold.new_tensor(thresholds)
+
+    def attend(self, positions: Tensor) -> None:
+        """Notes which source positions (B, k) the symbols written last attended."""
+        self.attended = torch.cat([self.attended, positions[:, :, None]], 2)
+
+    def keep(self, left: Tensor) -> None:
+        """Keeps the given sentences only."""
+        self.rows, self.symbol, self.total = self.rows[left], self.symbol[left], self.total[left]
+        self.written, self.attended = self.written[left], self.attended[left]
 
 
 def _wide(parents: Tensor, written: Tensor) -> Tensor:
     """Indices (B, k, n) that gather whole prefixes."""
     return parents[:, :, None].expand(-1, -1, written.shape[2])
-
-
-def _collect(
-    outputs: list[Output],
-    rows: Tensor,
-    total: Tensor,
-    written: Tensor,
-    ended: Tensor,
-    cut: Tensor,
-) -> None:
-    """Keeps the best ended hypothesis of each sentence; one cut short only if none ended."""
-    for place, slot in (ended | cut).nonzero().tolist():
-        complete, score = bool(ended[place, slot]), float(total[place, slot])
-        row = int(rows[place])
-        old = outputs[row]
-        if (complete, score) > (old.complete, old.log_prob):
-            symbols = written[place, slot].tolist()
-            outputs[row] = Output(symbols[:-1] if complete else symbols, score, complete)
-
-
-def decode(
-    model: Seq2Seq, sources: Sequence[Sequence[int]], decoding: Decoding, actions: bool = False
-) -> list[Output]:
-    """Decodes any number of sources, similar lengths side by side.
-
-    Args:
-        sources: ids without the end symbol, which is added here.
-
-    Returns:
-        One output per source, in the order given.
-    """
-    device = next(model.parameters()).device
-    order = sorted(range(len(sources)), key=lambda row: len(sources[row]))
-    outputs: dict[int, Output] = {}
-    for first in range(0, len(order), decoding.batch_size):
-        rows = order[first : first + decoding.batch_size]
-        ended = [torch.tensor([*sources[row], EOS]) for row in rows]
-        lengths = torch.tensor([len(source) for source in ended], device=device)
-        batch = pad_sequence(ended, batch_first=True, padding_value=PAD).to(device)
-        found = search(model, batch, lengths, decoding, actions)
-        outputs |= dict(zip(rows, found, strict=True))
-    return [outputs[row] for row in range(len(sources))]

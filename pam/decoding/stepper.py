@@ -16,7 +16,22 @@ class Stepper(Protocol):
     """Hypotheses of a batch of B sentences, k each, that grow together."""
 
     def step(self, symbol: Tensor) -> Tensor:
-        """log p of every next symbol, (B, k, V), after `symbol` (B, k) was written last."""
+        """log p of every next symbol, (B, k, V), after `symbol` (B, k) was written last.
+
+        Whoever asked may overwrite it.
+        """
+
+    @property
+    def query(self) -> Tensor:
+        """s_t, (B, k, H), of the last step, until `advance`."""
+
+    @property
+    def prior(self) -> Tensor:
+        """prior_t, (B, k, m), of the last step."""
+
+    @property
+    def alignment(self) -> Tensor | None:
+        """The alignment handed on, (B, k, m), by the last `advance`."""
 
     def advance(self, parents: Tensor, symbol: Tensor) -> None:
         """Goes on from hypothesis `parents` (B, k) of the same sentence with `symbol` (B, k)."""
@@ -45,10 +60,41 @@ class ReferenceStepper:
         step = self.found.select((first + parents).flatten())
         self.state = self.model.advance(self.memory, step, symbol.flatten())
 
+    @property
+    def query(self) -> Tensor:
+        query, _ = self.found.hidden[-1]
+        return query.view(-1, self.beam, query.shape[1])
+
+    @property
+    def prior(self) -> Tensor:
+        prior: Tensor = self.found.log_prior.exp().unflatten(0, (-1, self.beam))
+        return prior
+
+    @property
+    def alignment(self) -> Tensor | None:
+        alignment = self.state.alignment
+        return None if alignment is None else alignment.unflatten(0, (-1, self.beam))
+
     def keep(self, rows: Tensor) -> None:
         every = torch.arange(self.beam, device=rows.device)
         places = (rows[:, None] * self.beam + every).flatten()
         self.memory, self.state = self.memory.select(places), self.state.select(places)
+
+
+def most_attended(steps: Stepper, lengths: Tensor) -> Tensor:
+    """For each hypothesis the source position most attended, end symbols left out: (B, k).
+
+    Args:
+        steps: after `advance`.
+        lengths: (B,) source lengths, end symbol included.
+
+    Returns:
+        0 where a source has nothing but its end symbol.
+    """
+    assert steps.alignment is not None
+    positions = torch.arange(steps.alignment.shape[2], device=lengths.device)
+    beyond = positions >= lengths[:, None] - 1  # (B, m)
+    return steps.alignment.masked_fill(beyond[:, None], -1.0).argmax(2)
 
 
 def stepper(model: Seq2Seq, memory: Memory, beam: int) -> Stepper:

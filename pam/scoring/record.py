@@ -6,18 +6,18 @@ Tables and figures read nothing else of a cell, except histories and alignments.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pam.config import Strict, parse
 from pam.errors import UserError
 from pam.files import read_json, write_text
 from pam.scoring import bootstrap
-from pam.scoring.metrics import METRICS
+from pam.scoring.metrics import metric
 from pam.scoring.units import Units
 
 
@@ -35,28 +35,38 @@ class Value(Strict):
     value: float
     low: float
     high: float
-    n: int = Field(description="things judged: forms, paradigms")
+    n: int = Field(description="things judged: forms, paradigms, sentences, symbols")
     unit: str
 
 
 class Scores(Strict):
-    """The content of `scores.json`."""
+    """The content of `scores.json` and of `gold_scores.json`."""
 
     experiment: str | None = None
     task: str | None = None
     model: str | None = None
     label: str | None = None
     seed: int | None = None
+    kind: str = Field("inflection", description="kind of scoring, `pam.scoring.kinds`")
     metrics: dict[str, Value]
-    lemmas: int
     cost: Cost
-    unseen: dict[str, int] = Field({}, description="characters the vocabulary lacks, counted")
+    unseen: dict[str, int] = Field({}, description="symbols the vocabulary lacks, counted")
     training: dict[str, Any] = Field({}, description="what training recorded")
-    decoding: dict[str, Any] = Field({}, description="what decoding recorded")
+    decoding: dict[str, Any] = Field({}, description="what decoding recorded, by beam")
+    details: dict[str, Any] = Field({}, description="signatures, counts of oddities")
     bootstrap: dict[str, float] = Field(description="resamples, seed and level of the intervals")
-    references: str = Field(description="SHA-256 of lemmas, features and forms")
+    references: str = Field(description="SHA-256 of what was to be predicted")
+    over: str = Field("lemmas", description="what the units are, in words")
     columns: list[str] = Field(description="names of the counts per unit")
-    units: dict[str, list[int | float]] = Field(description="counts per lemma", min_length=1)
+    units: dict[str, list[int | float]] = Field(description="counts per unit", min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_lemmas(cls, content: Any) -> Any:
+        """Records made before anything but inflection was scored say how many lemmas they have."""
+        if isinstance(content, dict) and "kind" not in content:
+            return {key: value for key, value in content.items() if key != "lemmas"}
+        return content
 
     def counts(self) -> Units:
         """The counts per unit as arrays."""
@@ -72,15 +82,15 @@ def measure(units: Units, metrics: Iterable[str]) -> dict[str, Value]:
     """Each metric on all units, with its percentile bootstrap interval."""
     sums = bootstrap.resampled_sums(units.counts[None])[0]
     values = {}
-    for metric in (METRICS[name] for name in metrics):
-        places = [units.columns.index(column) for column in metric.columns]
-        spread = bootstrap.interval(metric.value(sums[:, places]))
-        values[metric.name] = Value(
-            value=float(metric.value(units.total(metric.columns))),
+    for known in map(metric, metrics):
+        places = [units.columns.index(column) for column in known.columns]
+        spread = bootstrap.interval(known.value(sums[:, places]))
+        values[known.name] = Value(
+            value=float(known.value(units.total(known.columns))),
             low=spread.low,
             high=spread.high,
-            n=int(units.total([metric.counted])[0]),
-            unit=metric.unit,
+            n=int(units.total([known.counted])[0]),
+            unit=known.unit,
         )
     return values
 
@@ -99,27 +109,30 @@ def total_cost(training: dict[str, Any], decoding: dict[str, Any]) -> Cost:
 def make(
     units: Units,
     metrics: Iterable[str],
-    identity: dict[str, Any],
+    identity: Mapping[str, Any],
     training: dict[str, Any],
-    decoding: dict[str, Any],
+    decoding: Mapping[str, dict[str, Any]],
+    **about: Any,
 ) -> Scores:
     """Puts a cell's record together.
 
     Args:
         identity: experiment, task, model, label and seed; empty for predictions from elsewhere.
         training: content of `training.json`, or empty.
-        decoding: content of `decoding.json`, or empty.
+        decoding: content of each `decoding.json` by beam, the main beam's first, whose cost counts.
+        about: kind, over and details.
     """
+    main = next(iter(decoding.values()), {})
     return Scores(
         **identity,
+        **about,
         metrics=measure(units, metrics),
-        lemmas=len(units.names),
-        cost=total_cost(training, decoding),
-        unseen=decoding.get("unseen") or {},
+        cost=total_cost(training, main),
+        unseen=main.get("unseen") or {},
         training=training,
-        decoding=decoding,
+        decoding=dict(decoding),
         bootstrap={
-            "resamples": bootstrap.RESAMPLES,
+            "resamples": bootstrap.resamples_for(len(units.names)),
             "seed": bootstrap.SEED,
             "level": bootstrap.LEVEL,
         },

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+LEGIBLE = range(6, 19)
+"""Symbols, end symbol included, of a heat map worth a look in which they can be read."""
 
 HELP = "write the alignments of a model for rows of a prepared split, under teacher forcing"
 
@@ -22,9 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import torch
 
-    from pam.data.prepared import Prepared
-    from pam.data.tasks import load_task
     from pam.data.vocabulary import EOS
+    from pam.decoding.prepared import prepared_for
     from pam.errors import UserError
     from pam.files import write_json
     from pam.models.saved import load_model
@@ -35,12 +37,19 @@ def run(args: argparse.Namespace) -> int:
             f"{model.cell.label} writes pointer actions, of which test rows have none",
             remedy="choose a model with `targets: symbols`",
         )
-    task = load_task(model.task)
-    rows = Prepared(args.data).rows(args.split)
-    described = []
-    for number in _chosen(args, rows):
+    codec = model.codec
+    rows = prepared_for(model, args.data).rows(args.split)
+
+    def symbols(number: int) -> tuple[list[str], list[str]]:
         row = rows[number]
-        source, target = task.source_symbols(row[:-1]), task.target_symbols(row[-1])
+        return codec.source_symbols(row[:-1]), codec.target_symbols(row[-1])
+
+    def legible(number: int) -> bool:
+        return all(len(side) + 1 in LEGIBLE for side in symbols(number))
+
+    described = []
+    for number in _chosen(args, rows, legible):
+        source, target = symbols(number)
         source_ids = torch.tensor([[*model.source.encode(source), EOS]])
         target_ids = torch.tensor([[*model.target.encode(target), EOS]])
         with torch.no_grad():
@@ -49,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
             )
         described.append(
             {
-                **dict(zip(task.COLUMNS, row, strict=True)),
+                **dict(zip(codec.columns, rows[number], strict=True)),
                 "row": number,
                 "source": [*source, "</s>"],
                 "target": [*target, "</s>"],
@@ -62,12 +71,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def telling_rows(rows: Sequence[tuple[str, ...]], wanted: int) -> list[int]:
+def telling_rows(
+    rows: Sequence[tuple[str, ...]], wanted: int, legible: Callable[[int], bool] = lambda _: True
+) -> list[int]:
     """Numbers of rows to look at: spread evenly, and each worth a look.
 
     From places spread evenly over the split, each time the first row from there on whose target
-    is not simply its first column and whose middle columns (such as features) have not been
-    shown; if there is none, a row that meets the first wish, or the second, or any.
+    is not simply its first column, that is neither too short nor too long, and whose middle
+    columns (such as features) have not been shown; if there is none, a row that meets the first
+    wishes, or the last, or any.
     """
     count = len(rows)
     chosen: list[int] = []
@@ -78,20 +90,24 @@ def telling_rows(rows: Sequence[tuple[str, ...]], wanted: int) -> list[int]:
         chosen.append(
             min(
                 (number for number in walk if number not in chosen),
-                key=lambda n: (rows[n][-1] == rows[n][0], rows[n][1:-1] in shown),
+                key=lambda n: (rows[n][-1] == rows[n][0], not legible(n), rows[n][1:-1] in shown),
             )
         )
     return sorted(chosen)
 
 
-def _chosen(args: argparse.Namespace, found: Sequence[tuple[str, ...]]) -> list[int]:
+def _chosen(
+    args: argparse.Namespace,
+    found: Sequence[tuple[str, ...]],
+    legible: Callable[[int], bool],
+) -> list[int]:
     from pam.errors import UserError
 
     count = len(found)
     if args.rows is None:
         if args.count < 1:
             raise UserError(f"--count {args.count}", remedy="use a whole number, at least 1")
-        return telling_rows(found, args.count)
+        return telling_rows(found, args.count, legible)
     try:
         rows = [int(part) for part in args.rows.split(",")]
     except ValueError as error:

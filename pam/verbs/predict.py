@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import argparse
 import io
+import logging
 import sys
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pam.config import Decoding
-    from pam.data.tasks import Task
-    from pam.decoding.search import Output
-    from pam.models.saved import Model
+    from pam.data.tasks import Codec
+    from pam.decoding.decoder import Answer, Decoder
+    from pam.decoding.sampling import Sampling
 
-HELP = "decode: a prepared split with --data, else lines of standard input (LEMMA<tab>FEATURES)"
+HELP = "decode: a prepared split with --data, else each line of standard input"
+MOST_UNSEEN = 100
+"""Symbols that the record of a decoding counts one by one."""
+TELL_EVERY_S = 20.0
+log = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,21 +31,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", default="test", choices=("train", "dev", "test"))
     parser.add_argument("--out", type=Path, help="predictions.tsv, with --data")
     parser.add_argument("--record", type=Path, help="decoding.json: cost and unseen symbols")
+    parser.add_argument(
+        "--cell", type=Path, help="cell.yaml whose `decoding` counts, not the model's own"
+    )
     parser.add_argument("--beam", type=int, help="hypotheses kept (default: the model's own)")
+    parser.add_argument("--n-best", type=int, default=1, metavar="N", help="outputs a source")
+    parser.add_argument("--sample", action="store_true", help="draw outputs instead of searching")
+    parser.add_argument("--temperature", type=float, help="with --sample: below 1 less random")
+    parser.add_argument("--seed", type=int, help="with --sample")
+    parser.add_argument("--length-penalty", type=float, help="log p is divided by length^this")
+    parser.add_argument("--length-prior", type=float, help="weight of log p(length)")
+    parser.add_argument(
+        "--replace-unknown",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="an unknown word becomes the source word most attended",
+    )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
 
 
 def run(args: argparse.Namespace) -> int:
-    from pam.data.tasks import load_task
-    from pam.errors import UserError
+    from pam.decoding.decoder import Decoder
     from pam.models.saved import load_model
     from pam.training.devices import choose_device, limit_threads
     from pam.training.memory import keep_heap
 
     keep_heap()
     limit_threads()
-    if args.beam is not None and args.beam < 1:
-        raise UserError(f"beam {args.beam}", remedy="use a whole number, at least 1")
+    _check(args)
+    model = load_model(args.model, choose_device(args.device))
+    decoding = _decoding(args, model.cell.decoding)
+    decoder = Decoder(model, args.model, decoding, args.n_best, _sampling(args))
+    return _typed(decoder) if args.data is None else _split(args, decoder)
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Checks that options go together.
+
+    Raises:
+        UserError: they do not.
+    """
+    from pam.errors import UserError
+
     if args.data is not None and args.out is None:
         raise UserError("--data without --out", remedy="name the file to write with --out")
     if args.data is None and (args.out is not None or args.record is not None):
@@ -47,41 +80,78 @@ def run(args: argparse.Namespace) -> int:
             "--out and --record are for prepared data",
             remedy="name it with --data, or leave them out: typed lines go to standard output",
         )
-    model = load_model(args.model, choose_device(args.device))
-    decoding = model.cell.decoding
-    if args.beam is not None:
-        decoding = decoding.model_copy(update={"beam": args.beam})
-    task = load_task(model.task)
-    if args.data is None:
-        return _typed(model, task, decoding)
-    return _split(args, model, task, decoding)
+    if args.beam is not None and args.beam < 1:
+        raise UserError(f"beam {args.beam}", remedy="use a whole number, at least 1")
+    if args.n_best < 1:
+        raise UserError(f"--n-best {args.n_best}", remedy="use a whole number, at least 1")
+    if args.temperature is not None and not args.temperature > 0:
+        raise UserError(f"--temperature {args.temperature}", remedy="use a number above 0")
+    if args.seed is not None and args.seed < 0:
+        raise UserError(f"--seed {args.seed}", remedy="use a whole number, at least 0")
+    if not args.sample and (args.temperature is not None or args.seed is not None):
+        raise UserError(
+            "--temperature and --seed are for sampling", remedy="add --sample, or leave them out"
+        )
 
 
-def _typed(model: Model, task: Task, decoding: Decoding) -> int:
-    """Decodes each line of standard input as it comes; a faulty line ends the run by name."""
+def _decoding(args: argparse.Namespace, own: Decoding) -> Decoding:
+    """How outputs are searched: the options, over the cell, over what the model was trained with.
+
+    Raises:
+        UserError: a value that is not possible.
+    """
+    from pam.config import load_cell, parse
+
+    if args.cell is not None:
+        own = load_cell(args.cell).decoding
+    names = ("beam", "length_penalty", "length_prior", "replace_unknown")
+    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    return parse(type(own), own.model_dump() | given)
+
+
+def _sampling(args: argparse.Namespace) -> Sampling | None:
+    from pam.decoding.sampling import Sampling
+
+    if not args.sample:
+        return None
+    return Sampling(args.temperature or 1.0, 1 if args.seed is None else args.seed)
+
+
+def _typed(decoder: Decoder) -> int:
+    """Decodes each line of standard input as it comes; a faulty line ends the run by name.
+
+    One line gives one line, and a blank one a blank one; several outputs of a line stand on lines
+    of their own, after the line's number, the rank and the score.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8")
     for number, line in enumerate(sys.stdin.buffer, 1):
-        if not line.strip():
-            continue
-        columns, source = _typed_source(line, number, task)
-        unseen = [symbol for symbol in source if symbol not in model.source]
-        if unseen:
-            sys.stderr.write(f"line {number}: not seen in training: {' '.join(unseen)}\n")
-        (output,) = _decode(model, [source], decoding)
-        if not output.complete:
-            sys.stderr.write(f"line {number}: cut short at {len(output.symbols)} symbols\n")
-        sys.stdout.write("\t".join([*columns, _text(model, task, output)]) + "\n")
+        if line.strip():
+            _answer_line(decoder, number, _typed_source(line, number, decoder.model.codec))
+        elif decoder.wanted == 1:
+            sys.stdout.write("\n")
         sys.stdout.flush()
     return 0
 
 
-def _typed_source(line: bytes, number: int, task: Task) -> tuple[list[str], list[str]]:
-    """Columns of a line and the symbols of the source that they are.
+def _answer_line(decoder: Decoder, number: int, source: list[str]) -> None:
+    unseen = decoder.unseen(source)
+    if unseen:
+        sys.stderr.write(f"line {number}: not seen in training: {' '.join(unseen)}\n")
+    (answers,) = decoder([source], first=number)
+    for rank, answer in enumerate(answers, 1):
+        if not answer.complete:
+            sys.stderr.write(f"line {number}: cut short at {answer.symbols} symbols\n")
+        place = f"{number}\t{rank}\t{answer.score:.4f}\t" if decoder.wanted > 1 else ""
+        sys.stdout.write(f"{place}{answer.text}\n")
+
+
+def _typed_source(line: bytes, number: int, codec: Codec) -> list[str]:
+    """Symbols of the source that a line is.
 
     Raises:
-        UserError: they are none; names the line.
+        UserError: it is none; names the line.
     """
     from pam.errors import UserError
 
@@ -90,52 +160,86 @@ def _typed_source(line: bytes, number: int, task: Task) -> tuple[list[str], list
         text = line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise UserError("not UTF-8 text", **place, remedy="type or save it as UTF-8") from error
-    columns = text.rstrip("\r\n").split("\t")
     try:
-        return columns, task.source_symbols(columns)
+        return codec.source_symbols(codec.typed_source(text.rstrip("\r\n")))
     except UserError as error:
         raise UserError(error.message, **place, remedy=error.remedy) from error
 
 
-def _split(args: argparse.Namespace, model: Model, task: Task, decoding: Decoding) -> int:
-    from pam.data.prepared import Prepared
+def _split(args: argparse.Namespace, decoder: Decoder) -> int:
+    from pam.decoding.prepared import prepared_for
     from pam.files import write_json, write_text
     from pam.training.record import Stopwatch, hardware
 
-    rows = Prepared(args.data).rows(args.split)
-    sources = [task.source_symbols(row[:-1]) for row in rows]
+    model = decoder.model
+    rows = prepared_for(model, args.data).rows(args.split)
+    sources = [model.codec.source_symbols(row[:-1]) for row in rows]
     device = next(model.network.parameters()).device
     watch = Stopwatch(device)
-    outputs = _decode(model, sources, decoding)
+    answers = decoder(sources, told=_teller(len(sources)))
     wall, cpu, gpu = watch.lap()
-    unseen = Counter(symbol for row in sources for symbol in row if symbol not in model.source)
-    lines = ["\t".join([*task.COLUMNS, "predicted", "log_prob"])]
-    for row, output in zip(rows, outputs, strict=True):
-        lines.append("\t".join([*row, _text(model, task, output), f"{output.log_prob:.6f}"]))
-    write_text(args.out, "\n".join(lines) + "\n")
+    write_text(args.out, _table(model.codec, rows, answers, ranked=decoder.wanted > 1))
     if args.record is not None:
-        record: dict[str, Any] = {
-            "wall_s": wall,
-            "cpu_s": cpu,
-            "gpu_s": gpu,
-            "sentences_per_second": len(rows) / wall,
-            "beam": decoding.beam,
-            "cut_short": sum(not output.complete for output in outputs),
-            "unseen": dict(sorted(unseen.items())),
-            "device": str(device),
-            "hardware": hardware(device),
-        }
-        write_json(args.record, record)
+        cost = {"wall_s": wall, "cpu_s": cpu, "gpu_s": gpu}
+        best = [found[0] for found in answers]
+        unseen = Counter(symbol for source in sources for symbol in decoder.unseen(source))
+        machine = {"device": str(device), "hardware": hardware(device)}
+        counts = _counts(decoder.decoding, best, unseen, wall)
+        write_json(args.record, cost | counts | _drawn(decoder.sampling) | machine)
     return 0
 
 
-def _text(model: Model, task: Task, output: Output) -> str:
-    return task.target_text(model.target.decode(output.symbols))
+def _drawn(sampling: Sampling | None) -> dict[str, Any]:
+    """How outputs were drawn, if they were."""
+    return {} if sampling is None else {"sampling": vars(sampling)}
 
 
-def _decode(model: Model, sources: Sequence[list[str]], decoding: Decoding) -> list[Output]:
-    """Decodes sources in batches of similar length; the outputs are in the order given."""
-    from pam.decoding.search import decode
+def _table(
+    codec: Codec,
+    rows: Sequence[tuple[str, ...]],
+    answers: Sequence[Sequence[Answer]],
+    ranked: bool,
+) -> str:
+    """Tab-separated lines, one for each output; with ranks and scores where there are several."""
+    ranks = ("rank", "score") if ranked else ()
+    lines = ["\t".join([*codec.columns, "predicted", "log_prob", "text", *ranks])]
+    for row, found in zip(rows, answers, strict=True):
+        for rank, answer in enumerate(found, 1):
+            cells = [*row, answer.target, f"{answer.log_prob:.6f}", answer.text]
+            lines.append("\t".join(cells + [str(rank), f"{answer.score:.6f}"][: len(ranks)]))
+    return "\n".join(lines) + "\n"
 
-    encoded = [model.source.encode(source) for source in sources]
-    return decode(model.network, encoded, decoding, model.cell.choices.targets == "actions")
+
+def _counts(
+    decoding: Decoding, best: Sequence[Answer], unseen: Counter[str], wall: float
+) -> dict[str, Any]:
+    """What a decoding was like, by the best output of each source."""
+    symbols = sum(answer.symbols + answer.complete for answer in best)
+    names = ("beam", "length_penalty", "length_prior", "replace_unknown")
+    return {
+        "sentences_per_second": len(best) / wall,
+        "symbols_per_second": symbols / wall,
+        "sentences": len(best),
+        **{name: getattr(decoding, name) for name in names},
+        "cut_short": sum(not answer.complete for answer in best),
+        "empty": sum(not answer.target for answer in best),
+        "unknown": sum(answer.unknown for answer in best),
+        "replaced": sum(answer.replaced for answer in best),
+        "unseen": dict(sorted(unseen.most_common(MOST_UNSEEN))),
+        "unseen_total": unseen.total(),
+    }
+
+
+def _teller(total: int) -> Callable[[int], None]:
+    """Tells now and then how many sources are done, and how long the others will take."""
+    began = told = time.monotonic()
+
+    def tell(done: int) -> None:
+        nonlocal told
+        now = time.monotonic()
+        if now - told >= TELL_EVERY_S:
+            told = now
+            left = (now - began) * (total - done) / done
+            log.info("decoded %d of %d, about %.0f s to go", done, total, left)
+
+    return tell

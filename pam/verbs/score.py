@@ -1,4 +1,4 @@
-"""`score`: predictions to one cell's record of scores."""
+"""`score`: predictions, or alignments, to one cell's record of scores."""
 
 from __future__ import annotations
 
@@ -7,47 +7,107 @@ import sys
 from pathlib import Path
 from typing import Any
 
-HELP = "score predictions: accuracy over forms and paradigms with intervals, and cost"
+HELP = "score predictions or alignments, with intervals, and add up the cost"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--predictions",
         type=Path,
-        required=True,
-        help="tab-separated: lemma, features, form, predicted (first line names the columns)",
+        nargs="+",
+        default=[],
+        help="files of predictions, one a beam, the main beam's first",
     )
-    parser.add_argument(
-        "--split", type=Path, help="prepared test split (test.tsv) that the rows must agree with"
-    )
+    parser.add_argument("--data", type=Path, help="prepared data that the rows must agree with")
+    parser.add_argument("--split", default="test", help="the split of --data that was predicted")
+    parser.add_argument("--analysis", type=Path, help="analysis.json, for perplexity or alignments")
+    parser.add_argument("--kind", help="kind of scoring (default: the kind of task of --data)")
     parser.add_argument("--cell", type=Path, help="cell.yaml, which says whose scores these are")
     parser.add_argument("--training", type=Path, help="training.json, for the cost")
-    parser.add_argument("--decoding", type=Path, help="decoding.json, for the cost")
+    parser.add_argument(
+        "--decoding",
+        type=Path,
+        nargs="+",
+        default=[],
+        help="decoding.json of each file of predictions, for beam and cost",
+    )
     parser.add_argument("--out", type=Path, help="scores.json; without it, metrics are printed")
 
 
 def run(args: argparse.Namespace) -> int:
-    from pam.scoring import inflection, record
+    from pam.scoring import record
+    from pam.scoring.kinds import Evidence, load_scoring
 
-    rows = inflection.read_predictions(args.predictions)
-    if args.split is not None:
-        inflection.check_against_split(rows, args.predictions, args.split)
+    kind = args.kind or _kind_of(args.data)
+    decoding = _decoding(args)
+    evidence = Evidence(
+        predictions=tuple(args.predictions),
+        beams=tuple(found.get("beam") for found in decoding) or (None,) * len(args.predictions),
+        analysis=args.analysis,
+        data=args.data,
+        split=args.split,
+    )
+    counted = load_scoring(kind).count(evidence)
     scores = record.make(
-        inflection.count(rows),
-        inflection.METRICS,
+        counted.units,
+        counted.metrics,
         _identity(args.cell),
         _content(args.training),
-        _content(args.decoding),
+        {str(found.get("beam", 1)): found for found in decoding},
+        kind=kind,
+        over=counted.over,
+        details=counted.details,
     )
     if args.out is not None:
         record.save(scores, args.out)
         return 0
     for name, value in scores.metrics.items():
+        unit = f" {value.unit}" if value.unit else ""
         sys.stdout.write(
-            f"{name}: {value.value:.2f} {value.unit} [{value.low:.2f}, {value.high:.2f}] "
-            f"of {value.n}, {scores.lemmas} lemmas\n"
+            f"{name}: {value.value:.2f}{unit} [{value.low:.2f}, {value.high:.2f}] "
+            f"of {value.n}, {len(scores.units)} {scores.over}\n"
         )
     return 0
+
+
+def _kind_of(data: Path | None) -> str:
+    """The kind of task of prepared data.
+
+    Raises:
+        UserError: no data was named.
+    """
+    from pam.data.prepared import Prepared
+    from pam.errors import UserError
+
+    if data is None:
+        raise UserError(
+            "what kind of predictions these are is not said",
+            remedy="name the prepared data with --data, or the kind with --kind inflection",
+        )
+    return str(Prepared(data).summary["task"])
+
+
+def _decoding(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The records of decoding, one for each file of predictions, or none.
+
+    Raises:
+        UserError: another number of them, or two of the same beam.
+    """
+    from pam.errors import UserError
+
+    found = [_content(path) for path in args.decoding]
+    if found and len(found) != len(args.predictions):
+        raise UserError(
+            f"{len(args.predictions)} files of predictions and {len(found)} of decoding",
+            remedy="name one --decoding for each of --predictions, in the same order",
+        )
+    beams = [content.get("beam") for content in found] or [None] * len(args.predictions)
+    if len(set(beams)) < len(beams):
+        raise UserError(
+            f"several files of predictions, of beams {', '.join(map(str, beams))}",
+            remedy="name their records with --decoding, each beam once",
+        )
+    return found
 
 
 def _identity(cell: Path | None) -> dict[str, Any]:

@@ -10,8 +10,13 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from pam.config import Decoding
-from pam.data.vocabulary import BOS, EOS, PAD, STEP
-from pam.decoding.search import Output, decode, forbidden_symbols, search
+from pam.data.vocabulary import BOS, EOS, PAD, STEP, UNK
+from pam.decoding import decode as decoding_of_many
+from pam.decoding import search as search_module
+from pam.decoding.length_prior import LengthPrior
+from pam.decoding.outputs import Output, forbidden_symbols
+from pam.decoding.ranking import Ranking
+from pam.decoding.search import search
 from pam.models.seq2seq import Seq2Seq
 from tests.decoding import varied
 from tests.decoding.varied import ACTIONS, SOURCES
@@ -20,6 +25,14 @@ from tests.models import tiny
 TOP_2: dict[str, Any] = {"marginal": {"kind": "output", "top_k": 2}}
 SHORT: dict[str, Any] = {"max_ratio": 1e-9, "max_extra": 3}
 """Outputs of at most three symbols, the end symbol included."""
+
+
+def decode(
+    model: Seq2Seq, sources: list[list[int]], decoding: Decoding, actions: bool = False
+) -> list[Output]:
+    """The best output of each source."""
+    found = decoding_of_many.decode(model, sources, decoding, actions)
+    return [outputs[0] for outputs in found]
 
 
 def log_likelihoods(model: Seq2Seq, source: list[int], targets: list[list[int]]) -> list[float]:
@@ -48,15 +61,16 @@ def greedy(model: Seq2Seq, source: list[int], limit: int, actions: bool) -> Outp
             symbol = log_probs.argmax()[None]
             total += float(log_probs.max())
             if int(symbol) == EOS:
-                return Output(symbols, total, True)
+                return Output(symbols, total, True, total)
             symbols.append(int(symbol))
             state = model.advance(memory, step, symbol)
-    return Output(symbols, total, False)
+    return Output(symbols, total, False, total)
 
 
 def assert_same(found: Output, wanted: Output) -> None:
     assert (found.symbols, found.complete) == (wanted.symbols, wanted.complete)
     assert found.log_prob == pytest.approx(wanted.log_prob, rel=1e-9)
+    assert found.score == pytest.approx(wanted.score, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", tiny.NAMED)
@@ -84,7 +98,7 @@ def test_a_beam_larger_than_the_search_space_finds_the_argmax(
     for source, output in zip(SOURCES, found, strict=True):
         scores = log_likelihoods(model, source, [[*text, EOS] for text in strings])
         best = max(range(len(strings)), key=scores.__getitem__)
-        assert_same(output, Output(strings[best], scores[best], True))
+        assert_same(output, Output(strings[best], scores[best], True, scores[best]))
     assert len({tuple(output.symbols) for output in found}) > 2
     assert len({len(output.symbols) for output in found}) > 1
     assert [output.symbols for output in found] != [output.symbols for output in narrow]
@@ -187,3 +201,111 @@ def test_a_model_that_only_steps_is_cut_short_and_does_not_crash() -> None:
     model.readout.output.bias.data[STEP] += 1e3
     (output,) = decode(model, [[5, 6]], Decoding(max_ratio=2.0, max_extra=4), actions=True)
     assert output.symbols == [STEP] * 10 and not output.complete
+
+
+@pytest.mark.parametrize("power", [0.0, 0.6, 1.0, 2.0])
+@pytest.mark.parametrize("weight", [0.0, 1.5])
+def test_a_wide_beam_finds_the_best_score_with_length_penalty_and_prior(
+    power: float, weight: float
+) -> None:
+    model = varied.short("postr-joint")
+    decoding = Decoding(beam=300, length_penalty=power, length_prior=weight, **SHORT)
+    prior = LengthPrior.fit([1, 2, 2, 3, 4, 4, 5], [2, 2, 1, 2, 2, 1, 3])
+    for source, strings, scores in enumerated(model):
+        table = prior.log_probs(len(source), 3)
+        ranked = sorted(
+            (-(score / (len(text) + 1) ** power + weight * table[len(text)]), text, score)
+            for text, score in zip(strings, scores, strict=True)
+        )
+        (found,) = decoding_of_many.decode(model, [source], decoding, wanted=4, prior=prior)
+        assert [output.symbols for output in found] == [text for _, text, _ in ranked[:4]]
+        for output, (score, _, log_prob) in zip(found, ranked, strict=False):
+            assert output.log_prob == pytest.approx(log_prob, rel=1e-9)
+            assert output.score == pytest.approx(-score, rel=1e-9)
+
+
+def enumerated(model: Seq2Seq) -> list[tuple[list[int], list[list[int]], list[float]]]:
+    """For each source all strings of up to two symbols with their log likelihoods."""
+    allowed = [s for s in range(tiny.VOCABULARY) if s not in {*forbidden_symbols(False), EOS}]
+    strings = [list(text) for length in range(3) for text in product(allowed, repeat=length)]
+    return [
+        (source, strings, log_likelihoods(model, source, [[*text, EOS] for text in strings]))
+        for source in SOURCES
+    ]
+
+
+def test_length_penalty_and_prior_change_what_is_best() -> None:
+    model = varied.short("soft")
+    settings: list[tuple[dict[str, Any], LengthPrior | None]] = [
+        ({}, None),
+        ({"length_penalty": 1.0}, None),
+        ({"length_prior": 5.0}, LengthPrior.fit([1, 2, 3, 4], [2, 2, 2, 2])),
+    ]
+    lengths = []
+    for changed, prior in settings:
+        decoding = Decoding(beam=300, **SHORT, **changed)
+        found = decoding_of_many.decode(model, SOURCES, decoding, prior=prior)
+        lengths.append([len(outputs[0].symbols) for outputs in found])
+    plain, penalised, held = lengths
+    assert 0 in plain, "an empty output is legal"
+    assert sum(penalised) > sum(plain)
+    assert held == [2] * len(SOURCES)
+
+
+@pytest.mark.parametrize("name", ["soft", "mono-postr-joint", "hard-mono"])
+def test_the_n_best_outputs_are_different_and_fall_in_score(name: str) -> None:
+    model, actions = varied.short(name), ACTIONS[name]
+    decoding = Decoding(beam=4, max_ratio=1.0, max_extra=4)
+    found = decoding_of_many.decode(model, SOURCES, decoding, actions, wanted=4)
+    best = decode(model, SOURCES, decoding, actions)
+    for outputs, first in zip(found, best, strict=True):
+        assert_same(outputs[0], first)
+        assert len(outputs) == 4
+        assert len({tuple(output.symbols) for output in outputs}) == 4
+        ended = [output.score for output in outputs if output.complete]
+        assert ended == sorted(ended, reverse=True)
+        assert [output.complete for output in outputs] == sorted(
+            [output.complete for output in outputs], reverse=True
+        )
+
+
+def test_unknown_symbols_can_be_written_and_what_they_attended_is_known() -> None:
+    model = varied.model("postr-joint")
+    model.readout.output.bias.data[UNK] += 3.0
+    decoding = Decoding(beam=3, replace_unknown=True, max_ratio=1.0, max_extra=4)
+    found = decode(model, SOURCES, decoding)
+    assert any(UNK in output.symbols for output in found)
+    for source, output in zip(SOURCES, found, strict=True):
+        target = torch.tensor([[*output.symbols, EOS]])
+        lengths = torch.tensor([len(source) + 1])
+        with torch.no_grad():
+            forced = model.teacher_forced(torch.tensor([[*source, EOS]]), lengths, target)
+        attended = forced.alignment[0, :, : len(source)].argmax(1).tolist()
+        known = len(output.attended)
+        assert known == len(output.symbols) - (not output.complete)
+        assert output.attended == attended[:known]
+
+
+def test_a_large_vocabulary_is_searched_like_a_small_one() -> None:
+    torch.manual_seed(3)
+    log_probs = torch.randn(2, 3, 5000).log_softmax(2)
+    total = torch.tensor([[-1.0, -1.5, -2.0], [-0.5, -torch.inf, -torch.inf]])
+    beams = search_module._Beams(
+        Ranking(Decoding(), torch.tensor([5, 5]), torch.tensor([9, 9]), None),
+        torch.tensor([9, 9]),
+        Decoding(beam=3),
+        wanted=1,
+    )
+    beams.total = total.clone()
+    parents = beams.extend(log_probs)
+    wanted, chosen = (total[:, :, None] + log_probs).flatten(1).topk(3, dim=1)
+    torch.testing.assert_close(beams.total, wanted)
+    assert parents.tolist() == (chosen // 5000).tolist()
+    assert beams.symbol.tolist() == (chosen % 5000).tolist()
+
+
+def test_a_source_of_any_length_is_decoded() -> None:
+    model = varied.model("mono-postr-joint")
+    sources = [[5, 6, 7, 8] * 100, [5], []]
+    found = decode(model, sources, Decoding(beam=2, max_ratio=0.2, max_extra=3))
+    assert all(-torch.inf < output.log_prob < 0 for output in found)

@@ -1,4 +1,4 @@
-"""Predictions: what is read, what is refused, what is counted."""
+"""Inflection: what is read, what is refused, what is counted."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from pam.errors import UserError
-from pam.scoring import inflection
-from pam.scoring.inflection import Prediction
+from pam.scoring.kinds import Evidence, inflection
+from pam.scoring.kinds.inflection import Prediction
+from pam.scoring.predictions import check_against_split
 
 HEADER = "lemma\tfeatures\tform\tpredicted\tlog_prob\n"
 
@@ -21,7 +22,7 @@ def write(path: Path, text: str | bytes) -> Path:
 
 def test_reads_rows_in_the_order_of_the_file(tmp_path: Path) -> None:
     path = write(tmp_path / "p.tsv", HEADER + "Zug\tn=pl\tZüge\tZüge\t-0.1\nAb\tn=sg\tAb\t\t-2\n")
-    assert inflection.read_predictions(path) == [
+    assert inflection.read(path) == [
         Prediction("Zug", "n=pl", "Züge", "Züge"),
         Prediction("Ab", "n=sg", "Ab", ""),
     ]
@@ -29,7 +30,7 @@ def test_reads_rows_in_the_order_of_the_file(tmp_path: Path) -> None:
 
 def test_finds_columns_by_name_and_ignores_others(tmp_path: Path) -> None:
     path = write(tmp_path / "p.tsv", "x\tpredicted\tform\tlemma\tfeatures\r\n1\tp\tf\tl\tg\r\n")
-    assert inflection.read_predictions(path) == [Prediction("l", "g", "f", "p")]
+    assert inflection.read(path) == [Prediction("l", "g", "f", "p")]
 
 
 @pytest.mark.parametrize(
@@ -52,18 +53,18 @@ def test_bad_predictions_are_named_with_their_line(
 ) -> None:
     path = write(tmp_path / "p.tsv", content)
     with pytest.raises(UserError, match=words) as raised:
-        inflection.read_predictions(path)
+        inflection.read(path)
     assert (raised.value.file, raised.value.line) == (str(path), line)
     assert raised.value.remedy
 
 
 def test_missing_file_is_a_user_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such file"):
-        inflection.read_predictions(tmp_path / "none.tsv")
+        inflection.read(tmp_path / "none.tsv")
 
 
 def test_counts_forms_and_whole_paradigms_per_lemma() -> None:
-    units = inflection.count(
+    units = inflection.count_lemmas(
         [
             Prediction("b", "1", "x", "x"),
             Prediction("a", "1", "x", "x"),
@@ -78,15 +79,34 @@ def test_counts_forms_and_whole_paradigms_per_lemma() -> None:
 
 
 def test_a_letter_written_as_two_code_points_is_the_same_letter() -> None:
-    units = inflection.count([Prediction("Zug", "pl", "Z\u00fcge", "Zu\u0308ge")])
+    units = inflection.count_lemmas([Prediction("Zug", "pl", "Z\u00fcge", "Zu\u0308ge")])
     assert units.total(["correct"]) == 1
 
 
 def test_references_depend_on_what_was_asked_and_not_on_the_answer() -> None:
     row = Prediction("a", "1", "x", "x")
-    digest = inflection.count([row]).references
-    assert inflection.count([row._replace(predicted="y")]).references == digest
-    assert inflection.count([row._replace(form="y")]).references != digest
+    digest = inflection.count_lemmas([row]).references
+    assert inflection.count_lemmas([row._replace(predicted="y")]).references == digest
+    assert inflection.count_lemmas([row._replace(form="y")]).references != digest
+
+
+def test_further_beams_have_counts_of_their_own(tmp_path: Path) -> None:
+    write(tmp_path / "test.tsv", "a\tb\tc\n")
+    wrong = write(tmp_path / "1.tsv", HEADER + "a\tb\tc\td\t0\n")
+    right = write(tmp_path / "4.tsv", HEADER + "a\tb\tc\tc\t0\n")
+    counted = inflection.count(Evidence((wrong, right), (1, 4), data=tmp_path))
+    assert counted.metrics == (
+        *("accuracy", "paradigm_accuracy", "accuracy_b4", "paradigm_accuracy_b4"),
+    )
+    assert counted.units.total(["correct", "correct_b4", "forms"]).tolist() == [0, 1, 1]
+
+
+def test_several_files_are_held_to_the_data_that_they_are_for(tmp_path: Path) -> None:
+    one = write(tmp_path / "1.tsv", HEADER + "a\tb\tc\td\t0\n")
+    with pytest.raises(UserError, match="need the prepared data"):
+        inflection.count(Evidence((one, one), (1, 4)))
+    with pytest.raises(UserError, match="no predictions to score"):
+        inflection.count(Evidence())
 
 
 class TestAgainstThePreparedSplit:
@@ -94,7 +114,7 @@ class TestAgainstThePreparedSplit:
 
     def test_the_same_rows_pass(self, tmp_path: Path) -> None:
         split = write(tmp_path / "test.tsv", "a\t1\tx\na\t2\ty\n")
-        inflection.check_against_split(list(self.ROWS), "p.tsv", split)
+        check_against_split(list(self.ROWS), "p.tsv", split)
 
     @pytest.mark.parametrize(
         ("content", "line", "words"),
@@ -109,5 +129,5 @@ class TestAgainstThePreparedSplit:
     ) -> None:
         split = write(tmp_path / "test.tsv", content)
         with pytest.raises(UserError, match=words) as raised:
-            inflection.check_against_split(list(self.ROWS), "p.tsv", split)
+            check_against_split(list(self.ROWS), "p.tsv", split)
         assert (raised.value.file, raised.value.line) == ("p.tsv", line)

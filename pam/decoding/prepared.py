@@ -1,0 +1,26 @@
+"""Prepared data that a model can be held to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pam.data.prepared import Prepared
+from pam.errors import UserError
+from pam.models.saved import Model
+
+
+def prepared_for(model: Model, folder: Path) -> Prepared:
+    """A prepared folder whose ids mean to the model what they mean there.
+
+    Raises:
+        UserError: it was prepared with other vocabularies.
+    """
+    data = Prepared(folder)
+    for side, vocabulary in (("source", model.source), ("target", model.target)):
+        if getattr(data, side).digest != vocabulary.digest:
+            raise UserError(
+                f"this vocabulary is not the one that {model.cell.label} was trained with",
+                file=folder / f"{side}.vocab",
+                remedy="name the prepared data of the model's own task",
+            )
+    return data

@@ -1,0 +1,102 @@
+"""Kinds of scoring: each module here counts, per resampling unit, what its metrics need.
+
+A kind is a module `pam.scoring.kinds.<kind>` with what `Scoring` lists; it bears the name of the
+kind of task whose outputs it scores. A new kind is a new module, and its metrics.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from pam.config import unknown
+from pam.errors import UserError
+from pam.scoring.units import Units
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is scored.
+
+    Attributes:
+        predictions: files of predictions, the main beam's first.
+        beams: the beam of each; None where it is not known.
+        analysis: `analysis.json` of teacher forcing, where there is one.
+        data: the prepared folder in which `split` stands; None: nothing is checked against it.
+    """
+
+    predictions: tuple[Path, ...] = ()
+    beams: tuple[int | None, ...] = ()
+    analysis: Path | None = None
+    data: Path | None = None
+    split: str = "test"
+
+    @property
+    def by_beam(self) -> list[tuple[Path, int | None]]:
+        """Files of predictions with their beams.
+
+        Raises:
+            UserError: there are none.
+        """
+        if not self.predictions:
+            raise UserError("no predictions to score", remedy="name files with --predictions")
+        return list(zip(self.predictions, self.beams, strict=True))
+
+    @property
+    def folder(self) -> Path:
+        """The prepared folder.
+
+        Raises:
+            UserError: none was named.
+        """
+        if self.data is None:
+            raise UserError(
+                "these scores need the prepared data", remedy="name its folder with --data"
+            )
+        return self.data
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Counts per unit and what can be said with them.
+
+    Attributes:
+        metrics: names of metrics whose counts are there.
+        over: the units in words, such as `sentences`.
+        details: what else belongs to the scores: signatures, counts of oddities.
+    """
+
+    units: Units
+    metrics: tuple[str, ...]
+    over: str
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+class Scoring(Protocol):
+    """What a kind of scoring offers."""
+
+    def count(self, evidence: Evidence) -> Counted:
+        """Reads and counts.
+
+        Raises:
+            UserError: a file is missing or faulty, or does not belong to the others.
+        """
+
+
+def kinds() -> list[str]:
+    """Names of all kinds of scoring."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+
+def load_scoring(kind: str) -> Scoring:
+    """The module of a kind of scoring.
+
+    Raises:
+        UserError: there is no such kind; names the closest.
+    """
+    if kind not in kinds():
+        raise unknown("kind of scoring", kind, kinds())
+    return cast(Scoring, importlib.import_module(f"{__name__}.{kind}"))

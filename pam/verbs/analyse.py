@@ -1,0 +1,98 @@
+"""`analyse`: likelihood and attention of a trained model on given targets."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pam.data.prepared import Prepared
+    from pam.models.saved import Model
+    from pam.scoring.attention import Gatherer
+
+HELP = "likelihood, entropy, coverage and word links of a split, under teacher forcing"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", type=Path, required=True, help="model folder of a training")
+    parser.add_argument("--data", type=Path, required=True, help="prepared data, or prepared gold")
+    parser.add_argument("--split", default="test", choices=("train", "dev", "test", "gold"))
+    parser.add_argument("--out", type=Path, required=True, help="analysis.json")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+
+
+def run(args: argparse.Namespace) -> int:
+    from pam.decoding.prepared import prepared_for
+    from pam.errors import UserError
+    from pam.models.saved import load_model
+    from pam.scoring import analysis
+    from pam.training.devices import choose_device, limit_threads
+    from pam.training.memory import keep_heap
+    from pam.training.record import Stopwatch
+
+    keep_heap()
+    limit_threads()
+    device = choose_device(args.device)
+    model = load_model(args.model, device)
+    if model.cell.choices.targets == "actions":
+        raise UserError(
+            f"{model.cell.label} writes pointer actions, of which test rows have none",
+            remedy="choose a model with `targets: symbols`",
+        )
+    data = prepared_for(model, args.data)
+    watch = Stopwatch(device)
+    gathered = _gather(model, data, args.split)
+    wall, cpu, gpu = watch.lap()
+    cell = model.cell
+    found = gathered.analysis(
+        task=cell.task,
+        model=cell.model,
+        label=cell.label,
+        seed=cell.seed,
+        split=args.split,
+        wall_s=wall,
+        cpu_s=cpu,
+        gpu_s=gpu,
+    )
+    analysis.save(found, args.out)
+    return 0
+
+
+def _gather(model: Model, data: Prepared, split: str) -> Gatherer:
+    from pam.data.batches import Examples
+    from pam.decoding.forced import force
+    from pam.scoring.attention import Gatherer, Sentence
+
+    device = next(model.network.parameters()).device
+    examples, rows, codec = Examples(data.split(split), "symbols"), data.rows(split), model.codec
+    gathered = Gatherer()
+    for batch in examples.in_order(model.cell.decoding.batch_size):
+        forced = force(model.network, batch.to(device))
+        log_probs, exact, correct, prior, alignment = (
+            part.cpu().numpy()
+            for part in (
+                forced.log_probs.double(),
+                forced.exact.double(),
+                forced.correct,
+                forced.prior.double(),
+                forced.alignment.double(),
+            )
+        )
+        for place, number in enumerate(batch.rows.tolist()):
+            source = codec.source_symbols(rows[number][:-1])
+            target = codec.target_symbols(rows[number][-1])
+            m, n = len(source) + 1, len(target) + 1
+            gathered.add(
+                number,
+                Sentence(
+                    log_probs[place, :n],
+                    exact[place, :n],
+                    correct[place, :n],
+                    prior[place, :n, :m],
+                    alignment[place, :n, :m],
+                    codec.words(source, "source"),
+                    codec.words(target, "target"),
+                ),
+            )
+    return gathered

@@ -1,0 +1,65 @@
+"""German phrases and their translations: enough for a network of a few units to learn from."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from itertools import product
+from pathlib import Path
+
+from pam.data.tasks import translation
+from pam.data.translation.format import Format, Subwords
+from pam.files import write_json, write_text
+
+NOUNS = {"Haus": "house", "Auto": "car", "Kind": "child", "Buch": "book", "Bild": "picture"}
+COLOURS = {"rote": "red", "blaue": "blue", "alte": "old", "neue": "new"}
+STATES = {"schön": "beautiful", "groß": "big", "klein": "small"}
+PAIRS = [
+    (f"Das {of} {noun} ist {state}.", f"The {colour} {thing} is {like}.")
+    for (noun, thing), (of, colour), (state, like) in product(
+        NOUNS.items(), COLOURS.items(), STATES.items()
+    )
+]
+"""60 pairs, aligned word by word."""
+
+random.Random(1).shuffle(PAIRS)
+
+SPLITS = {
+    "train": PAIRS[:48],
+    "dev": PAIRS[48:54],
+    "test": [*PAIRS[54:59], ("Das rote Boot ist klein.", "The red boat is small.")],
+}
+
+
+def prepare(folder: Path, subwords: int | None = None) -> Path:
+    """A prepared folder, made by the stages of translation."""
+    raw = folder.parent / f"{folder.name} raw"
+    files = {}
+    for split, pairs in SPLITS.items():
+        files[split] = {"de": raw / f"{split}.de", "en": raw / f"{split}.en"}
+        for place, language in enumerate(("de", "en")):
+            write_text(files[split][language], "".join(f"{pair[place]}\n" for pair in pairs))
+    layout = Format(
+        source="de",
+        target="en",
+        lowercase=True,
+        subwords=None if subwords is None else Subwords(merges=subwords),
+    )
+    counts = {}
+    for stage in translation.STAGES.values():
+        counts = stage(files, layout, folder)
+    write_json(folder / "summary.json", {"dataset": "small", "task": "translation", **counts})
+    return folder
+
+
+def gold(data: Path, folder: Path) -> Path:
+    """The test split with links, as prepared gold alignments are: word i translates word i."""
+    shutil.copytree(data, folder)
+    for kind in ("tsv", "safetensors"):
+        (folder / f"test.{kind}").rename(folder / f"gold.{kind}")
+    rows = (folder / "gold.tsv").read_text(encoding="utf-8").splitlines()
+    links = [[[i, i] for i in range(len(row.split("\t")[0].split()))] for row in rows]
+    write_text(folder / "links.json", json.dumps({"sure": links, "possible": links}))
+    write_json(folder / "summary.json", {"dataset": "gold", "task": "alignment"})
+    return folder

@@ -1,0 +1,254 @@
+"""From a trained model of translation to outputs, analyses and scores."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pam.cli import main
+from pam.config import Decoding
+from pam.data.vocabulary import UNK
+from pam.decoding.length_prior import LengthPrior
+from pam.models.saved import WEIGHTS, load_model, load_tensors, save_tensors
+from pam.scoring import analysis, record
+from tests.cli import phrases
+from tests.cli.conftest import Call
+from tests.training import small
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Prepared phrases; not to be changed."""
+    return phrases.prepare(tmp_path_factory.mktemp("prepared") / "phrases")
+
+
+def train(data: Path, out: Path, epochs: int = 40) -> Path:
+    """Trains Mono-Postr-Joint over the top 2 positions, until it has learned the phrases."""
+    cell = small.cell(
+        "mono-postr-joint", epochs=epochs, batch_size=8, state_every_s=60.0, select="loss"
+    )
+    sizes = {"embedding": 24, "encoder": 24, "decoder": 24, "dropout": 0.0}
+    top_2 = {"kind": "output", "top_k": 2}
+    cell = cell.model_copy(
+        update={
+            "network": cell.network.model_copy(update=sizes),
+            "choices": cell.choices.model_copy(update={"marginal": top_2}),
+            "decoding": Decoding(beam=3, batch_size=4),
+        }
+    )
+    arguments = ["train", "--cell", small.write_cell(out, cell), "--data", data, "--out", out]
+    assert main([*map(str, arguments), "--device", "cpu"]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of a training; not to be changed."""
+    return train(data, tmp_path_factory.mktemp("trained"))
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    header, *rows = path.read_text(encoding="utf-8").splitlines()
+    return [dict(zip(header.split("\t"), row.split("\t"), strict=True)) for row in rows]
+
+
+def test_a_raw_sentence_is_typed_and_a_readable_one_comes_back(called: Call, trained: Path) -> None:
+    typed = "Das rote Haus ist groß.\n\nDas alte Buch ist schön.\n"
+    said = called("predict", "--model", trained / "model", typed=typed)
+    assert (said.code, said.err) == (0, "")
+    assert said.out == "the red house is big.\n\nthe old book is beautiful.\n"
+
+
+def test_a_split_is_decoded_to_words_and_to_text(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
+    out, told = tmp_path / "beam3/predictions.tsv", tmp_path / "beam3/decoding.json"
+    arguments = ("--model", trained / "model", "--data", data, "--out", out, "--record", told)
+    assert called("predict", *arguments).code == 0
+    rows = table(out)
+    assert list(rows[0]) == ["source", "target", "predicted", "log_prob", "text"]
+    assert rows[0]["target"] == rows[0]["predicted"] == "the blue house is big ."
+    assert rows[0]["text"] == "the blue house is big."
+    counts = json.loads(told.read_text(encoding="utf-8"))
+    assert (counts["beam"], counts["sentences"], counts["unseen"]) == (3, 6, {"boot": 1})
+    assert counts["unseen_total"] == 1 and counts["cut_short"] == counts["replaced"] == 0
+
+
+def test_an_unknown_word_is_replaced_by_the_one_attended(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
+    model = unlearned(Path(shutil.copytree(trained / "model", tmp_path / "model")), "house")
+    out, told = tmp_path / "p.tsv", tmp_path / "decoding.json"
+    files = ("--data", data, "--out", out, "--record", told)
+    assert called("predict", "--model", model, *files).code == 0
+    plain = table(out)[0]
+    assert plain["predicted"] == "the blue <unk> is big ."
+    assert called("predict", "--model", model, *files, "--replace-unknown").code == 0
+    replaced = table(out)[0]
+    words = replaced["predicted"].split()
+    assert words.pop(2) in plain["source"].split()
+    assert words == ["the", "blue", "is", "big", "."]
+    assert json.loads(told.read_text(encoding="utf-8"))["replaced"] >= 1
+
+
+def unlearned(model: Path, word: str) -> Path:
+    """The model as if the vocabulary had lacked a target word: unknown takes its place."""
+    (number,) = load_model(model).target.encode([word])
+    tensors, notes = load_tensors(model / WEIGHTS)
+    for name, tensor in tensors.items():
+        if name.startswith(("readout.output.", "recurrence.embedding.")):
+            tensor[[UNK, number]] = tensor[[number, UNK]]
+    save_tensors(model / WEIGHTS, tensors, notes)
+    return model
+
+
+def test_several_outputs_come_with_rank_and_score(called: Call, trained: Path) -> None:
+    arguments = ("predict", "--model", trained / "model", "--n-best", 3)
+    said = called(*arguments, typed="\nDas rote Haus ist groß.\n")
+    rows = [line.split("\t") for line in said.out.splitlines()]
+    assert [row[:2] for row in rows] == [["2", "1"], ["2", "2"], ["2", "3"]]
+    scores = [float(row[2]) for row in rows]
+    assert scores == sorted(scores, reverse=True)
+    assert rows[0][3] == "the red house is big." and len({row[3] for row in rows}) == 3
+
+
+def test_several_outputs_of_a_split_are_ranked(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "p.tsv"
+    arguments = ("--model", trained / "model", "--data", data, "--out", out, "--n-best", 2)
+    assert called("predict", *arguments, "--length-penalty", 1).code == 0
+    rows = table(out)
+    assert [row["rank"] for row in rows] == ["1", "2"] * 6
+    for row in rows:
+        symbols = len(row["predicted"].split()) + 1
+        assert float(row["score"]) == pytest.approx(float(row["log_prob"]) / symbols, abs=1e-5)
+
+
+def test_samples_are_the_same_for_a_seed(called: Call, trained: Path) -> None:
+    def drawn(*options: object) -> str:
+        arguments = ("predict", "--model", trained / "model", "--sample", "--n-best", 5)
+        return called(*arguments, *options, typed="Das rote Haus ist groß.\n").out
+
+    assert drawn("--temperature", 3) == drawn("--temperature", 3, "--seed", 1)
+    assert drawn("--temperature", 3) != drawn("--temperature", 3, "--seed", 2)
+    cold = {line.split("\t")[3] for line in drawn("--temperature", 0.01).splitlines()}
+    assert cold == {"the red house is big."}
+
+
+def test_a_prior_of_lengths_adds_to_the_score(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
+    out, prior = tmp_path / "p.tsv", LengthPrior.load(trained / "model/lengths.json")
+    arguments = ("--model", trained / "model", "--data", data, "--out", out, "--n-best", 3)
+    assert called("predict", *arguments, "--length-prior", 2).code == 0
+    lengths = set()
+    for row in table(out):
+        length = len(row["predicted"].split())
+        bonus = 2 * prior.log_probs(len(row["source"].split()), 20)[length]
+        assert float(row["score"]) == pytest.approx(float(row["log_prob"]) + bonus, abs=1e-5)
+        lengths.add(length)
+    assert len(lengths) > 1
+
+
+def test_a_model_without_its_table_of_lengths_is_named(
+    called: Call, trained: Path, tmp_path: Path
+) -> None:
+    model = Path(shutil.copytree(trained / "model", tmp_path / "model"))
+    (model / "lengths.json").unlink()
+    said = called("predict", "--model", model, "--length-prior", 1, typed="Das Haus.\n")
+    assert said.message()[0] == f"{model / 'lengths.json'}: no such file"
+
+
+def test_a_cells_decoding_may_differ_from_the_one_trained_with(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
+    text = (trained / "model/config.yaml").read_text(encoding="utf-8")
+    cell = tmp_path / "cell.yaml"
+    cell.write_text(text.replace("length_penalty: 0.0", "length_penalty: 0.5"), encoding="utf-8")
+    told = tmp_path / "decoding.json"
+    arguments = ["--model", trained / "model", "--data", data, "--cell", cell, "--beam", 2]
+    arguments += ["--out", tmp_path / "p.tsv", "--record", told]
+    assert called("predict", *arguments).code == 0
+    found = json.loads(told.read_text(encoding="utf-8"))
+    assert (found["beam"], found["length_penalty"]) == (2, 0.5)
+
+
+def test_analyses_and_scores_of_a_cell(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
+    model, gold = ("--model", trained / "model"), phrases.gold(data, tmp_path / "gold")
+    for beam in (1, 4):
+        files = ("--out", tmp_path / f"{beam}.tsv", "--record", tmp_path / f"{beam}.json")
+        assert called("predict", *model, "--data", data, "--beam", beam, *files).code == 0
+    assert called("analyse", *model, "--data", data, "--out", tmp_path / "a.json").code == 0
+    arguments: list[Any] = ["--predictions", tmp_path / "4.tsv", tmp_path / "1.tsv"]
+    arguments += ["--decoding", tmp_path / "4.json", tmp_path / "1.json", "--data", data]
+    arguments += ["--analysis", tmp_path / "a.json", "--training", trained / "training.json"]
+    assert called("score", *arguments, "--out", tmp_path / "scores.json").code == 0
+    scores = record.load(tmp_path / "scores.json")
+    assert 70 < scores.metrics["bleu_b4"].value < 100
+    assert 1 < scores.metrics["ppl_exact"].value <= scores.metrics["ppl"].value < 3
+
+    gold_analysis = ("--out", tmp_path / "gold_analysis.json")
+    assert called("analyse", *model, "--data", gold, "--split", "gold", *gold_analysis).code == 0
+    found = analysis.load(tmp_path / "gold_analysis.json")
+    assert found.sentences.tokens == [7] * 6 and found.sentences.source_words == [6] * 6
+    assert [target for _, target in found.sentences.links[0]] == list(range(6))
+    arguments = ["--analysis", tmp_path / "gold_analysis.json", "--data", gold, "--split", "gold"]
+    said = called("score", *arguments)
+    assert said.code == 0 and "one_minus_aer: 0." in said.out
+
+
+def test_subwords_are_put_together_in_outputs_and_links(called: Call, tmp_path: Path) -> None:
+    data = phrases.prepare(tmp_path / "phrases", subwords=25)
+    model = train(data, tmp_path / "trained", epochs=20) / "model"
+    out = tmp_path / "p.tsv"
+    assert called("predict", "--model", model, "--data", data, "--out", out).code == 0
+    assert not any("@@" in row["predicted"] for row in table(out))
+    assert called("analyse", "--model", model, "--data", data, "--out", out).code == 0
+    found = analysis.load(out).sentences
+    assert found.source_words == [6] * 6 and all(len(links) == 6 for links in found.links)
+    assert max(found.tokens) > 7
+    assert all(source < 6 for links in found.links for source, _ in links)
+
+
+@pytest.mark.parametrize("verb", ["predict", "analyse", "attend"])
+def test_data_of_other_vocabularies_is_refused(
+    verb: str, called: Call, trained: Path, tmp_path: Path
+) -> None:
+    other = phrases.prepare(tmp_path / "other", subwords=10)
+    out = tmp_path / "out"
+    said = called(verb, "--model", trained / "model", "--data", other, "--out", out)
+    assert said.message()[0].endswith("is not the one that mono-postr-joint was trained with")
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--n-best", "4"], "4 outputs of a beam of 3"),
+        (["--n-best", "0"], "--n-best 0"),
+        (["--sample", "--temperature", "0"], "--temperature 0.0"),
+        (["--temperature", "1"], "--temperature and --seed are for sampling"),
+        (["--sample", "--seed", "-1"], "--seed -1"),
+        (["--length-penalty", "-1"], "`length_penalty`: input should be greater than or equal"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    options: list[str], message: str, called: Call, trained: Path
+) -> None:
+    said = called("predict", "--model", trained / "model", *options, typed="Das Haus.\n")
+    assert said.message()[0].startswith(message)
+
+
+def test_heat_maps_show_words(called: Call, trained: Path, data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "attention.json"
+    arguments = ("--model", trained / "model", "--data", data, "--count", 2, "--out", out)
+    assert called("attend", *arguments).code == 0
+    row = json.loads(out.read_text(encoding="utf-8"))["rows"][0]
+    assert row["source"][0] == "das" and row["target"][-2:] == [".", "</s>"]

@@ -1,0 +1,105 @@
+"""Sampling draws from the model's own distribution, the same for a seed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from pam.config import Decoding
+from pam.data.vocabulary import BOS, EOS, PAD, STEP
+from pam.decoding.decode import decode
+from pam.decoding.outputs import Output, forbidden_symbols
+from pam.decoding.sampling import Sampling
+from pam.models.seq2seq import Seq2Seq
+from tests.decoding import varied
+from tests.decoding.varied import ACTIONS, SOURCES
+from tests.models import tiny
+
+LIMITS = Decoding(max_ratio=1.0, max_extra=4)
+
+
+def draw(
+    model: Seq2Seq,
+    sources: list[list[int]],
+    sampling: Sampling,
+    wanted: int = 1,
+    decoding: Decoding = LIMITS,
+    actions: bool = False,
+) -> list[list[Output]]:
+    return decode(model, sources, decoding, actions, wanted=wanted, sampling=sampling)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_first_symbols_follow_the_models_distribution(temperature: float) -> None:
+    model, source, wanted = varied.model("postr-joint"), [6, 7], 4000
+    with torch.no_grad():
+        memory = model.encode(torch.tensor([[*source, EOS]]), torch.tensor([3]))
+        embedded = model.recurrence.embed(torch.tensor([BOS]))
+        log_probs = model.step(memory, model.start(memory), embedded).marginal.log_probs[0]
+    log_probs[forbidden_symbols(False)] = -torch.inf
+    probs = torch.softmax(log_probs / temperature, 0).numpy()
+    (outputs,) = draw(model, [source], Sampling(temperature), wanted)
+    counts = Counter(output.symbols[0] if output.symbols else EOS for output in outputs)
+    found = np.array([counts[symbol] / wanted for symbol in range(tiny.VOCABULARY)])
+    noise = np.sqrt(probs * (1 - probs) / wanted)
+    assert (np.abs(found - probs) <= 4 * noise + 1e-12).all()
+    assert found[[PAD, BOS, STEP]].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("name", tiny.NAMED)
+def test_log_probs_are_the_models_whatever_the_temperature(name: str) -> None:
+    model = varied.model(name)
+    found = draw(model, SOURCES, Sampling(1.7), 3, actions=ACTIONS[name])
+    for source, outputs in zip(SOURCES, found, strict=True):
+        for output in outputs:
+            target = torch.tensor([[*output.symbols, *([EOS] if output.complete else [])]])
+            with torch.no_grad():
+                forced = model.teacher_forced(
+                    torch.tensor([[*source, EOS]]), torch.tensor([len(source) + 1]), target
+                )
+            assert output.log_prob == pytest.approx(float(forced.log_probs.sum()), rel=1e-9)
+            assert output.score == output.log_prob
+            assert len(output.symbols) <= len(source) + 5
+
+
+def symbols(found: list[list[Output]]) -> list[list[list[int]]]:
+    return [[output.symbols for output in outputs] for outputs in found]
+
+
+def test_outputs_depend_on_seed_and_number_and_not_on_the_batch() -> None:
+    model = varied.model("soft")
+    together = symbols(draw(model, SOURCES, Sampling(seed=3), 2))
+    for size in (1, 3):
+        other = LIMITS.model_copy(update={"batch_size": size})
+        assert symbols(draw(model, SOURCES, Sampling(seed=3), 2, other)) == together
+    assert symbols(draw(model, SOURCES, Sampling(seed=4), 2)) != together
+    assert symbols(draw(model, SOURCES[:1], Sampling(seed=3), 2)) == together[:1]
+    # The same sources under other numbers are drawn anew.
+    renumbered = decode(model, SOURCES, LIMITS, wanted=2, sampling=Sampling(seed=3), first=100)
+    assert symbols(renumbered) != together
+
+
+def test_a_low_temperature_is_greedy_search() -> None:
+    model = varied.model("mono-postr-joint")
+    cold = draw(model, SOURCES, Sampling(1e-4), 2)
+    best = decode(model, SOURCES, LIMITS)
+    for drawn, (greedy,) in zip(cold, best, strict=True):
+        assert [output.symbols for output in drawn] == [greedy.symbols] * 2
+
+
+def test_outputs_at_the_length_limit_are_cut_short() -> None:
+    model = varied.model("soft")
+    model.readout.output.bias.data[EOS] -= 1e4
+    for source, (output,) in zip(SOURCES, draw(model, SOURCES, Sampling()), strict=True):
+        assert not output.complete and len(output.symbols) == len(source) + 5
+
+
+def test_what_samples_attended_is_known_where_it_is_asked_for() -> None:
+    model = varied.model("postr-joint")
+    asked = LIMITS.model_copy(update={"replace_unknown": True})
+    for outputs in draw(model, SOURCES, Sampling(), 2, asked):
+        assert all(len(output.attended) == len(output.symbols) for output in outputs)
+    assert draw(model, SOURCES, Sampling())[0][0].attended == []
