@@ -14,9 +14,10 @@ from pam.config import Decoding, ModelChoices, Network
 from pam.data.batches import Batch, Examples
 from pam.data.prepared import Prepared
 from pam.decoding.search import search
-from pam.fast.teacher import token_log_probs
+from pam.fast.teacher import token_objective
 from pam.models.build import build
 from pam.models.seq2seq import Seq2Seq
+from pam.training.record import peak_gpu_memory_mb
 
 Work = Callable[[Batch], object]
 
@@ -28,8 +29,10 @@ class Plan:
     Attributes:
         network: sizes; batch_size: examples per step, sentences decoded side by side.
         rounds: how often each model has its turn; batches: per turn.
-        warm_up: batches before anything is timed.
-        beam: hypotheses of the beam search that is timed beside greedy search.
+        warm_up: batches before anything is timed. They also teach the models: attention that has
+            found its focus is cheaper to train than that of random weights.
+        beams: hypotheses of each search that is timed; 1 is greedy search.
+        narrow: whether training takes the output layer's products in bfloat16.
     """
 
     network: Network
@@ -37,7 +40,8 @@ class Plan:
     rounds: int
     batches: int
     warm_up: int
-    beam: int
+    beams: tuple[int, ...]
+    narrow: bool = False
 
 
 @dataclass
@@ -47,20 +51,23 @@ class Runner:
     Attributes:
         batches: the data set's batches, the same rows for every runner.
         work: what is done with a batch.
-        rates: examples per second, one per turn.
+        rates: examples per second, one per turn; tokens: target tokens per second, likewise.
+        gpu_mb: the most that its turns have held of a CUDA device.
     """
 
     label: str
     batches: Sequence[Batch]
     work: Work
     rates: list[float] = field(default_factory=list)
+    tokens: list[float] = field(default_factory=list)
+    gpu_mb: float = 0.0
 
-    def turn(self, first: int, count: int) -> int:
-        """Works on `count` batches from number `first` on; the number of examples in them."""
+    def turn(self, first: int, count: int) -> tuple[int, int]:
+        """Works on `count` batches from number `first` on; how many examples and target tokens."""
         chosen = [self.batches[(first + place) % len(self.batches)] for place in range(count)]
         for batch in chosen:
             self.work(batch)
-        return sum(len(batch.rows) for batch in chosen)
+        return sum(len(batch.rows) for batch in chosen), sum(int(b.mask.sum()) for b in chosen)
 
 
 def clock(device: torch.device) -> float:
@@ -71,7 +78,7 @@ def clock(device: torch.device) -> float:
     return time.process_time()
 
 
-def training(model: Seq2Seq, reference: bool) -> Work:
+def training(model: Seq2Seq, reference: bool, narrow: bool = False) -> Work:
     """A step of training: likelihood, gradient, clipping and Adam, as `pam train` does them."""
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
 
@@ -80,10 +87,10 @@ def training(model: Seq2Seq, reference: bool) -> Work:
         optimiser.zero_grad()
         given = batch.source, batch.lengths, batch.target
         if reference:
-            log_probs = model.teacher_forced(*given).log_probs
+            objective = model.objective(*given)
         else:
-            log_probs = token_log_probs(model, *given)
-        (-log_probs[batch.mask].mean()).backward()
+            objective = token_objective(model, *given, narrow=narrow)
+        (-objective[batch.mask].mean()).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
         optimiser.step()
 
@@ -106,9 +113,14 @@ def take_turns(runners: Sequence[Runner], plan: Plan, device: torch.device) -> N
         runner.turn(0, plan.warm_up)
     for number in range(plan.rounds):
         for runner in runners:
+            if device.type == "cuda":
+                torch.cuda.reset_peak_memory_stats(device)
             began = clock(device)
-            done = runner.turn(number * plan.batches, plan.batches)
-            runner.rates.append(done / (clock(device) - began))
+            examples, tokens = runner.turn(number * plan.batches, plan.batches)
+            spent = clock(device) - began
+            runner.rates.append(examples / spent)
+            runner.tokens.append(tokens / spent)
+            runner.gpu_mb = max(runner.gpu_mb, peak_gpu_memory_mb(device) or 0.0)
 
 
 def rows_of(runners: Sequence[Runner], what: str) -> list[dict[str, Any]]:
@@ -121,9 +133,11 @@ def rows_of(runners: Sequence[Runner], what: str) -> list[dict[str, Any]]:
             "per_second": round(statistics.median(runner.rates), 1),
             "lowest": round(min(runner.rates), 1),
             "highest": round(max(runner.rates), 1),
+            "tokens_per_second": round(statistics.median(runner.tokens), 1),
             "time_vs_first": round(
                 statistics.median(a / b for a, b in zip(first, runner.rates, strict=True)), 3
             ),
+            **({"gpu_mb": round(runner.gpu_mb)} if runner.gpu_mb else {}),
         }
         for runner in runners
     ]
@@ -152,13 +166,15 @@ def measure(
     for name, choices in models.items():
         own = batches[choices.targets]
         made[name] = _model(choices, data, plan, device)
-        trainers.append(Runner(name, own, training(made[name], reference=False)))
+        trainers.append(
+            Runner(name, own, training(made[name], reference=False, narrow=plan.narrow))
+        )
         if reference:
             plain = training(_model(choices, data, plan, device), reference=True)
             trainers.append(Runner(f"{name} (reference)", own, plain))
     take_turns(trainers, plan, device)
     rows = rows_of(trainers, "training, examples")
-    for beam, how in ((1, "greedy"), (plan.beam, f"beam {plan.beam}")):
+    for beam in plan.beams:
         decoders = [
             Runner(
                 name,
@@ -168,6 +184,7 @@ def measure(
             for name, choices in models.items()
         ]
         take_turns(decoders, plan, device)
+        how = "greedy" if beam == 1 else f"beam {beam}"
         rows += rows_of(decoders, f"decoding ({how}), sentences")
     return rows
 

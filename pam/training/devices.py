@@ -24,6 +24,13 @@ def choose_device(wanted: str) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
 
 
+def use_precision(precision: str) -> None:
+    """Lets CUDA take products in TF32, or keeps it from it; on a CPU nothing changes."""
+    allowed = precision == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed
+
+
 def limit_threads() -> None:
     """One thread, unless the environment says otherwise (`OMP_NUM_THREADS`).
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import threading
 import time
@@ -35,15 +36,16 @@ class Reporter:
         self.events = events
 
     @contextmanager
-    def open(self, epochs: int, per_epoch: int, progress: Progress) -> Iterator[None]:
-        """Begins to report a run of so many epochs and steps, of which some may be done."""
-        self.epochs, self.per_epoch = epochs, per_epoch
+    def open(self, per_epoch: int, steps: int, progress: Progress) -> Iterator[None]:
+        """Begins to report a run of so many steps, an epoch and all, of which some may be done."""
+        self.per_epoch, self.steps = per_epoch, steps
+        self.epochs = -(-steps // per_epoch)
         self.first = self._done(progress)
         self.began = self.told = time.monotonic()
         with _storage_errors_told_once(self.events):
             self.writer = SummaryWriter(str(self.events), purge_step=progress.epoch + 1)
             self.bar = tqdm(
-                total=epochs * per_epoch,
+                total=steps,
                 initial=self.first,
                 desc=self.name,
                 unit="step",
@@ -67,7 +69,7 @@ class Reporter:
         now = time.monotonic()
         if self.bar.disable and now - self.told >= LINE_EVERY_S:
             self.told = now
-            done, total = self._done(progress), self.epochs * self.per_epoch
+            done, total = self._done(progress), self.steps
             left = (total - done) * (now - self.began) / max(1, done - self.first)
             log.info(
                 "%s: epoch %d of %d, step %d of %d, loss %.4f, %s to go",
@@ -83,16 +85,22 @@ class Reporter:
     def epoch(self, row: dict[str, Any]) -> None:
         """After each epoch, with its row of the history."""
         for key in ("train_loss", "dev_loss", "dev_accuracy", "learning_rate"):
-            self.writer.add_scalar(key, row[key], row["epoch"])
-        self.bar.set_postfix(dev=f"{100 * row['dev_accuracy']:.2f}")
+            if row[key] is not None:
+                self.writer.add_scalar(key, row[key], row["epoch"])
+        accuracy = row["dev_accuracy"]
+        if accuracy is None:
+            quality = f"perplexity {math.exp(min(row['dev_loss'], 99.0)):.2f}"
+        else:
+            quality = f"accuracy {100 * accuracy:.2f} %"
+        self.bar.set_postfix_str(f"dev {quality}")
         log.info(
-            "%s: epoch %d of %d, train loss %.4f, dev loss %.4f, dev accuracy %.2f %%, %.0f CPU s",
+            "%s: epoch %d of %d, train loss %.4f, dev loss %.4f, dev %s, %.0f CPU s",
             self.name,
             row["epoch"],
             self.epochs,
             row["train_loss"],
             row["dev_loss"],
-            100 * row["dev_accuracy"],
+            quality,
             row["cpu_s"],
         )
 

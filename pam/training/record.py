@@ -19,8 +19,8 @@ import pam
 from pam.files import write_text
 
 HISTORY = (
-    "epoch", "step", "examples", "learning_rate", "train_loss", "dev_loss", "dev_accuracy",
-    "wall_s", "cpu_s",
+    "epoch", "step", "examples", "tokens", "learning_rate", "train_loss", "dev_loss",
+    "dev_accuracy", "wall_s", "cpu_s",
 )  # fmt: skip
 PACKAGES = ("torch", "numpy", "snakemake", "pandas", "matplotlib", "sacrebleu")
 
@@ -78,6 +78,13 @@ def versions() -> dict[str, str]:
             continue
     # What was imported is what ran: a build's local version is not in the metadata.
     return found | {"torch": torch.__version__}
+
+
+def peak_gpu_memory_mb(device: torch.device) -> float | None:
+    """The most that this process has held of a CUDA device so far, in megabytes; None on a CPU."""
+    if device.type != "cuda":
+        return None
+    return torch.cuda.max_memory_allocated(device) / 2**20
 
 
 def peak_memory_mb() -> float:

@@ -29,13 +29,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ],
         help="names in config/models; NAME:K sums over the K most probable positions",
     )  # fmt: skip
+    parser.add_argument("--embedding", type=int, default=64, help="units of an embedding")
     parser.add_argument("--encoder", type=int, default=128, help="LSTM units a direction")
     parser.add_argument("--decoder", type=int, default=128, help="LSTM units")
     parser.add_argument("--layers", type=int, default=1, help="of encoder and decoder")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=15, help="turns of each model")
     parser.add_argument("--batches", type=int, default=10, help="batches in a turn")
-    parser.add_argument("--beam", type=int, default=4)
+    parser.add_argument("--warm-up", type=int, default=10, help="batches before any is timed")
+    parser.add_argument(
+        "--beams", type=int, nargs="*", default=[1, 4], help="searches to time; none: only training"
+    )
+    parser.add_argument("--precision", choices=("float32", "tf32", "bf16"), default="float32")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument(
         "--reference", action="store_true", help="time the plain reference computation too"
@@ -53,20 +58,30 @@ def run(args: argparse.Namespace) -> int:
     from pam.config import Network
     from pam.data.prepared import Prepared
     from pam.files import write_json
-    from pam.training.devices import choose_device
+    from pam.training.devices import choose_device, use_precision
     from pam.training.memory import keep_heap
     from pam.training.record import hardware, peak_memory_mb, versions
 
     keep_heap()
     torch.set_num_threads(args.threads)
     device = choose_device(args.device)
+    use_precision(args.precision)
     network = Network(
+        embedding=args.embedding,
         encoder=args.encoder,
         decoder=args.decoder,
         encoder_layers=args.layers,
         decoder_layers=args.layers,
     )
-    plan = Plan(network, args.batch_size, args.rounds, args.batches, args.batches, args.beam)
+    plan = Plan(
+        network,
+        args.batch_size,
+        args.rounds,
+        args.batches,
+        args.warm_up,
+        tuple(args.beams),
+        args.precision == "bf16",
+    )
     models = {name: _choices(name) for name in args.models}
     with tempfile.TemporaryDirectory() as folder:
         data = Prepared(args.data or _german_nouns(Path(folder)))
@@ -79,6 +94,8 @@ def run(args: argparse.Namespace) -> int:
             "threads": args.threads,
             "network": network.model_dump(),
             "batch_size": args.batch_size,
+            "precision": args.precision,
+            "vocabulary": {"source": len(data.source), "target": len(data.target)},
             "hardware": hardware(device),
             "versions": versions(),
             "peak_memory_mb": round(peak_memory_mb()),
@@ -92,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _choices(name: str) -> ModelChoices:
     """A model by its name; `NAME:K` cuts its sum over positions to the top K."""
-    from pam.config import load_model
+    from pam.config import kind_of, load_model
     from pam.errors import UserError
 
     stem, _, top_k = name.partition(":")
@@ -101,7 +118,9 @@ def _choices(name: str) -> ModelChoices:
         return choices
     if not top_k.isdigit():
         raise UserError(f"model `{name}`", remedy="write NAME or NAME:K, K a whole number")
-    return choices.model_copy(update={"marginal": {"kind": "output", "top_k": int(top_k)}})
+    kind, options = kind_of(choices.marginal)
+    cut = {"top_k": int(top_k)} | ({"q_top_k": int(top_k)} if kind == "bound" else {})
+    return choices.model_copy(update={"marginal": {"kind": kind, **options, **cut}})
 
 
 def _german_nouns(folder: Path) -> Path:
@@ -124,16 +143,11 @@ def _print(record: dict[str, Any]) -> None:
         f"torch {record['versions']['torch']}, {record['date']}; {record['data']}, batch "
         f"{record['batch_size']}; rates per {record['clock'].removesuffix('s')}\n"
     )
-    line = "{:<34} {:<28} {:>9} {:>19} {:>8}\n"
-    sys.stdout.write(line.format("what", "model", "rate", "lowest - highest", "time"))
+    line = "{:<34} {:<28} {:>9} {:>19} {:>9} {:>8}\n"
+    heads = ("what", "model", "rate", "lowest - highest", "tokens", "time")
+    sys.stdout.write(line.format(*heads))
     for row in record["rows"]:
         spread = f"{row['lowest']:.0f} - {row['highest']:.0f}"
-        sys.stdout.write(
-            line.format(
-                row["what"],
-                row["model"],
-                f"{row['per_second']:.0f}",
-                spread,
-                f"{row['time_vs_first']:.2f}",
-            )
-        )
+        rates = f"{row['per_second']:.0f}", spread, f"{row['tokens_per_second']:.0f}"
+        ratio = f"{row['time_vs_first']:.2f}"
+        sys.stdout.write(line.format(row["what"], row["model"], *rates, ratio))

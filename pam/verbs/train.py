@@ -43,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
     from pam.config import load_cell
     from pam.data.prepared import Prepared
+    from pam.decoding import length_prior
     from pam.fingerprint import fingerprint, model_modules
     from pam.models.build import build, parameters_of
     from pam.models.saved import save_model
@@ -57,7 +58,10 @@ def run(args: argparse.Namespace) -> int:
     limit_threads()
     cell, data = load_cell(args.cell), Prepared(args.data)
     train, dev = (_examples(data, name, cell) for name in ("train", "dev"))
-    kind, device = data.summary["task"], choose_device(args.device)
+    # What the model will be saved with is read now: a fault must not show after the training.
+    for part in ("summary", "codec"):
+        getattr(data, part)
+    device = choose_device(args.device)
     state = args.state or args.out / "state"
     with locked(state):
         torch.manual_seed(cell.seed)
@@ -67,7 +71,10 @@ def run(args: argparse.Namespace) -> int:
         states = StateFolder(state, _key(cell, data, code))
         reporter = Reporter(name, args.out / "events")
         weights, progress = Trainer(cell, model, train, dev, states, reporter, device).run()
-        save_model(args.out / "model", cell, kind, data.source, data.target, weights)
+        length_prior.LengthPrior.of(data.split("train")).save(
+            args.out / "model" / length_prior.FILE
+        )
+        save_model(args.out / "model", cell, data, weights)
         write_history(args.out / "history.csv", progress.history)
         _write_record(args.out, cell, progress, parameters_of(model), device)
         states.clear()
@@ -106,10 +113,10 @@ def _write_record(
     out: Path, cell: Cell, progress: Progress, parameters: int, device: torch.device
 ) -> None:
     from pam.files import write_json
-    from pam.training.record import hardware, peak_memory_mb, versions
+    from pam.training.record import hardware, peak_gpu_memory_mb, peak_memory_mb, versions
 
     best: dict[str, Any] = progress.best or {}
-    examples = progress.history[-1]["examples"]
+    last = progress.history[-1]
     write_json(
         out / "training.json",
         {
@@ -123,9 +130,12 @@ def _write_record(
             "epochs": len(progress.history),
             "best_epoch": best.get("epoch"),
             "dev_accuracy": best.get("dev_accuracy"),
+            "dev_loss": best.get("dev_loss"),
             "parameters": parameters,
-            "examples_per_second": examples / progress.wall_s,
+            "examples_per_second": last["examples"] / progress.wall_s,
+            "tokens_per_second": last["tokens"] / progress.wall_s,
             "peak_memory_mb": peak_memory_mb(),
+            "peak_gpu_memory_mb": peak_gpu_memory_mb(device),
             "resumed": progress.resumed,
             "command": shlex.join(["python", "-m", "pam", *sys.argv[1:]]),
         },

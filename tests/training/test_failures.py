@@ -18,7 +18,7 @@ from tests.training import runs, small
 from tests.training.runs import Fault, Run
 
 CELL = small.cell("soft", epochs=1)
-WRITES = 11
+WRITES = 12
 """Files that this training writes: the holder's name, 4 states, 4 of the model, 2 records."""
 
 

@@ -47,6 +47,7 @@ def test_the_model_folder_is_all_that_is_needed_to_use_the_model(trained: Path, 
     assert {path.name for path in folder.iterdir()} == {
         "config.yaml",
         "weights.safetensors",
+        "lengths.json",
         "source.vocab",
         "target.vocab",
     }
@@ -60,7 +61,7 @@ def test_the_model_folder_is_all_that_is_needed_to_use_the_model(trained: Path, 
 def test_the_history_has_a_row_an_epoch(trained: Path) -> None:
     history = pd.read_csv(trained / "history.csv")
     assert list(history) == [
-        *("epoch", "step", "examples", "learning_rate", "train_loss", "dev_loss"),
+        *("epoch", "step", "examples", "tokens", "learning_rate", "train_loss", "dev_loss"),
         *("dev_accuracy", "wall_s", "cpu_s"),
     ]
     assert history["epoch"].tolist() == [1, 2, 3]
@@ -78,8 +79,8 @@ def test_the_record_tells_cost_origin_and_outcome(trained: Path) -> None:
     record = runs.record_of(trained)
     assert set(record) == {
         *("wall_s", "cpu_s", "gpu_s", "device", "hardware", "versions", "seed", "epochs"),
-        *("best_epoch", "dev_accuracy", "parameters", "examples_per_second", "peak_memory_mb"),
-        *("resumed", "command"),
+        *("best_epoch", "dev_accuracy", "dev_loss", "parameters", "examples_per_second"),
+        *("tokens_per_second", "peak_memory_mb", "peak_gpu_memory_mb", "resumed", "command"),
     }
     history = pd.read_csv(trained / "history.csv").to_dict("records")
     assert (record["seed"], record["epochs"], record["resumed"]) == (1, 3, 1)
@@ -88,6 +89,8 @@ def test_the_record_tells_cost_origin_and_outcome(trained: Path) -> None:
     assert record["parameters"] == sum(value.numel() for value in weights.values())
     assert record["wall_s"] >= history[-1]["wall_s"] > 0
     assert record["gpu_s"] == 0.0 and record["device"] == "cpu"
+    assert record["tokens_per_second"] == pytest.approx(history[-1]["tokens"] / record["wall_s"])
+    assert record["peak_gpu_memory_mb"] is None
     assert record["examples_per_second"] == pytest.approx(180 / record["wall_s"])
     assert 50 < record["peak_memory_mb"] < 2000
     assert set(record["hardware"]) == {"cpu", "cores", "gpu", "system"}
@@ -161,7 +164,7 @@ def test_the_weights_of_the_best_epoch_are_kept(
         best = {"accuracy": 3, "loss": 2, "last": 4}[select]
     seen: list[dict[str, torch.Tensor]] = []
 
-    def scripted(model: torch.nn.Module, *rest: Any) -> dict[str, float]:
+    def scripted(model: torch.nn.Module, *rest: Any, **options: bool) -> dict[str, float]:
         seen.append({name: value.clone() for name, value in model.state_dict().items()})
         return scores[len(seen) - 1]
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pam.config import Training
 from pam.training.schedule import learning_rate
 
 
-def rates(steps: int = 100, **training: float) -> list[float]:
+def rates(steps: int = 100, **training: Any) -> list[float]:
     chosen = Training.model_validate({"learning_rate": 0.002, "warmup_steps": 10, **training})
     return [learning_rate(chosen, step, steps) for step in range(steps)]
 
@@ -42,3 +44,11 @@ def test_without_warm_up_the_first_step_is_at_full_rate() -> None:
 def test_a_warm_up_longer_than_the_run_still_gives_positive_rates() -> None:
     found = rates(steps=5, warmup_steps=100)
     assert all(0 < rate < 0.002 for rate in found)
+
+
+def test_a_halving_rate_is_halved_from_a_step_on_and_then_at_every_so_many() -> None:
+    found = rates(schedule="halving", halve_after=50, halve_every=20, warmup_steps=0)
+    assert set(found[:50]) == {0.002}
+    assert set(found[50:70]) == {0.001}
+    assert set(found[70:90]) == {0.0005}
+    assert set(found[90:]) == {0.00025}
