@@ -24,6 +24,8 @@ include: "workflow/rules/common.smk"
 validate(config, "workflow/schemas/config.schema.yaml")
 
 
+include: "workflow/rules/common_data.smk"
+include: "workflow/rules/common_report.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/score.smk"
@@ -49,6 +51,7 @@ rule all:
 rule data:
     input:
         of_tasks("summary.json"),
+        gold_summaries(),
 
 
 rule train:

@@ -43,6 +43,10 @@ def kind_of(choice: Choice) -> tuple[str, dict[str, Any]]:
     return kind, options
 
 
+Options = dict[str, dict[str, dict[str, Any]]]
+"""Options of components: question -> kind -> options, as in `marginal: {output: {top_k: 6}}`."""
+
+
 class Network(Strict):
     """Sizes of encoder and decoder."""
 
@@ -63,16 +67,37 @@ class Training(Strict):
     """One training: its length, its optimiser, what is kept."""
 
     epochs: int = Field(12, ge=1, description="passes over the training split")
+    max_steps: int | None = Field(
+        None, ge=1, description="end after so many steps, if that is before `epochs`"
+    )
+    patience: int | None = Field(
+        None, ge=1, description="end after so many epochs without a lower development loss"
+    )
     batch_size: int = Field(64, ge=1, description="examples per step")
+    accumulate: int = Field(
+        1, ge=1, description="parts into which a step's batch is cut, one gradient for all"
+    )
     optimiser: Literal["adam", "sgd"] = Field("adam", description="adam or plain sgd")
     learning_rate: float = Field(0.002, gt=0, description="the highest learning rate")
     warmup_steps: int = Field(100, ge=0, description="steps of linear rise at the start")
+    schedule: Literal["linear", "halving"] = Field(
+        "linear", description="how the rate falls: `flat`, or `halve_after` and `halve_every`"
+    )
     flat: float = Field(
         0.4, ge=0, le=1, description="share of the run after which the rate falls linearly to 0"
     )
+    halve_after: int = Field(8000, ge=0, description="steps before the rate is halved first")
+    halve_every: int = Field(1000, ge=1, description="steps from one halving to the next")
     clip: float = Field(5.0, gt=0, description="largest norm of the gradient")
     select: Literal["accuracy", "loss", "last"] = Field(
         "accuracy", description="which epoch's weights are kept, by the development split"
+    )
+    average: int = Field(
+        1, ge=1, description="mean of the weights after each of so many last epochs, that one's too"
+    )
+    precision: Literal["float32", "tf32", "bf16"] = Field(
+        "float32",
+        description="of large products in training; tf32 is for CUDA",
     )
     state_every_s: float = Field(
         30.0, ge=0, description="seconds between two saved states within an epoch"
@@ -86,6 +111,18 @@ class Decoding(Strict):
     """How outputs are searched."""
 
     beam: int = Field(1, ge=1, description="hypotheses kept; 1 is greedy search")
+    beams: list[Annotated[int, Field(ge=1)]] = Field(
+        [], description="further beams with which the test split is decoded and scored"
+    )
+    length_penalty: float = Field(
+        0.0, ge=0, description="log p is divided by (length)^this in the search's last choice"
+    )
+    length_prior: float = Field(
+        0.0, ge=0, description="weight of log p(target length | source length)"
+    )
+    replace_unknown: bool = Field(
+        False, description="an unknown word becomes the source word most attended"
+    )
     batch_size: int = Field(64, ge=1, description="examples decoded side by side")
     max_ratio: float = Field(3.0, gt=0, description="longest output as a multiple of the input")
     max_extra: int = Field(10, ge=1, description="symbols added to that limit")
@@ -109,6 +146,9 @@ class ModelChoices(Strict):
     coupling: Choice = Field("none", description="dependence on the previous alignment")
     marginal: Choice = Field("input", description="where attention is summed out")
     feedback: Choice = Field("prior", description="the alignment fed to the next state")
+    inference: Choice = Field(
+        "none", description="alignments given the whole target too, for a variational bound"
+    )
     targets: Literal["symbols", "actions"] = Field(
         "symbols", description="output alphabet: symbols, or symbols and pointer steps"
     )
@@ -127,10 +167,19 @@ class TaskConfig(Strict):
     paper_beside: str | None = Field(
         None, description="row of the paper's table shown beside, though its data differ"
     )
+    note: str = Field("", description="what a reader of the report has to know about the task")
+    models: list[str] | None = Field(
+        None, min_length=1, description="those of the experiment's models to run; null: all"
+    )
+    format: dict[str, Any] = Field({}, description="overrides of the data set's `format`")
+    gold: str | None = Field(
+        None, pattern=NAME, description="data set of word alignments that attention is held to"
+    )
     network: dict[str, Any] = Field({}, description="overrides of `network` for this task")
     training: dict[str, Any] = Field({}, description="overrides of `training` for this task")
     decoding: dict[str, Any] = Field({}, description="overrides of `decoding` for this task")
     resources: dict[str, Any] = Field({}, description="overrides of `resources` for this task")
+    options: Options = Field({}, description="overrides of `options` for this task")
 
 
 class Experiment(Strict):
@@ -152,8 +201,16 @@ class Experiment(Strict):
     )
     mirror: str | None = Field(None, description="folder or base address tried first")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where models train")
-    attention_words: int = Field(4, ge=1, description="test words drawn as heat maps")
+    attention_words: int = Field(4, ge=1, description="rows of a test split drawn as heat maps")
     resources: Resources = Field(default_factory=lambda: Resources())
+    options: Options = Field(
+        {}, description="options of components where a model uses them: question, kind, option"
+    )
+
+    def models_of(self, task: str) -> list[str]:
+        """The models that a task is run with, in the experiment's order."""
+        chosen = self.tasks[task].models
+        return [model for model in self.models if chosen is None or model in chosen]
 
 
 class Cell(Strict):
@@ -300,11 +357,26 @@ def resolve_cell(
         model=model,
         label=choices.label,
         seed=seed,
-        choices=choices,
+        choices=with_options(choices, experiment.options, experiment.tasks[task].options),
         network=layered("network", experiment.network),
         training=layered("training", experiment.training),
         decoding=layered("decoding", experiment.decoding, by_model=False),
     )
+
+
+def with_options(choices: ModelChoices, *layers: Options) -> ModelChoices:
+    """The model with the options that its components are given, later layers winning.
+
+    What the model's own file says wins over every layer. Questions in a layer must be a model's.
+    """
+    changed: dict[str, Choice] = {}
+    for question in dict.fromkeys(question for layer in layers for question in layer):
+        kind, own = kind_of(getattr(choices, question))
+        given = [layer.get(question, {}).get(kind, {}) for layer in layers]
+        options = {name: value for one in (*given, own) for name, value in one.items()}
+        if options:
+            changed[question] = {"kind": kind, **options}
+    return choices.model_copy(update=changed)
 
 
 def load_cell(path: Path | str) -> Cell:

@@ -9,8 +9,10 @@ from typing import Any
 
 from pam.config import (
     Cell,
+    Decoding,
     Experiment,
     ModelChoices,
+    Options,
     Resources,
     TaskConfig,
     kind_of,
@@ -20,6 +22,7 @@ from pam.config import (
     unknown,
 )
 from pam.data.registry import Dataset
+from pam.data.tasks import load_task
 from pam.errors import UserError
 from pam.fingerprint import QUESTIONS, answers
 from pam.yaml_files import place_of, read_yaml
@@ -27,7 +30,7 @@ from pam.yaml_files import place_of, read_yaml
 RESERVED_TASKS = frozenset({"tables", "figures", "logs", "report", "benchmarks"})
 """Folders that stand beside those of the tasks in `results/<experiment>/`."""
 
-RESERVED_MODELS = frozenset({"data"})
+RESERVED_MODELS = frozenset({"data", "gold", "significance"})
 """Folders that stand beside those of the models in `results/<experiment>/<task>/`."""
 
 MODELS = Path("config/models")
@@ -64,16 +67,43 @@ class Plan:
             raise unknown("task", name, sorted(tasks))
         return tasks[name]
 
-    def check_datasets(self, datasets: Mapping[str, Dataset]) -> None:
-        """Checks that every task's data set is in a registry.
+    def beams(self, task: str) -> list[int]:
+        """Beams with which a task's test split is decoded, the main one first.
 
         Raises:
-            UserError: one is not; names its line.
+            UserError: no such task.
+        """
+        own = self.task(task)
+        merged = self.experiment.decoding.model_dump() | own.decoding
+        decoding = parse(Decoding, merged, self.files, ("tasks", task, "decoding"))
+        return list(dict.fromkeys([decoding.beam, *decoding.beams]))
+
+    def check_datasets(self, datasets: Mapping[str, Dataset]) -> None:
+        """Checks that every task's data sets are in a registry and can be read as it wants.
+
+        Raises:
+            UserError: one is not, or a key of `format` makes no sense; names its line.
         """
         for task, own in self.experiment.tasks.items():
-            if own.dataset not in datasets:
-                error = unknown("data set", own.dataset, sorted(datasets))
-                raise _at(error, self.files, ["tasks", task], "dataset")
+            under = ["tasks", task]
+            for key, name in (("dataset", own.dataset), ("gold", own.gold)):
+                if name is not None and name not in datasets:
+                    raise _at(unknown("data set", name, sorted(datasets)), self.files, under, key)
+            entry = datasets[own.dataset].with_format(own.format)
+            kind = load_task(entry.task)
+            if not kind.STAGES:
+                error = UserError(
+                    f"`{own.dataset}` holds word alignments, which no model learns",
+                    remedy="name it as the `gold` of a task of translation",
+                )
+                raise _at(error, self.files, under, "dataset")
+            if own.gold is not None and load_task(datasets[own.gold].task).STAGES:
+                error = UserError(
+                    f"`{own.gold}` holds no word alignments",
+                    remedy="name a data set with `task: alignment`",
+                )
+                raise _at(error, self.files, under, "gold")
+            parse(kind.Format, entry.format, self.files, (*under, "format"))
 
     def resources(self, task: str) -> Resources:
         """What a training of this task asks for.
@@ -101,6 +131,7 @@ def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] 
         config = read_yaml(paths[0])
     experiment = parse(Experiment, config, paths)
     _check_names(experiment, paths)
+    _check_options(experiment.options, paths, ["options"])
     choices = {}
     for model in experiment.models:
         try:
@@ -111,9 +142,11 @@ def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] 
             raise _at(error, paths, ["models"], model) from error
         _check_components(choices[model], MODELS / f"{model}.yaml")
     plan = Plan(experiment, choices, paths)
-    for task in experiment.tasks:
+    for task, own in experiment.tasks.items():
+        _check_task_models(task, own, experiment.models, paths)
+        _check_options(own.options, paths, ["tasks", task, "options"])
         plan.resources(task)
-        for model in experiment.models:
+        for model in experiment.models_of(task):
             plan.cell(task, model, experiment.seeds[0])
     return plan
 
@@ -163,6 +196,27 @@ def _check_names(experiment: Experiment, files: Sequence[Path]) -> None:
             if values.count(value) > 1:
                 error = UserError(f"`{value}` stands twice in `{key}`", remedy="remove one")
                 raise _at(error, files, [key], value)
+
+
+def _check_task_models(
+    task: str, own: TaskConfig, models: list[str], files: Sequence[Path]
+) -> None:
+    """A task's models are some of the experiment's."""
+    for model in own.models or ():
+        if model not in models:
+            error = unknown("model of the experiment", model, models)
+            raise _at(error, files, ["tasks", task, "models"], model)
+
+
+def _check_options(options: Options, files: Sequence[Path], under: list[str]) -> None:
+    """Options are given to components that exist."""
+    for question, kinds in options.items():
+        if question not in QUESTIONS:
+            raise _at(unknown("question", question, list(QUESTIONS)), files, under, question)
+        for kind in kinds:
+            if kind not in answers(question):
+                error = unknown(question, kind, answers(question))
+                raise _at(error, files, [*under, question], kind)
 
 
 def _check_components(choices: ModelChoices, file: Path) -> None:

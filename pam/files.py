@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import hashlib
 import json
 import os
@@ -86,16 +87,19 @@ def write_json(path: Path | str, value: Any) -> None:
 
 
 def read_json(path: Path | str) -> Any:
-    """Reads JSON.
+    """Reads JSON; a file whose name ends in `.gz` is unpacked first.
 
     Raises:
         UserError: the file is missing or is not JSON.
     """
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        content = Path(path).read_bytes()
+        if Path(path).suffix == ".gz":
+            content = gzip.decompress(content)
+        return json.loads(content.decode("utf-8"))
     except FileNotFoundError as error:
         raise UserError("no such file", file=path, remedy="make it first") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
         line = getattr(error, "lineno", None)
         raise UserError(
             "this is not valid JSON", file=path, line=line, remedy="delete it and make it again"

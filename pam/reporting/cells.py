@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from pam.config import Experiment, TaskConfig, parse
+from pam.config import Experiment, TaskConfig, parse, unknown
 from pam.errors import UserError
 from pam.scoring import record
+from pam.scoring.metrics import metric
 from pam.scoring.record import Scores
 from pam.yaml_files import read_yaml
 
@@ -27,6 +30,12 @@ class ScoredCell:
     seed: int
     scores: Scores
 
+    @property
+    def decodings(self) -> dict[str, dict[str, Any]]:
+        """What decoding recorded, by beam, the main one first."""
+        recorded = self.scores.decoding
+        return {str(recorded["beam"]): recorded} if "beam" in recorded else recorded
+
 
 @dataclass(frozen=True)
 class TaskCells:
@@ -36,6 +45,24 @@ class TaskCells:
     label: str
     config: TaskConfig
     models: dict[str, list[ScoredCell]]
+
+    @property
+    def cells(self) -> list[ScoredCell]:
+        """All of them, model by model."""
+        return [cell for of_model in self.models.values() for cell in of_model]
+
+    def metrics(self, patterns: Sequence[str]) -> list[str]:
+        """Names of the metrics that every cell has and that match a pattern such as `bleu_b*`.
+
+        They are in the order of the patterns, and of the cells' scores within one.
+        """
+        known = [
+            name
+            for name in self.cells[0].scores.metrics
+            if all(name in cell.scores.metrics for cell in self.cells)
+        ]
+        matching = [name for one in patterns for name in known if fnmatchcase(name, one)]
+        return list(dict.fromkeys(matching))
 
 
 def load_experiment(path: Path | str) -> Experiment:
@@ -48,7 +75,7 @@ def load_cells(paths: Sequence[Path | str], experiment: Experiment) -> list[Task
 
     Raises:
         UserError: a cell of another experiment or of no known task, two files of one cell, or
-            cells of one task that were scored on different forms.
+            cells of one task that were scored on different test sets.
     """
     cells: dict[tuple[str, str, int], ScoredCell] = {}
     for path in paths:
@@ -96,7 +123,7 @@ def _task(
     for cell in cells[1:]:
         check_comparable(cells[0], cell)
     present = list(dict.fromkeys(cell.model for cell in cells))
-    known = [model for model in experiment.models if model in present]
+    known = [model for model in experiment.models_of(name) if model in present]
     order = known + [model for model in present if model not in known]
     models = {
         model: sorted((cell for cell in cells if cell.model == model), key=lambda cell: cell.seed)
@@ -106,20 +133,21 @@ def _task(
 
 
 def check_comparable(first: ScoredCell, other: ScoredCell) -> None:
-    """Checks that two cells were scored on the same forms, in the same order.
+    """Checks that two cells were scored on the same units, in the same order.
 
     Raises:
-        UserError: names the first lemma that differs and its line in the second file.
+        UserError: names the first unit that differs and its line in the second file.
     """
     if first.scores.references == other.scores.references:
         return
     mine, theirs = first.scores.counts(), other.scores.counts()
-    forms = [mine.columns.index(column) for column in ("forms",) if column in mine.columns]
-    what, line = "the forms differ", None
+    counted = sorted({metric(name).counted for name in first.scores.metrics})
+    judged = [place for place, name in enumerate(mine.columns) if name in counted]
+    what, line = "what was to be predicted differs", None
     for index, name in enumerate(theirs.names):
-        same = index < len(mine.names) and mine.names[index] == name
-        if not same or not np.array_equal(mine.counts[index, forms], theirs.counts[index, forms]):
-            what, line = f"the first difference is lemma `{name}`", _line_of(other.path, name)
+        same = mine.names[index : index + 1] == (name,)
+        if not same or not np.array_equal(mine.counts[index, judged], theirs.counts[index, judged]):
+            what, line = f"the first difference is `{name}`", _line_of(other.path, name)
             break
     raise UserError(
         f"scored on another test set than {first.path}: {what}",
@@ -127,6 +155,17 @@ def check_comparable(first: ScoredCell, other: ScoredCell) -> None:
         line=line,
         remedy="predict and score both cells on the same prepared data",
     )
+
+
+def check_known(patterns: Sequence[str], tasks: Sequence[TaskCells]) -> None:
+    """Checks that some task has a metric that matches.
+
+    Raises:
+        UserError: none has; names the closest that there is.
+    """
+    if not any(task.metrics(patterns) for task in tasks):
+        known = dict.fromkeys(name for task in tasks for name in task.metrics(["*"]))
+        raise unknown("metric", ", ".join(patterns), list(known))
 
 
 def _line_of(path: Path, unit: str) -> int | None:

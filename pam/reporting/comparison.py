@@ -8,17 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from pam.config import Experiment
-from pam.reporting.cells import ScoredCell, TaskCells
+from pam.reporting.cells import ScoredCell, TaskCells, check_known
 from pam.reporting.paper import PaperTable
 from pam.reporting.verdict import Verdict, judge_gain, judge_level
 from pam.scoring import bootstrap
 from pam.scoring.bootstrap import Interval
-from pam.scoring.metrics import METRICS, Floats, Metric
+from pam.scoring.metrics import Floats, Metric, metric
 
 
 @dataclass(frozen=True)
 class Gain:
-    """A model's mean minus the baseline's, in the metric's unit."""
+    """How much better a model's mean is than the baseline's, in the metric's unit.
+
+    It is positive where the model is better: where lower is better, as with perplexity, it is the
+    baseline's mean minus the model's.
+    """
 
     value: float
     interval: Interval
@@ -70,26 +74,27 @@ class Row:
 def compare(
     tasks: Sequence[TaskCells],
     experiment: Experiment,
-    metrics: Sequence[str],
+    patterns: Sequence[str],
     paper: PaperTable | None,
+    first: bool = False,
 ) -> list[Row]:
     """One row per task, metric and model, in the order of the configuration.
 
     Args:
-        metrics: keys of `METRICS`.
+        patterns: names of metrics, or patterns such as `bleu_b*`; a task has those of its kind.
         paper: the figures to set beside ours; None for metrics that no paper reports.
+        first: of each task's metrics take the first one only.
 
     Raises:
-        UserError: a task names a row that the paper's table does not have.
+        UserError: no task has such a metric.
     """
+    check_known(patterns, tasks)
     rows: list[Row] = []
     for task in tasks:
-        named = task.config.paper or task.config.paper_beside
-        if paper is not None and named is not None:
-            paper.check_row(named, task.name)
-        models = _resample(task)
-        for metric in metrics:
-            rows += _rows(task, models, METRICS[metric], experiment.baseline, paper)
+        metrics = [metric(name) for name in task.metrics(patterns)[: 1 if first else None]]
+        models = _resample(task, metrics)
+        for one in metrics:
+            rows += _rows(task, models, one, experiment.baseline, paper)
     return rows
 
 
@@ -114,16 +119,15 @@ class _Model:
         return [self.columns.index(column) for column in metric.columns]
 
 
-def _resample(task: TaskCells) -> dict[str, _Model]:
-    """Counts of every model under the same draws."""
-    cells = [cell for of_model in task.models.values() for cell in of_model]
-    units = [cell.scores.counts() for cell in cells]
-    counts = np.stack([system.counts for system in units])
+def _resample(task: TaskCells, metrics: Sequence[Metric]) -> dict[str, _Model]:
+    """The counts that these metrics need, of every model under the same draws."""
+    columns = tuple(dict.fromkeys(column for one in metrics for column in one.columns))
+    counts = np.stack([cell.scores.counts().of(columns) for cell in task.cells])
     totals, draws = counts.sum(axis=1), bootstrap.resampled_sums(counts)
     models, start = {}, 0
     for name, of_model in task.models.items():
         own = slice(start, start + len(of_model))
-        models[name] = _Model(of_model, units[0].columns, totals[own], draws[own])
+        models[name] = _Model(of_model, columns, totals[own], draws[own])
         start += len(of_model)
     return models
 
@@ -183,14 +187,15 @@ def _gain(
     figure: float | None,
     baseline_figure: float | None,
 ) -> Gain:
-    value = float(model.values(metric).mean() - baseline.values(metric).mean())
-    differences = model.resampled(metric) - baseline.resampled(metric)
+    sign = -1.0 if metric.lower_is_better else 1.0
+    value = sign * float(model.values(metric).mean() - baseline.values(metric).mean())
+    differences = sign * (model.resampled(metric) - baseline.resampled(metric))
     known = figure is not None and baseline_figure is not None
     return Gain(
         value=value,
         interval=bootstrap.interval(differences),
         p=bootstrap.p_value(differences, value),
-        paper=figure - baseline_figure if known else None,  # type: ignore[operator]
+        paper=sign * (figure - baseline_figure) if known else None,  # type: ignore[operator]
     )
 
 

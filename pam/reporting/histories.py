@@ -13,7 +13,9 @@ from pam.config import load_cell
 from pam.errors import UserError
 from pam.scoring.metrics import Floats
 
-REQUIRED = ("epoch", "dev_loss", "dev_accuracy")
+REQUIRED = ("epoch", "train_loss", "dev_loss")
+ACCURACY = "dev_accuracy"
+"""A column that is empty where a training did not search outputs after each epoch."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +58,16 @@ def _columns(path: Path) -> dict[str, Floats]:
     for column in REQUIRED:
         if column not in (reader.fieldnames or ()):
             raise UserError(f"missing column `{column}`", file=path, line=1, remedy=remedy)
+    read = list(reader)
+    known = [*REQUIRED, *([ACCURACY] if any(row.get(ACCURACY) for row in read) else [])]
     rows = []
-    for row in reader:
+    for line, row in enumerate(read, start=2):
         try:
-            rows.append([float(row[column]) for column in REQUIRED])
+            rows.append([float(row[column]) for column in known])
         except (TypeError, ValueError) as error:
             raise UserError(
-                "a number is missing or is none", file=path, line=reader.line_num, remedy=remedy
+                "a number is missing or is none", file=path, line=line, remedy=remedy
             ) from error
     if not rows:
         raise UserError("no epochs", file=path, remedy=remedy)
-    return dict(zip(REQUIRED, np.array(rows).T, strict=True))
+    return dict(zip(known, np.array(rows).T, strict=True))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import Field
 
 from pam.config import Strict, parse
 from pam.errors import UserError
+from pam.reporting.cells import TaskCells
 from pam.yaml_files import read_yaml
 
 
@@ -24,13 +26,21 @@ class PaperTable(Strict):
             return None
         return self.metrics.get(metric, {}).get(row, {}).get(model)
 
-    def check_row(self, row: str, task: str) -> None:
-        """Raises UserError when a task names a row that the table does not have."""
-        rows = sorted({name for by_row in self.metrics.values() for name in by_row})
-        if row not in rows:
+
+def check_rows(papers: Mapping[str, PaperTable], tasks: Sequence[TaskCells]) -> None:
+    """Checks that every row that a task names is in one of the tables.
+
+    Raises:
+        UserError: a task names a row that no table has.
+    """
+    by_row = [rows for table in papers.values() for rows in table.metrics.values()]
+    known = list(dict.fromkeys(name for rows in by_row for name in rows))
+    for task in tasks:
+        named = task.config.paper or task.config.paper_beside
+        if named is not None and named not in known:
             raise UserError(
-                f"task `{task}` names `{row}`, which is no row of the paper's table",
-                remedy=f"rows: {', '.join(rows)}; or leave `paper` and `paper_beside` null",
+                f"task `{task.name}` names `{named}`, which is no row of the paper's tables",
+                remedy=f"rows: {', '.join(known)}; or leave `paper` and `paper_beside` null",
             )
 
 

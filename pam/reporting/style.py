@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +16,16 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from pam.files import write_aside
+from pam.scoring.metrics import Floats
 
 WIDTH = 7.2
 """Width of a figure in inches: a text column, and what the report shows without scaling."""
+
+ACROSS = 3
+"""Panels of tasks beside each other, at most."""
 
 INK = "#222222"
 FAINT = "#9a9a9a"
@@ -75,7 +80,7 @@ _LOOKS = {
     "prox-postr-joint": Look("#CC79A7", "v", (0, (5, 1.2, 1.2, 1.2))),
     "mono-postr-joint": Look("#009E73", "P", _SOLID),
     "sparse": Look("#56B4E9", "<", (0, (4, 1.5))),
-    "variational-exact": Look("#7A5195", ">", (0, (1.2, 1.2))),
+    "variational": Look("#7A5195", ">", (0, (1.2, 1.2))),
 }
 _COLOURS = ("#56B4E9", "#7A5195", "#A6761D", "#4B6E00", "#8C1C3F", "#2F4B7C", "#00798C", "#B0457B")
 _MARKERS = ("<", ">", "X", "p", "h", "*", "d", "8")
@@ -106,6 +111,16 @@ def draw_paper(axes: Axes, x: float, y: float) -> None:
     axes.plot(x, y, "|", color=PAPER, ms=15, mew=2, zorder=6)
 
 
+def curve(axes: Axes, x: Sequence[float] | Floats, y: Floats, look: Look) -> None:
+    """A model's line with a mark at each of its points."""
+    axes.plot(x, y, color=look.colour, ls=look.dashes, marker=look.marker, ms=4.5, mew=0)
+
+
+def steps(axes: Axes, edges: Sequence[float], values: Floats, look: Look) -> None:
+    """A model's histogram as an outline, so that several can lie over each other."""
+    axes.stairs(values, edges, color=look.colour, ls=look.dashes, lw=1.6, baseline=None)
+
+
 @contextmanager
 def styled() -> Iterator[None]:
     """Draws in the common style; the settings of the caller come back afterwards."""
@@ -121,6 +136,56 @@ def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figu
         rows, columns, figsize=(WIDTH, height), squeeze=False, layout="constrained", **options
     )
     return figure, list(axes.flat)
+
+
+def task_panels(tasks: int, height: float, deep: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure with panels for each of several tasks, and room for a legend below.
+
+    Args:
+        height: inches of one line of panels.
+        deep: panels of one task, below each other.
+
+    Returns:
+        the figure, and its axes task by task, each task's from top to bottom.
+    """
+    columns = min(ACROSS, tasks)
+    lines = -(-tasks // columns)
+    figure, axes = panels(lines * deep, columns, height=0.35 + lines * height)
+    own = [
+        axes[(place // columns * deep + level) * columns + place % columns]
+        for place in range(tasks)
+        for level in range(deep)
+    ]
+    for unused in axes:
+        unused.set_visible(unused in own)
+    return figure, own
+
+
+def legend_models(
+    figure: Figure, labels: Mapping[str, str], title: str | None = None, **options: Any
+) -> None:
+    """A legend of models below all panels, each as `look` has it.
+
+    Args:
+        labels: model to its name.
+        title: words above the legend.
+        options: of every entry's line, such as `ls="none"` where only marks are drawn.
+    """
+    handles = []
+    for model, label in labels.items():
+        own = look(model)
+        lines = {"color": own.colour, "ls": own.dashes, "marker": own.marker} | options
+        handles.append(Line2D([], [], label=label, **lines))
+    # Rows of about equal length.
+    rows = -(-len(handles) // 4)
+    columns = -(-len(handles) // rows)
+    figure.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=columns,
+        title=title,
+        title_fontsize="medium",
+    )
 
 
 def save(figure: Figure, path: Path | str) -> None:

@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,12 +19,14 @@ FORMATS = (".csv", ".md", ".tex", ".html")
 class Sheet:
     """A table for machines (`columns`, `records`) and for people (`headings`, `body`).
 
-    A line is drawn between groups of rows that share their first cell.
+    A line is drawn between groups of rows that share their first cells.
 
     Attributes:
         records: one per row of the CSV; None is written as an empty cell.
-        align: one letter per heading, `l` for text and `r` for numbers.
+        align: one letter per heading, `l` for text, `p` for text that may need several lines and
+            `r` for numbers.
         notes: paragraphs below the table.
+        group: so many first cells make a group.
     """
 
     title: str
@@ -33,6 +36,7 @@ class Sheet:
     body: list[tuple[str, ...]]
     align: str
     notes: tuple[str, ...] = ()
+    group: int = 1
 
 
 def write(sheet: Sheet, folder: Path | str, name: str) -> None:
@@ -58,13 +62,13 @@ def to_markdown(sheet: Sheet) -> str:
 
     def line(row: tuple[str, ...]) -> str:
         cells = [
-            cell.ljust(width) if side == "l" else cell.rjust(width)
+            cell.rjust(width) if side == "r" else cell.ljust(width)
             for side, cell, width in zip(sheet.align, row, widths, strict=True)
         ]
         return f"| {' | '.join(cells)} |"
 
     rule = tuple(
-        "-" * width if side == "l" else "-" * (width - 1) + ":"
+        "-" * (width - 1) + ":" if side == "r" else "-" * width
         for side, width in zip(sheet.align, widths, strict=True)
     )
     table = "\n".join([line(rows[0]), line(rule), *(line(row) for row in rows[1:])])
@@ -85,7 +89,7 @@ def to_latex(sheet: Sheet, label: str) -> str:
         f"\\caption{{{latex(sheet.title)}}}",
         f"\\label{{tab:{label}}}",
         "\\resizebox{\\linewidth}{!}{%",
-        f"\\begin{{tabular}}{{{sheet.align}}}",
+        f"\\begin{{tabular}}{{{sheet.align.replace('p', 'p{10cm}')}}}",
         "\\toprule",
         " & ".join(latex(heading) for heading in sheet.headings) + " \\\\",
         "\\midrule",
@@ -126,6 +130,7 @@ th { border-bottom: 2px solid #444; vertical-align: bottom; }
 th, td { padding: .25em .7em; text-align: right; }
 .text { text-align: left; }
 td { white-space: nowrap; }
+.wide { white-space: normal; min-width: 20em; }
 tr.group td { border-top: 1px solid #999; }
 tr:hover td { background: #f3f3f3; }
 .reproduced { color: #00563f; font-weight: 600; }
@@ -139,6 +144,20 @@ _VERDICTS = ("reproduced", "not reproduced", "cannot tell")
 
 def to_html(sheet: Sheet) -> str:
     """A page of its own, without anything fetched, for a report that embeds it."""
+    return page(sheet.title, [sheet])
+
+
+def page(title: str, sheets: Sequence[Sheet]) -> str:
+    """The same of several sheets, below each other."""
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f"<title>{html.escape(title)}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n"
+        + "\n".join(map(_section, sheets))
+        + "\n</body>\n</html>\n"
+    )
+
+
+def _section(sheet: Sheet) -> str:
     head = "".join(_cell("th", text, place, sheet) for place, text in enumerate(sheet.headings))
     rows = []
     for index, row in enumerate(sheet.body):
@@ -149,18 +168,15 @@ def to_html(sheet: Sheet) -> str:
         "<p>" + re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(note)) + "</p>"
         for note in sheet.notes
     )
-    title = html.escape(sheet.title)
     return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}'
-        f"</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n<h2>{title}</h2>\n"
-        f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n"
+        f"<h2>{html.escape(sheet.title)}</h2>\n<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n"
         + "\n".join(rows)
-        + f"\n</tbody>\n</table>\n{notes}\n</body>\n</html>\n"
+        + f"\n</tbody>\n</table>\n{notes}"
     )
 
 
 def _cell(tag: str, text: str, place: int, sheet: Sheet) -> str:
-    classes = ["text"] if sheet.align[place] == "l" else []
+    classes = {"l": ["text"], "p": ["text", "wide"]}.get(sheet.align[place], [])
     if text in _VERDICTS:
         classes.append(text.replace(" ", "-"))
     mark = f' class="{" ".join(classes)}"' if classes else ""
@@ -168,4 +184,4 @@ def _cell(tag: str, text: str, place: int, sheet: Sheet) -> str:
 
 
 def _starts_group(sheet: Sheet, index: int) -> bool:
-    return index > 0 and sheet.body[index][0] != sheet.body[index - 1][0]
+    return index > 0 and sheet.body[index][: sheet.group] != sheet.body[index - 1][: sheet.group]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from pam.scoring.bootstrap import LEVEL, RESAMPLES, Interval
+from pam.scoring.bootstrap import LEVEL, MANY, RESAMPLES, RESAMPLES_OF_MANY, Interval
 
 RULE = (
-    f"Intervals are {100 * LEVEL:g} % percentile bootstrap intervals over test units (lemmas; "
-    f"{RESAMPLES:,} draws) of the mean over seeds. The baseline is `reproduced` if the paper's "
+    f"Intervals are {100 * LEVEL:g} % percentile bootstrap intervals over test units (lemmas or "
+    f"sentences; {RESAMPLES:,} draws, {RESAMPLES_OF_MANY:,} of more than {MANY:,} units) of the "
+    "mean over seeds. The baseline is `reproduced` if the paper's "
     "figure lies in our interval, else `not reproduced`. Every other model is judged by its gain "
-    "over the baseline, G in the paper and g here, with the paired interval of g: `reproduced` if "
+    "over the baseline, counted so that better is positive, G in the paper and g here, with the "
+    "paired interval of g: `reproduced` if "
     "the interval excludes 0 on G's side; `not reproduced` if it excludes G and does not exclude 0 "
     "on G's side; `cannot tell` otherwise. It is `cannot tell` also where the paper has no figure, "
     "where our data are not the paper's, and with fewer than 2 seeds."

@@ -6,9 +6,12 @@ import argparse
 import importlib
 from pathlib import Path
 
-HELP = "draw one figure: accuracy, gains, cost, curves or attention"
+HELP = "draw one figure, as SVG and PNG"
 
-KINDS = ("accuracy", "gains", "cost", "curves", "attention")
+KINDS = (
+    *("quality", "gains", "cost", "curves", "attention"),
+    *("entropy_accuracy", "coverage", "bleu_by_length"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

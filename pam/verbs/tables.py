@@ -1,11 +1,11 @@
-"""`tables`: scores of all cells to one table in four formats."""
+"""`tables`: what was measured of all cells to one table in four formats."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-HELP = "make a table from the scores of an experiment's cells: CSV, Markdown, LaTeX, HTML"
+HELP = "make a table of an experiment: CSV, Markdown, LaTeX, HTML"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,13 +13,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--table",
         required=True,
         metavar="NAME",
-        help="table2, table2_paradigms, either with _gains, costs, environment",
+        help="table1, table1_more, table2, table2_paradigms, table3, any of them with _gains, "
+        "examples, overhead, costs, environment",
     )
     parser.add_argument(
         "--experiment", type=Path, required=True, help="the experiment's configuration (YAML)"
     )
     parser.add_argument(
-        "--scores", type=Path, nargs="+", required=True, help="scores.json of every cell"
+        "--scores",
+        type=Path,
+        nargs="+",
+        default=(),
+        help="scores.json of every cell; for table3, gold_scores.json",
+    )
+    parser.add_argument(
+        "--predictions",
+        type=Path,
+        nargs="+",
+        default=(),
+        help="for examples: predictions.tsv of every cell, in its folder beam<k>",
+    )
+    parser.add_argument(
+        "--significance", type=Path, nargs="+", default=(), help="what the verb of that name wrote"
     )
     parser.add_argument(
         "--paper",
@@ -35,12 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from pam.reporting import cells, paper, tables, typeset
 
-    experiment = cells.load_experiment(args.experiment)
-    sheet = tables.build(
-        args.table,
-        cells.load_cells(args.scores, experiment),
-        experiment,
-        paper.load(args.paper),
+    inputs = tables.Inputs(
+        experiment=cells.load_experiment(args.experiment),
+        papers=paper.load(args.paper),
+        scores=args.scores,
+        predictions=args.predictions,
+        significance=args.significance,
     )
-    typeset.write(sheet, args.out, args.table)
+    typeset.write(tables.build(args.table, inputs), args.out, args.table)
     return 0

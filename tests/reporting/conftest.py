@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 from made_cells import MadeExperiment, make_experiment
+from made_translations import make_translations
 
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> MadeExperiment:
     """Two tasks, three models, two seeds; read only."""
     return make_experiment(tmp_path_factory.mktemp("made"))
+
+
+@pytest.fixture(scope="session")
+def translated(tmp_path_factory: pytest.TempPathFactory) -> MadeExperiment:
+    """One task of translation, three models, two seeds; read only."""
+    return make_translations(tmp_path_factory.mktemp("translated"))

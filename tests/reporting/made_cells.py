@@ -12,7 +12,8 @@ import numpy as np
 import yaml
 
 from pam.files import write_json, write_text
-from pam.scoring import inflection, record
+from pam.scoring import record
+from pam.scoring.kinds import inflection
 
 LABELS = {
     "soft": "Soft",
@@ -51,6 +52,18 @@ class MadeExperiment:
     @property
     def scores(self) -> list[Path]:
         return sorted(self.folder.glob("*/*/seed*/scores.json"))
+
+    @property
+    def gold_scores(self) -> list[Path]:
+        return sorted(self.folder.glob("*/*/seed*/gold_scores.json"))
+
+    @property
+    def analyses(self) -> list[Path]:
+        return sorted(self.folder.glob("*/*/seed*/analysis.json"))
+
+    @property
+    def predictions(self) -> list[Path]:
+        return sorted(self.folder.glob("*/*/seed*/beam4/predictions.tsv"))
 
     @property
     def histories(self) -> list[Path]:
@@ -187,16 +200,16 @@ def make_cell(folder: Path, task: str, model: str, seed: int, count: int) -> Non
         | {"unseen": {"ß": 2}},
     )
     rows = prediction_rows(skill, seed, count)
-    write_text(folder / "predictions.tsv", predictions_text(rows))
+    write_text(folder / "beam1" / "predictions.tsv", predictions_text(rows))
     write_json(folder / "training.json", training)
-    write_json(folder / "decoding.json", decoding)
+    write_json(folder / "beam1" / "decoding.json", decoding)
     write_text(folder / "history.csv", history_text(skill, seed))
     config = cell_config(task, model, seed)
     write_text(folder / "cell.yaml", yaml.safe_dump(config))
-    units = inflection.count([inflection.Prediction(*row) for row in rows])
+    units = inflection.count_lemmas([inflection.Prediction(*row) for row in rows])
     identity = {key: config[key] for key in ("experiment", "task", "model", "label", "seed")}
     record.save(
-        record.make(units, inflection.METRICS, identity, training, decoding),
+        record.make(units, inflection.METRICS, identity, training, {"1": decoding}),
         folder / "scores.json",
     )
 

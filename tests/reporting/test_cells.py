@@ -11,7 +11,8 @@ from made_cells import MadeExperiment, make_experiment
 
 from pam.errors import UserError
 from pam.reporting import cells
-from pam.scoring import inflection, record
+from pam.scoring import record
+from pam.scoring.kinds import inflection
 
 
 @pytest.fixture
@@ -38,9 +39,9 @@ def test_cells_are_grouped_by_task_and_model(made: MadeExperiment) -> None:
 
 def test_cells_scored_on_other_forms_are_refused_with_file_and_line(small: MadeExperiment) -> None:
     path = small.cell("de-noun", "soft") / "scores.json"
-    rows = inflection.read_predictions(path.with_name("predictions.tsv"))
+    rows = inflection.read(path.parent / "beam1" / "predictions.tsv")
     scores = record.load(path)
-    units = inflection.count(rows[:8] + rows[9:])
+    units = inflection.count_lemmas(rows[:8] + rows[9:])
     record.save(
         scores.model_copy(
             update={"references": units.references, "units": {**scores.units}}
@@ -57,7 +58,7 @@ def test_cells_scored_on_other_forms_are_refused_with_file_and_line(small: MadeE
 
 def test_forms_that_differ_only_in_spelling_are_refused_too(small: MadeExperiment) -> None:
     change(small.cell("de-noun", "soft") / "scores.json", references="0" * 64)
-    with pytest.raises(UserError, match="the forms differ"):
+    with pytest.raises(UserError, match="what was to be predicted differs"):
         load(small)
 
 

@@ -15,12 +15,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from made_cells import LABELS, MadeExperiment, attention_record, make_experiment
+from made_translations import LABELS as TRANSLATORS
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pam.errors import UserError
 from pam.reporting import cells, histories, style
 from pam.reporting.comparison import compare
+from pam.scoring import analysis
 from pam.verbs import figures
 
 
@@ -37,18 +39,26 @@ def arguments(kind: str, made: MadeExperiment) -> list[object]:
         return ["--base", files[0], "--other", files[1]]
     if kind == "curves":
         return ["--experiment", made.config, "--histories", *made.histories]
+    if kind in ("entropy_accuracy", "coverage"):
+        return ["--experiment", made.config, "--analyses", *made.analyses]
     options = ["--experiment", made.config, "--scores", *made.scores]
+    if kind == "bleu_by_length":
+        return options
     return [*options, "--paper", made.paper, "--paper-table", "table2"]
 
 
+TRANSLATED = ("entropy_accuracy", "coverage", "bleu_by_length")
+
+
 @contextmanager
-def drawn(kind: str, made: MadeExperiment) -> Iterator[Figure]:
+def drawn(kind: str, made: MadeExperiment, *more: object) -> Iterator[Figure]:
     """The figure before it is written."""
     module = importlib.import_module(f"pam.reporting.figures.{kind}")
     parser = argparse.ArgumentParser()
     module.add_arguments(parser)
     with style.styled():
-        figure = module.draw(parser.parse_args([str(one) for one in arguments(kind, made)]))
+        options = [str(one) for one in (*arguments(kind, made), *more)]
+        figure = module.draw(parser.parse_args(options))
         yield figure
         plt.close(figure)
 
@@ -62,7 +72,7 @@ def marks(panel: Axes, marker: str) -> list[tuple[float, float]]:
 def test_accuracy_shows_ours_and_the_papers_figures_in_their_places(made: MadeExperiment) -> None:
     experiment = cells.load_experiment(made.config)
     rows = compare(cells.load_cells(made.scores, experiment), experiment, ["accuracy"], None)
-    with drawn("accuracy", made) as figure:
+    with drawn("quality", made) as figure:
         nouns, verbs = figure.axes
         assert marks(nouns, "|") == [(85.50, 0), (85.88, 1), (86.87, 2)]
         assert marks(verbs, "|") == [(94.91, 0), (95.5, 1), (95.71, 2)]
@@ -77,6 +87,78 @@ def test_gains_are_drawn_without_the_baseline(made: MadeExperiment) -> None:
             (pytest.approx(85.88 - 85.50), 0),
             (pytest.approx(86.87 - 85.50), 1),
         ]
+
+
+def test_a_metric_of_a_main_beam_is_found_by_its_pattern(translated: MadeExperiment) -> None:
+    with drawn("quality", translated, "--metric", "bleu_b*", "--paper-table", "table1") as figure:
+        assert figure.axes[0].get_xlabel() == "BLEU, beam 4"
+    with drawn("gains", translated, "--metric", "ppl", "--paper-table", "table1") as figure:
+        panel = figure.axes[0]
+        assert marks(panel, "|") == [
+            (pytest.approx(9.61 - 8.47), 0),
+            (pytest.approx(9.61 - 8.51), 1),
+        ]
+        assert all(x > 0 for x, _ in marks(panel, style.look("postr-joint").marker))
+    with drawn("quality", translated, "--metric", "ppl") as figure:
+        assert figure.axes[0].get_xlabel() == "Perplexity (lower is better)"
+
+
+def test_accuracy_by_entropy_adds_seeds_up_and_leaves_out_rare_bins(
+    translated: MadeExperiment,
+) -> None:
+    paths = [translated.cell("de-en", "soft", seed) / "analysis.json" for seed in (1, 2)]
+    found = [analysis.load(path).entropy for path in paths]
+    count = np.sum([one.count for one in found], axis=0)
+    right = np.sum([one.correct for one in found], axis=0)
+    with drawn("entropy_accuracy", translated) as figure:
+        upper, lower = figure.axes
+        line = upper.lines[0]
+        shown = count >= 50
+        assert 0 < shown.sum() < len(count)
+        np.testing.assert_allclose(line.get_xdata(), np.arange(0.125, 4, 0.25)[shown])
+        np.testing.assert_allclose(line.get_ydata(), 100 * right[shown] / count[shown])
+        for steps in lower.patches:
+            assert steps.get_data().values.sum() == pytest.approx(100)
+
+
+def test_coverage_is_shown_over_sentences_and_over_words(translated: MadeExperiment) -> None:
+    path = translated.cell("de-en", "postr-joint", 1) / "analysis.json"
+    with drawn("coverage", translated) as figure:
+        upper, lower = figure.axes
+        assert len(upper.patches) == len(lower.patches) == 3
+        assert upper.patches[2].get_data().values.sum() == pytest.approx(100)
+        edges = lower.patches[2].get_data().edges
+        np.testing.assert_allclose(edges, analysis.load(path).coverage.edges)
+
+
+def test_bleu_by_length_names_lengths_and_sentences(translated: MadeExperiment) -> None:
+    with drawn("bleu_by_length", translated) as figure:
+        panel = figure.axes[0]
+        names = [label.get_text().split("\n") for label in panel.get_xticklabels()]
+        assert [lengths for lengths, _ in names] == ["10–19", "20–29"]
+        assert sum(int(sentences) for _, sentences in names) < 40
+        assert len(panel.lines) == 3
+
+
+def test_an_analysis_of_another_experiment_is_refused(
+    made: MadeExperiment, translated: MadeExperiment, tmp_path: Path
+) -> None:
+    options = ["--experiment", made.config, "--analyses", *translated.analyses]
+    with pytest.raises(UserError, match="task `de-en`") as raised:
+        draw("coverage", *options, "--out", tmp_path / "figure.svg")
+    assert raised.value.file == str(translated.analyses[0])
+
+
+def test_trainings_without_accuracy_show_their_training_loss(tmp_path: Path) -> None:
+    made = make_experiment(tmp_path, tasks=["de-noun"], models=["soft"], seeds=[1], count=5)
+    rows = [line.split(",") for line in made.histories[0].read_text(encoding="utf-8").split()]
+    place = rows[0].index("dev_accuracy")
+    for row in rows[1:]:
+        row[place] = ""
+    made.histories[0].write_text("\n".join(map(",".join, rows)) + "\n", encoding="utf-8")
+    with drawn("curves", made) as figure:
+        titles = [axes.get_title(loc="left") for axes in figure.axes]
+        assert titles == ["de-N: training loss", "de-N: development loss"]
 
 
 def test_curves_show_the_mean_over_seeds_in_per_cent(made: MadeExperiment) -> None:
@@ -112,10 +194,11 @@ def test_attention_is_red_where_the_other_model_has_more(made: MadeExperiment) -
 
 @pytest.mark.parametrize("kind", figures.KINDS)
 def test_each_figure_is_written_as_svg_and_png_and_is_the_same_every_time(
-    made: MadeExperiment, tmp_path: Path, kind: str
+    made: MadeExperiment, translated: MadeExperiment, tmp_path: Path, kind: str
 ) -> None:
+    shown = translated if kind in TRANSLATED else made
     for name in ("first", "second"):
-        draw(kind, *arguments(kind, made), "--out", tmp_path / name / "figure.svg")
+        draw(kind, *arguments(kind, shown), "--out", tmp_path / name / "figure.svg")
     svg, again = ((tmp_path / name / "figure.svg").read_bytes() for name in ("first", "second"))
     assert svg == again
     assert ElementTree.fromstring(svg).tag.endswith("svg")  # noqa: S314
@@ -125,7 +208,7 @@ def test_each_figure_is_written_as_svg_and_png_and_is_the_same_every_time(
     assert png == (tmp_path / "second" / "figure.png").read_bytes()
 
 
-@pytest.mark.parametrize("kind", ["accuracy", "gains", "cost", "curves"])
+@pytest.mark.parametrize("kind", ["quality", "gains", "cost", "curves"])
 def test_a_single_task_and_seed_can_be_drawn(tmp_path: Path, kind: str) -> None:
     made = make_experiment(tmp_path, tasks=["de-noun"], seeds=[1], count=5, paper=False)
     draw(kind, *arguments(kind, made), "--out", tmp_path / "figure.png")
@@ -134,13 +217,13 @@ def test_a_single_task_and_seed_can_be_drawn(tmp_path: Path, kind: str) -> None:
 
 def test_drawing_leaves_the_callers_settings_alone(made: MadeExperiment, tmp_path: Path) -> None:
     mpl.rcParams["font.size"] = 33
-    draw("accuracy", *arguments("accuracy", made), "--out", tmp_path / "figure.svg")
+    draw("quality", *arguments("quality", made), "--out", tmp_path / "figure.svg")
     assert mpl.rcParams["font.size"] == 33
     mpl.rcdefaults()
 
 
 def test_named_models_are_told_apart_by_colour_and_mark() -> None:
-    looks = [style.look(model) for model in LABELS]
+    looks = [style.look(model) for model in {**LABELS, **TRANSLATORS}]
     assert len({look.colour for look in looks}) == len(looks)
     assert len({look.marker for look in looks}) == len(looks)
 
@@ -152,7 +235,7 @@ def test_an_unlisted_model_always_looks_the_same() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--metric", "acuracy"], "unknown metric"),
+        (["--metric", "acuracy"], "unknown metric `acuracy`"),
         (["--paper-table", "table9"], "unknown table"),
     ],
 )
@@ -161,7 +244,7 @@ def test_misspelt_names_are_refused(
 ) -> None:
     out = tmp_path / "figure.svg"
     with pytest.raises(UserError, match=words):
-        draw("accuracy", *arguments("accuracy", made), *options, "--out", out)
+        draw("quality", *arguments("quality", made), *options, "--out", out)
     assert not out.exists()
 
 
@@ -191,23 +274,54 @@ def test_a_damaged_history_is_named_with_its_line(
     assert (raised.value.file, raised.value.line) == (str(path), line)
 
 
+def sentence(words: int) -> dict[str, object]:
+    """A sentence of so many words on either side, aligned in order."""
+    source = [f"wort{number}" for number in range(words)] + ["</s>"]
+    target = [f"word{number}" for number in range(words)] + ["</s>"]
+    return {"source": source, "target": target, "alignment": np.eye(words + 1).tolist()}
+
+
 class TestAttention:
+    @pytest.mark.parametrize(("words", "columns"), [(12, 3), (30, 1)])
+    def test_words_of_sentences_keep_their_room(
+        self, tmp_path: Path, words: int, columns: int
+    ) -> None:
+        files = []
+        for name in ("base", "other"):
+            files.append(tmp_path / f"{name}.json")
+            content = {"model": name, "label": name, "rows": [sentence(words)]}
+            files[-1].write_text(json.dumps(content), encoding="utf-8")
+        module = importlib.import_module("pam.reporting.figures.attention")
+        parser = argparse.ArgumentParser()
+        module.add_arguments(parser)
+        options = ["--base", str(files[0]), "--other", str(files[1])]
+        with style.styled():
+            figure = module.draw(parser.parse_args(options))
+            figure.canvas.draw()
+        panels = figure.axes[:3]
+        lefts = {round(panel.get_window_extent().x0) for panel in panels}
+        assert len(lefts) == columns
+        width = panels[0].get_window_extent().width / (words + 1)
+        ticks = panels[0].get_xticklabels()
+        assert max(tick.get_window_extent().width for tick in ticks) <= width
+        plt.close(figure)
+
     def draw(self, tmp_path: Path, base: object, other: object) -> None:
         for name, content in (("base", base), ("other", other)):
             (tmp_path / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
         paths = ["--base", tmp_path / "base.json", "--other", tmp_path / "other.json"]
         draw("attention", *paths, "--out", tmp_path / "figure.svg")
 
-    def test_files_about_other_words_are_refused(self, tmp_path: Path) -> None:
+    def test_files_about_other_rows_are_refused(self, tmp_path: Path) -> None:
         base, other = (attention_record("soft", "Soft", 1.0) for _ in range(2))
         other["rows"][1]["target"][-2] = "e"
-        with pytest.raises(UserError, match="word 2 is not the same"):
+        with pytest.raises(UserError, match="row 2 is not the same"):
             self.draw(tmp_path, base, other)
 
-    def test_files_with_fewer_words_are_refused(self, tmp_path: Path) -> None:
+    def test_files_with_fewer_rows_are_refused(self, tmp_path: Path) -> None:
         base, other = (attention_record("soft", "Soft", 1.0) for _ in range(2))
         del other["rows"][3]
-        with pytest.raises(UserError, match="word 4 is not the same"):
+        with pytest.raises(UserError, match="row 4 is not the same"):
             self.draw(tmp_path, base, other)
 
     def test_a_matrix_that_does_not_fit_is_refused(self, tmp_path: Path) -> None:

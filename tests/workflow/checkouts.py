@@ -40,6 +40,61 @@ training: {epochs: 1, batch_size: 16}
 """
 
 
+PAIRS = """\
+pairs:
+  task: translation
+  title: Made-up sentences
+  licence: none
+  files:
+    train.xx: {path: train.xx}
+    train.yy: {path: train.yy}
+    dev.xx: {path: dev.xx}
+    dev.yy: {path: dev.yy}
+    test.xx: {path: test.xx}
+    test.yy: {path: test.yy}
+  splits:
+    train: {xx: train.xx, yy: train.yy}
+    dev: {xx: dev.xx, yy: dev.yy}
+    test: {xx: test.xx, yy: test.yy}
+  format: {source: xx, target: yy, tokenise: none}
+links:
+  task: alignment
+  title: Links of the test sentences
+  licence: none
+  files:
+    test.xx: {path: test.xx}
+    test.yy: {path: test.yy}
+    test.links: {path: test.links}
+  splits:
+    gold: {xx: test.xx, yy: test.yy, links: test.links}
+  format: {source: xx, target: yy, first: 1}
+"""
+
+TRANSLATION = """\
+experiment: translated
+title: Made-up sentences
+models: [soft, prior-joint, postr-joint]
+tasks:
+  pairs:
+    dataset: pairs
+    gold: links
+    note: made up
+    paper_beside: IWSLT14 DE-EN
+    models: [soft, postr-joint]
+  yy-xx:
+    dataset: pairs
+    format: {source: yy, target: xx}
+    models: [soft]
+registries: [own/pairs.yaml]
+device: cpu
+attention_words: 2
+network: {embedding: 8, encoder: 8, decoder: 16}
+training: {epochs: 1, batch_size: 16, select: loss}
+decoding: {beam: 2, beams: [1]}
+options: {marginal: {output: {top_k: 2}}}
+"""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a Snakemake did: its exit code and all that it said."""
@@ -141,4 +196,30 @@ def with_own_data(made: Checkout) -> Checkout:
                     f"{lemma}\tnumber=plural\t{lemma}en\n",
                 ]
         made.write(f"own/{split}.tsv", "".join(rows))
+    return made
+
+
+def with_own_pairs(made: Checkout) -> Checkout:
+    """Adds made-up sentence pairs with links, and an experiment on them, `own/translation.yaml`.
+
+    A word is written backwards in the other language, and words come in the opposite order.
+    """
+    draw = random.Random(2)
+    words = ["".join(draw.choices("abdegiklmnoprstu", k=4)) for _ in range(20)]
+    made.write("own/pairs.yaml", PAIRS)
+    made.write("own/translation.yaml", TRANSLATION)
+    seen = set()
+    for split, count in (("train", 60), ("dev", 10), ("test", 12)):
+        rows = []
+        while len(rows) < count:
+            row = tuple(draw.choices(words, k=draw.randint(3, 8)))
+            if row not in seen:
+                seen.add(row)
+                rows.append(row)
+        turned = [[word[::-1] for word in reversed(row)] for row in rows]
+        links = [[f"{n}-{len(row) + 1 - n}" for n in range(1, len(row) + 1)] for row in rows]
+        for ending, lines in (("xx", rows), ("yy", turned), ("links", links)):
+            text = "".join(" ".join(line) + "\n" for line in lines)
+            if ending != "links" or split == "test":
+                made.write(f"own/{split}.{ending}", text)
     return made

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
-from tests.workflow.checkouts import Checkout, Outcome, checkout, with_own_data
+from tests.workflow.checkouts import (
+    Checkout,
+    Outcome,
+    checkout,
+    with_own_data,
+    with_own_pairs,
+)
 
 OWN = ("--configfile", "own/experiment.yaml")
+PAIRS = ("--configfile", "own/translation.yaml")
 
 
 @pytest.fixture
@@ -22,17 +30,30 @@ def fresh(tmp_path: Path) -> Checkout:
 
 @pytest.fixture(scope="session")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkout, Outcome]:
-    """The same after a run of the whole experiment: not to be changed.
+    """The same after a run of the whole experiment: not to be changed."""
+    return _once(tmp_path_factory, "whole", with_own_data, OWN)
 
-    Of several test processes the first one runs it, for all.
-    """
-    place = tmp_path_factory.getbasetemp()
+
+@pytest.fixture(scope="session")
+def translated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkout, Outcome]:
+    """The repository after a run on one's own sentence pairs: not to be changed."""
+    return _once(tmp_path_factory, "translated", with_own_pairs, PAIRS)
+
+
+def _once(
+    places: pytest.TempPathFactory,
+    name: str,
+    add: Callable[[Checkout], Checkout],
+    options: tuple[str, ...],
+) -> tuple[Checkout, Outcome]:
+    """A checkout in which an experiment was run: of several test processes the first runs it."""
+    place = places.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         place = place.parent
-    made, record = Checkout(place / "whole"), place / "whole.json"
-    with FileLock(place / "whole.lock"):
+    made, record = Checkout(place / name), place / f"{name}.json"
+    with FileLock(place / f"{name}.lock"):
         if not record.is_file():
-            outcome = with_own_data(checkout(made.folder)).run(*OWN)
+            outcome = add(checkout(made.folder)).run(*options)
             record.write_text(json.dumps([outcome.code, outcome.said]), encoding="utf-8")
     return made, Outcome(*json.loads(record.read_text(encoding="utf-8")))
 

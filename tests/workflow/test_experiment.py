@@ -67,6 +67,27 @@ def fault(text: str) -> UserError:
             "`paper`?",
         ),
         ("tasks:\n", "resources: {mem: 3}\ntasks:\n", 6, "`resources.mem`", "`mem_mb`?"),
+        (
+            "dataset: de-noun",
+            "dataset: de-noun\n    models: [soft, postr]",
+            9,
+            "unknown model of the experiment `postr`",
+            "known: soft, postr-joint",
+        ),
+        (
+            "dataset: de-noun",
+            "dataset: de-noun\n    options: {marginl: {output: {top_k: 6}}}",
+            9,
+            "unknown question `marginl`",
+            "did you mean `marginal`?",
+        ),
+        (
+            "tasks:\n",
+            "options:\n  marginal:\n    ouput: {top_k: 6}\ntasks:\n",
+            8,
+            "unknown marginal `ouput`",
+            "did you mean `output`?",
+        ),
     ],
 )
 def test_a_fault_has_its_place_and_its_remedy(
@@ -119,6 +140,35 @@ def test_later_layers_win() -> None:
     plan = load(RIGHT + "training: {epochs: 9, batch_size: 7}\n")
     cell = plan.cell("nouns", "soft", 2)
     assert (cell.training.epochs, cell.training.batch_size, cell.seed) == (3, 7, 2)
+
+
+def test_options_go_to_the_components_that_a_model_uses_and_nowhere_else() -> None:
+    plan = load(RIGHT + "    options: {marginal: {output: {top_k: 6}}}\n")
+    assert plan.cell("nouns", "postr-joint", 1).choices.marginal == {"kind": "output", "top_k": 6}
+    assert plan.cell("nouns", "soft", 1).choices.marginal == "input"
+    assert plan.choices["postr-joint"].marginal == "output"
+
+
+def test_a_tasks_options_win_over_the_experiments_and_a_models_own_over_both() -> None:
+    text = RIGHT + "    options: {marginal: {output: {top_k: 6}}}\n"
+    text += "options: {marginal: {output: {top_k: 3}}, feedback: {posterior: {mix: 1}}}\n"
+    choices = load(text).cell("nouns", "postr-joint", 1).choices
+    assert choices.marginal == {"kind": "output", "top_k": 6}
+    assert choices.feedback == {"kind": "posterior", "mix": 1}
+    path = Path("config/models/postr-joint.yaml")
+    own = path.read_text(encoding="utf-8")
+    path.write_text(
+        own.replace("marginal: output", "marginal: {kind: output, top_k: 9}"), encoding="utf-8"
+    )
+    choices = load(text).cell("nouns", "postr-joint", 1).choices
+    assert choices.marginal == {"kind": "output", "top_k": 9}
+
+
+def test_a_task_runs_its_own_models_in_the_experiments_order() -> None:
+    text = RIGHT + "    models: [postr-joint]\n  more: {dataset: de-noun}\n"
+    experiment = load(text).experiment
+    assert experiment.models_of("nouns") == ["postr-joint"]
+    assert experiment.models_of("more") == ["soft", "postr-joint"]
 
 
 def test_unknown_task_and_model_of_a_cell_are_named() -> None:

@@ -9,21 +9,31 @@ from pathlib import Path
 
 import pytest
 
+from pam.config import Network, Training
+from pam.experiment import load_plan
 from tests.workflow.checkouts import ROOT, Checkout, checkout
 from tests.workflow.conftest import OWN
 
 SIX = ["soft", "hard-mono", "prior-joint", "postr-joint", "prox-postr-joint", "mono-postr-joint"]
+FOUR = ["soft", "prior-joint", "postr-joint", "mono-postr-joint"]
+SEVEN = [*FOUR, "sparse", "variational", "prox-postr-joint"]
+DIRECTIONS = ["iwslt14-de-en", "iwslt14-en-de", "iwslt15-en-vi", "iwslt15-vi-en", "wat17-ja-en"]
 
 
-def test_the_default_experiment_is_six_models_on_german_nouns(tmp_path: Path) -> None:
+def test_the_default_experiment_is_german_nouns_and_a_demonstration_of_translation(
+    tmp_path: Path,
+) -> None:
     outcome = checkout(tmp_path / "checkout").plan()
     assert outcome.code == 0, outcome.said
-    assert outcome.trained == {f"{model} on de-noun, seed 1" for model in SIX}
-    assert outcome.jobs["fetch_data"] == outcome.jobs["prepare_data"] == 1
+    expected = {f"{model} on de-noun, seed 1" for model in SIX}
+    expected |= {f"{model} on cldr-de-en, seed 1" for model in FOUR}
+    assert outcome.trained == expected
+    assert outcome.jobs["prepare_data"] == 2
+    assert outcome.jobs["score_gold"] == 4
     assert outcome.jobs["write_report"] == 1
 
 
-def test_the_paper_experiment_is_two_tasks_and_five_seeds_and_nothing_of_the_default(
+def test_table_2_of_the_paper_is_two_tasks_and_five_seeds_and_nothing_else(
     tmp_path: Path,
 ) -> None:
     target = "results/paper/tables/table2.csv"
@@ -36,8 +46,46 @@ def test_the_paper_experiment_is_two_tasks_and_five_seeds_and_nothing_of_the_def
         for seed in range(1, 6)
     }
     assert outcome.jobs["make_table"] == 1
-    assert "draw_scores" not in outcome.jobs
+    assert "draw_figure" not in outcome.jobs
     assert "results/quick" not in outcome.said
+
+
+def test_table_1_of_the_paper_is_five_directions_each_job_with_gpu_memory_and_time(
+    tmp_path: Path,
+) -> None:
+    target = "results/paper/tables/table1.csv"
+    options = ("--configfile", "config/paper.yaml", "--config", "device=cuda")
+    outcome = checkout(tmp_path / "checkout").plan(target, *options)
+    assert outcome.code == 0, outcome.said
+    cells = [
+        f"{model} on {task}, seed {seed}"
+        for model in SEVEN
+        for task in DIRECTIONS
+        for seed in range(1, 6)
+    ]
+    assert outcome.trained == set(cells)
+    asked = re.findall(r"Training .*: (\d thread\(s\), \d+ MB, \d+ min, \d GPU)", outcome.said)
+    assert asked == ["2 thread(s), 16000 MB, 1440 min, 1 GPU"] * len(cells)
+    assert outcome.jobs["predict_cell"] == 2 * len(cells)
+    assert outcome.jobs["analyse_cell"] == len(cells)
+
+
+def test_the_paper_experiment_trains_inflection_as_before() -> None:
+    plan = load_plan(files=[ROOT / "config/paper.yaml"])
+    for task, epochs in (("ddn13-de-noun", 12), ("ddn13-de-verb", 5)):
+        cell = plan.cell(task, "postr-joint", 1)
+        assert (cell.network, cell.training) == (Network(), Training(epochs=epochs))
+        assert cell.choices.marginal == {"kind": "output", "top_k": None}
+
+
+def test_the_small_experiment_is_seven_models_and_four_with_alignments(tmp_path: Path) -> None:
+    outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/small.yaml")
+    assert outcome.code == 0, outcome.said
+    expected = {f"{model} on multi30k-de-en" for model in SEVEN}
+    expected |= {f"{model} on iwslt14-de-en-35k" for model in FOUR}
+    assert {cell.partition(",")[0] for cell in outcome.trained} == expected
+    assert outcome.jobs["predict_cell"] == 2 * len(outcome.trained)
+    assert outcome.jobs["score_gold"] == 4 * len(outcome.trained) // len(expected)
 
 
 @pytest.mark.parametrize(
@@ -140,4 +188,7 @@ def test_only_heavy_rules_are_jobs_of_a_cluster() -> None:
         rules.update(re.findall(r"^rule (\w+):", text, flags=re.MULTILINE))
         for block in re.findall(r"^localrules:\n((?:    \w+,\n)+)", text, flags=re.MULTILINE):
             local.update(block.replace(",", "").split())
-    assert rules - local == {"prepare_data", "train_cell", "predict_cell", "attend_cell"}
+    assert rules - local == {
+        *("extract_text", "tokenise_text", "segment_text", "prepare_data", "train_cell"),
+        *("predict_cell", "attend_cell", "analyse_cell", "analyse_gold", "test_significance"),
+    }

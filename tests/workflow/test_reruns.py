@@ -80,11 +80,11 @@ def test_changed_shared_code_retrains_all(finished: Checkout) -> None:
 
 def test_a_changed_figure_redraws_that_figure(finished: Checkout) -> None:
     finished.edit("pam/reporting/figures/curves.py", "HELP =", "NOTE = 'changed'\nHELP =")
-    assert planned(finished).jobs == {"draw_curves": 1, "write_report": 1}
+    assert planned(finished).jobs == {"draw_figure": 1, "write_report": 1}
 
 
 def test_a_changed_caption_rewrites_the_report(finished: Checkout) -> None:
-    finished.edit("workflow/report/curves.rst", "Accuracy and loss", "Loss and accuracy")
+    finished.edit("workflow/report/figure.rst", "Above: how often", "On top: how often")
     assert planned(finished).jobs == {"write_report": 1}
 
 
@@ -103,7 +103,7 @@ def test_a_new_label_trains_nothing(finished: Checkout) -> None:
     assert outcome.trained == set()
     assert outcome.jobs["predict_cell"] == 0
     assert outcome.jobs["score_cell"] == 1
-    assert outcome.jobs["make_table"] == 6
+    assert outcome.jobs["make_table"] == 7
 
 
 def test_a_new_title_trains_and_scores_nothing(finished: Checkout) -> None:
@@ -111,7 +111,7 @@ def test_a_new_title_trains_and_scores_nothing(finished: Checkout) -> None:
     outcome = planned(finished)
     assert outcome.trained == set()
     assert outcome.jobs["score_cell"] == 0
-    assert outcome.jobs["make_table"] == 6
+    assert outcome.jobs["make_table"] == 7
 
 
 def test_a_wider_beam_decodes_again_and_trains_nothing(finished: Checkout) -> None:
@@ -119,6 +119,27 @@ def test_a_wider_beam_decodes_again_and_trains_nothing(finished: Checkout) -> No
     outcome = planned(finished)
     assert outcome.trained == set()
     assert outcome.jobs["predict_cell"] == 2
+
+
+def test_a_further_beam_is_decoded_too_and_scored_with_the_others(finished: Checkout) -> None:
+    finished.edit("own/experiment.yaml", "device: cpu", "decoding: {beams: [3]}\ndevice: cpu")
+    outcome = planned(finished)
+    assert outcome.trained == set()
+    assert outcome.jobs["predict_cell"] == outcome.jobs["score_cell"] == 2
+
+
+def test_another_search_decodes_again_and_trains_nothing(finished: Checkout) -> None:
+    change = "decoding: {length_penalty: 0.6}\ndevice: cpu"
+    finished.edit("own/experiment.yaml", "device: cpu", change)
+    outcome = planned(finished)
+    assert outcome.trained == set()
+    assert outcome.jobs["predict_cell"] == 2
+
+
+def test_options_of_components_train_the_models_that_use_them(finished: Checkout) -> None:
+    change = "options: {marginal: {output: {top_k: 3}}}\ndevice: cpu"
+    finished.edit("own/experiment.yaml", "device: cpu", change)
+    assert planned(finished).trained == {f"{MONO} on nouns, seed 1"}
 
 
 def test_several_changes_at_once_each_have_their_effect(finished: Checkout) -> None:

@@ -9,10 +9,10 @@ for name, folder in (("PATH", os.path.dirname(sys.executable)), ("PYTHONPATH", w
     os.environ.update({name: os.pathsep.join(filter(None, [folder, os.environ.get(name)]))})
 
 from pam import devices, run_lock
-from pam.config import dump_yaml, kind_of
+from pam.config import dump_yaml
 from pam.data.registry import load_registries
 from pam.errors import UserError
-from pam.experiment import check_local, known_dataset, load_plan
+from pam.experiment import load_plan
 from pam.fingerprint import fingerprint, model_modules
 
 if workflow.is_main_process:
@@ -51,6 +51,7 @@ RESULTS = f"results/{EXPERIMENT.experiment}"
 RESOLVED = f"{RESULTS}/experiment.yaml"
 REPORT = f"{RESULTS}/report.html"
 DATA = f"{RESULTS}/{{task}}/data"
+GOLD = f"{RESULTS}/{{task}}/gold"
 CELL = f"{RESULTS}/{{task}}/{{model}}/seed{{seed}}"
 LOGS = f"{RESULTS}/logs"
 CONDA = "../../envs/environment.yaml"
@@ -58,37 +59,12 @@ TEXTS = os.path.relpath(os.path.join(workflow.basedir, "workflow/report"))
 STYLE = os.path.join(TEXTS, "report.css")
 PAPER = "config/paper_figures.yaml"
 
-RESULT_TABLES = {
-    "table2": "Table 2: accuracy over forms",
-    "table2_gains": "Table 2: gains over the baseline",
-    "table2_paradigms": "Whole paradigms",
-    "table2_paradigms_gains": "Whole paradigms: gains over the baseline",
-}
-COST_TABLES = {
-    "costs": "Cost of every cell",
-    "environment": "Versions and hardware",
-}
-TABLES = RESULT_TABLES | COST_TABLES
-FRONT_TABLE = "table2"
+# Task to its kind, and to its beams, the main one first.
+KINDS = {name: DATASETS[task.dataset].task for name, task in EXPERIMENT.tasks.items()}
+BEAMS = {name: or_exit(PLAN.beams, name) for name in EXPERIMENT.tasks}
 
-# name: (kind of figure, metric, table of the paper whose figures are marked, label)
-SCORE_FIGURES = {
-    "accuracy": ("accuracy", "accuracy", "table2", "Accuracy over forms"),
-    "accuracy_paradigms": ("accuracy", "paradigm_accuracy", None, "Accuracy over paradigms"),
-    "gains": ("gains", "accuracy", "table2", "Gains, forms"),
-    "gains_paradigms": ("gains", "paradigm_accuracy", None, "Gains, paradigms"),
-    "cost": ("cost", "accuracy", None, "Accuracy against cost"),
-}
-
-# Alignments are drawn for the baseline and for the first model that attends a posteriori.
-POSTERIOR = next(
-    (
-        model
-        for model, choices in PLAN.choices.items()
-        if kind_of(choices.feedback)[0] == "posterior"
-    ),
-    None,
-)
+# What may change without another training: it decides outputs and nothing before them.
+AT_TEST_TIME = {"beam", "beams", "length_penalty", "length_prior", "replace_unknown"}
 
 
 wildcard_constraints:
@@ -96,18 +72,19 @@ wildcard_constraints:
     task=r"[^/]+",
     model=r"[^/]+",
     seed=r"\d+",
+    beam=r"\d+",
     table=r"[^/.]+",
     figure=r"[^/.]+",
 
 
 def of_cells(file):
     """This file of every cell of the experiment."""
-    return expand(
-        f"{CELL}/{file}",
-        task=EXPERIMENT.tasks,
-        model=EXPERIMENT.models,
-        seed=EXPERIMENT.seeds,
-    )
+    return [
+        f"{CELL}/{file}".format(task=task, model=model, seed=seed)
+        for task in EXPERIMENT.tasks
+        for model in EXPERIMENT.models_of(task)
+        for seed in EXPERIMENT.seeds
+    ]
 
 
 def cell(wildcards):
@@ -141,20 +118,22 @@ def recipe(wildcards):
             "label": True,
             "choices": {"label", "source"},
             "training": {"state_every_s"},
-            "decoding": {"beam"},
+            "decoding": AT_TEST_TIME,
         }
     )
 
 
-def beam(wildcards):
-    return cell(wildcards).decoding.beam
+def decoding(wildcards):
+    """What of a cell decides how its model is searched."""
+    return cell(wildcards).decoding.model_dump(exclude={"beam", "beams"})
 
 
 def code_with_model(verb):
     """A function of a cell's wildcards: fingerprint of a verb and of its model's components."""
 
     def code(wildcards):
-        return fingerprint(verb, *model_modules(cell(wildcards).choices))
+        choices = cell(wildcards).choices
+        return fingerprint(verb, *model_modules(choices), *codec_modules(wildcards))
 
     return code
 
@@ -166,57 +145,6 @@ def asked(name):
         return getattr(or_exit(PLAN.resources, wildcards.task), name)
 
     return amount
-
-
-def dataset(name):
-    """An entry of the registry."""
-    return or_exit(known_dataset, DATASETS, name)
-
-
-def dataset_of(wildcards):
-    """Name of a task's data set."""
-    return or_exit(PLAN.task, wildcards.task).dataset
-
-
-def local_files(wildcards):
-    """Files of the user's own that a data set is copied from."""
-    return or_exit(check_local, wildcards.dataset, dataset(wildcards.dataset))
-
-
-def fetched(wildcards):
-    """The mark that a task's data set is there."""
-    return f"data/{dataset_of(wildcards)}/.fetched"
-
-
-def identity_of_data(wildcards):
-    """What of an entry decides which files are fetched: hashes, or addresses where none is known."""
-    entry = dataset(wildcards.dataset)
-    files = {
-        name: file.sha256 or file.path or (file.urls, entry.mirror_name)
-        for name, file in entry.files.items()
-    }
-    return {"files": files, "package": entry.package and entry.package.model_dump()}
-
-
-def meaning_of_data(wildcards):
-    """What of an entry decides what is made of its files."""
-    entry = dataset(dataset_of(wildcards))
-    hashes = {name: file.sha256 for name, file in entry.files.items()}
-    return entry.model_dump(include={"task", "splits", "format", "package"}) | {"files": hashes}
-
-
-def registries(wildcards):
-    """Arguments that name the registries."""
-    return [word for file in EXPERIMENT.registries for word in ("--registry", file)]
-
-
-def data_code(wildcards):
-    """Fingerprint of what prepares a task's data."""
-    entry = dataset(dataset_of(wildcards))
-    modules = ["pam.data.prepare", f"pam.data.tasks.{entry.task}"]
-    if entry.package is not None:
-        modules.append(f"pam.data.packages.{entry.package.name.replace('-', '_')}")
-    return fingerprint(*modules)
 
 
 def folder_of_input(name):
@@ -237,6 +165,11 @@ def folder_of_output(name):
     return folder
 
 
+def folder_around_output(wildcards, output):
+    """The folder in which the output is a folder."""
+    return _folder(output[0])
+
+
 def _folder(files):
     return os.path.dirname(files if isinstance(files, str) else files[0])
 
@@ -249,57 +182,10 @@ def prepared(*splits):
 
 def trained():
     """A model that can be used by itself."""
-    files = ["config.yaml", "weights.safetensors", "source.vocab", "target.vocab"]
+    files = ["config.yaml", "weights.safetensors", "source.vocab", "target.vocab", "lengths.json"]
     return [f"{CELL}/model/{file}" for file in files]
 
 
 def of_tasks(file):
     """This file of the prepared data of every task."""
     return expand(f"{DATA}/{file}", task=EXPERIMENT.tasks)
-
-
-def all_tables():
-    """Every table of the experiment, as data; the other formats are made beside it."""
-    return expand(f"{RESULTS}/tables/{{table}}.csv", table=TABLES)
-
-
-def all_figures():
-    """Every figure of the experiment."""
-    figures = [*SCORE_FIGURES, "curves"]
-    if POSTERIOR and EXPERIMENT.baseline in EXPERIMENT.models:
-        figures += [f"attention_{task}_seed{EXPERIMENT.seeds[0]}" for task in EXPERIMENT.tasks]
-    return expand(f"{RESULTS}/figures/{{figure}}.svg", figure=figures)
-
-
-def captions():
-    """The texts of the report."""
-    return sorted(os.path.join(TEXTS, name) for name in os.listdir(TEXTS) if name.endswith(".rst"))
-
-
-def figure_code(wildcards):
-    """Fingerprint of what draws this kind of figure."""
-    kind = SCORE_FIGURES[wildcards.figure][0]
-    return fingerprint("pam.verbs.figures", f"pam.reporting.figures.{kind}")
-
-
-def figure_options(wildcards):
-    """Arguments of the verb `figures`: the metric, and the paper's table where it has one."""
-    _, metric, paper_table, _ = SCORE_FIGURES[wildcards.figure]
-    options = ["--metric", metric]
-    return [*options, "--paper-table", paper_table] if paper_table else options
-
-
-def figure_kind(wildcards):
-    return SCORE_FIGURES[wildcards.figure][0]
-
-
-def figure_labels(wildcards):
-    return {"figure": SCORE_FIGURES[wildcards.figure][3]}
-
-
-def table_category(wildcards):
-    return "1. Results" if wildcards.table in RESULT_TABLES else "3. Data and cost"
-
-
-def table_labels(wildcards):
-    return {"table": TABLES[wildcards.table]}

@@ -1,8 +1,9 @@
-# From addresses to tensors.
+# From addresses to tensors, stage by stage.
 
 
 localrules:
     fetch_data,
+    prepare_gold,
 
 
 rule fetch_data:
@@ -26,9 +27,90 @@ rule fetch_data:
         "--out data/{wildcards.dataset:q}"
 
 
+rule extract_text:
+    input:
+        before("extract"),
+    output:
+        directory(f"{DATA}/extract"),
+    log:
+        f"{LOGS}/{{task}}/extract.log",
+    conda:
+        CONDA
+    resources:
+        mem_mb=2000,
+        runtime=60,
+    params:
+        code=stage_code("extract"),
+        entry=stage_format("extract"),
+        format=format_as_it_is,
+        dataset=dataset_of,
+        registries=registries,
+        out=folder_around_output,
+    message:
+        "Extracting the sentences of {wildcards.task}"
+    shell:
+        "logged {log:q} python -m pam prepare --dataset {params.dataset:q} {params.registries:q} "
+        "--format {params.format:q} --raw data/{params.dataset:q} --out {params.out:q} "
+        "--stage extract"
+
+
+rule tokenise_text:
+    input:
+        before("tokenise"),
+    output:
+        directory(f"{DATA}/tokenise"),
+    log:
+        f"{LOGS}/{{task}}/tokenise.log",
+    conda:
+        CONDA
+    resources:
+        mem_mb=2000,
+        runtime=60,
+    params:
+        code=stage_code("tokenise"),
+        entry=stage_format("tokenise"),
+        format=format_as_it_is,
+        dataset=dataset_of,
+        registries=registries,
+        out=folder_around_output,
+    message:
+        "Tokenising of {wildcards.task}"
+    shell:
+        "logged {log:q} python -m pam prepare --dataset {params.dataset:q} {params.registries:q} "
+        "--format {params.format:q} --raw data/{params.dataset:q} --out {params.out:q} "
+        "--stage tokenise"
+
+
+rule segment_text:
+    input:
+        before("segment"),
+    output:
+        directory(f"{DATA}/segment"),
+    log:
+        f"{LOGS}/{{task}}/segment.log",
+    conda:
+        CONDA
+    resources:
+        mem_mb=2000,
+        runtime=60,
+    params:
+        code=stage_code("segment"),
+        entry=stage_format("segment"),
+        format=format_as_it_is,
+        dataset=dataset_of,
+        registries=registries,
+        out=folder_around_output,
+    message:
+        "Segmenting the words of {wildcards.task}"
+    shell:
+        "logged {log:q} python -m pam prepare --dataset {params.dataset:q} {params.registries:q} "
+        "--format {params.format:q} --raw data/{params.dataset:q} --out {params.out:q} "
+        "--stage segment"
+
+
 rule prepare_data:
     input:
-        fetched,
+        before(),
     output:
         data=prepared("train", "dev", "test"),
     log:
@@ -39,13 +121,40 @@ rule prepare_data:
         mem_mb=2000,
         runtime=60,
     params:
-        code=data_code,
-        entry=meaning_of_data,
+        code=stage_code(),
+        entry=stage_format(),
+        format=format_as_it_is,
         dataset=dataset_of,
         registries=registries,
         out=folder_of_output("data"),
+        stage=stage_name,
     message:
         "Preparing {wildcards.task}"
     shell:
         "logged {log:q} python -m pam prepare --dataset {params.dataset:q} {params.registries:q} "
-        "--raw data/{params.dataset:q} --out {params.out:q}"
+        "--format {params.format:q} --raw data/{params.dataset:q} --out {params.out:q} "
+        "--stage {params.stage}"
+
+
+rule prepare_gold:
+    input:
+        mark=fetched_gold,
+        data=prepared("train"),
+    output:
+        gold=prepared_gold(),
+    log:
+        f"{LOGS}/{{task}}/gold.log",
+    conda:
+        CONDA
+    params:
+        code=gold_code,
+        entry=meaning_of_gold,
+        dataset=gold_of,
+        registries=registries,
+        data=folder_of_input("data"),
+        out=folder_of_output("gold"),
+    message:
+        "Preparing word alignments for {wildcards.task}"
+    shell:
+        "logged {log:q} python -m pam gold --dataset {params.dataset:q} {params.registries:q} "
+        "--raw data/{params.dataset:q} --data {params.data:q} --out {params.out:q}"

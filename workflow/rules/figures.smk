@@ -2,28 +2,27 @@
 
 
 localrules:
-    draw_scores,
-    draw_curves,
+    draw_figure,
     draw_attention,
 
 
-rule draw_scores:
+rule draw_figure:
     input:
+        unpack(figure_inputs),
         experiment=RESOLVED,
-        scores=of_cells("scores.json"),
         paper=PAPER,
     output:
         png=f"{RESULTS}/figures/{{figure}}.png",
         svg=report(
             f"{RESULTS}/figures/{{figure}}.svg",
-            caption="../report/scores.rst",
+            caption="../report/figure.rst",
             category="2. Figures",
             labels=figure_labels,
         ),
     log:
         f"{LOGS}/figures/{{figure}}.log",
     wildcard_constraints:
-        figure="|".join(SCORE_FIGURES),
+        figure="|".join(DRAWINGS),
     conda:
         CONDA
     params:
@@ -32,37 +31,13 @@ rule draw_scores:
         options=figure_options,
     shell:
         "logged {log:q} python -m pam figures {params.kind:q} --experiment {input.experiment:q} "
-        "--scores {input.scores:q} --paper {input.paper:q} {params.options:q} --out {output.svg:q}"
-
-
-rule draw_curves:
-    input:
-        experiment=RESOLVED,
-        histories=of_cells("history.csv"),
-        cells=of_cells("cell.yaml"),
-    output:
-        png=f"{RESULTS}/figures/curves.png",
-        svg=report(
-            f"{RESULTS}/figures/curves.svg",
-            caption="../report/curves.rst",
-            category="2. Figures",
-            labels={"figure": "Learning curves"},
-        ),
-    log:
-        f"{LOGS}/figures/curves.log",
-    conda:
-        CONDA
-    params:
-        code=fingerprint("pam.verbs.figures", "pam.reporting.figures.curves"),
-    shell:
-        "logged {log:q} python -m pam figures curves --experiment {input.experiment:q} "
-        "--histories {input.histories:q} --out {output.svg:q}"
+        "{params.options:q} --out {output.svg:q}"
 
 
 rule draw_attention:
     input:
-        base=f"{RESULTS}/{{task}}/{EXPERIMENT.baseline}/seed{{seed}}/attention.json",
-        other=f"{RESULTS}/{{task}}/{POSTERIOR}/seed{{seed}}/attention.json",
+        base=of_models(baseline, "attention.json"),
+        other=of_models(posterior, "attention.json"),
     output:
         png=f"{RESULTS}/figures/attention_{{task}}_seed{{seed}}.png",
         svg=report(
@@ -77,7 +52,7 @@ rule draw_attention:
         CONDA
     params:
         code=fingerprint("pam.verbs.figures", "pam.reporting.figures.attention"),
-        words=EXPERIMENT.attention_words,
+        rows=EXPERIMENT.attention_words,
     shell:
         "logged {log:q} python -m pam figures attention --base {input.base:q} "
-        "--other {input.other:q} --words {params.words} --out {output.svg:q}"
+        "--other {input.other:q} --rows {params.rows} --out {output.svg:q}"

@@ -8,9 +8,11 @@ localrules:
 
 rule write_summary:
     input:
+        experiment=RESOLVED,
         scores=of_cells("scores.json"),
         data=of_tasks("summary.json"),
-        table=f"{RESULTS}/tables/{FRONT_TABLE}.html",
+        gold=gold_summaries(),
+        tables=front_tables(),
     output:
         summary=f"{RESULTS}/report/summary.rst",
         front=f"{RESULTS}/report/front.html",
@@ -25,7 +27,7 @@ rule write_summary:
     conda:
         CONDA
     params:
-        tasks=list(EXPERIMENT.tasks),
+        code=fingerprint("pam.reporting.datasets"),
     script:
         "../scripts/summary.py"
 

@@ -1,8 +1,9 @@
-# One cell: its outputs on the test split, their scores, its alignments.
+# One cell: its outputs on the test split, its analyses, their scores; one seed: models compared.
 
 
 localrules:
     score_cell,
+    score_gold,
 
 
 rule predict_cell:
@@ -10,10 +11,11 @@ rule predict_cell:
         model=trained(),
         data=prepared("test"),
     output:
-        predictions=f"{CELL}/predictions.tsv",
-        decoding=f"{CELL}/decoding.json",
+        cell=f"{CELL}/beam{{beam}}/decoded.yaml",
+        predictions=f"{CELL}/beam{{beam}}/predictions.tsv",
+        decoding=f"{CELL}/beam{{beam}}/decoding.json",
     log:
-        f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/predict.log",
+        f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/predict_beam{{beam}}.log",
     conda:
         CONDA
     threads: asked("threads")
@@ -24,15 +26,19 @@ rule predict_cell:
         device=DEVICE,
     params:
         code=code_with_model("pam.verbs.predict"),
-        beam=beam,
+        decoding=decoding,
+        cell=cell_as_it_is,
         model=folder_of_input("model"),
         data=folder_of_input("data"),
     message:
-        "Decoding with {wildcards.model} on {wildcards.task}, seed {wildcards.seed}"
+        "Decoding with {wildcards.model} on {wildcards.task}, seed {wildcards.seed}, "
+        "beam {wildcards.beam}"
     shell:
+        "printf %s {params.cell:q} > {output.cell:q} && "
         "logged {log:q} python -m pam.devices {resources.device} python -m pam predict "
-        "--model {params.model:q} --data {params.data:q} --split test --beam {params.beam} "
-        "--out {output.predictions:q} --record {output.decoding:q} --device {resources.device}"
+        "--model {params.model:q} --data {params.data:q} --split test --cell {output.cell:q} "
+        "--beam {wildcards.beam} --out {output.predictions:q} --record {output.decoding:q} "
+        "--device {resources.device}"
 
 
 rule attend_cell:
@@ -50,21 +56,78 @@ rule attend_cell:
         runtime=60,
     params:
         code=code_with_model("pam.verbs.attend"),
-        words=EXPERIMENT.attention_words,
+        rows=EXPERIMENT.attention_words,
         model=folder_of_input("model"),
         data=folder_of_input("data"),
     shell:
         "logged {log:q} python -m pam attend --model {params.model:q} --data {params.data:q} "
-        "--split test --count {params.words} --out {output:q}"
+        "--split test --count {params.rows} --out {output:q}"
+
+
+rule analyse_cell:
+    input:
+        model=trained(),
+        data=prepared("test"),
+    output:
+        f"{CELL}/analysis.json",
+    log:
+        f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/analyse.log",
+    conda:
+        CONDA
+    threads: asked("threads")
+    resources:
+        mem_mb=asked("mem_mb"),
+        runtime=60,
+        gpu=GPU,
+        device=DEVICE,
+    params:
+        code=code_with_model("pam.verbs.analyse"),
+        model=folder_of_input("model"),
+        data=folder_of_input("data"),
+    message:
+        "Analysing {wildcards.model} on {wildcards.task}, seed {wildcards.seed}"
+    shell:
+        "logged {log:q} python -m pam.devices {resources.device} python -m pam analyse "
+        "--model {params.model:q} --data {params.data:q} --split test --out {output:q} "
+        "--device {resources.device}"
+
+
+rule analyse_gold:
+    input:
+        model=trained(),
+        data=prepared_gold(),
+    output:
+        f"{CELL}/gold_analysis.json",
+    log:
+        f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/analyse_gold.log",
+    conda:
+        CONDA
+    threads: asked("threads")
+    resources:
+        mem_mb=asked("mem_mb"),
+        runtime=60,
+        gpu=GPU,
+        device=DEVICE,
+    params:
+        code=code_with_model("pam.verbs.analyse"),
+        model=folder_of_input("model"),
+        data=folder_of_input("data"),
+    message:
+        "Aligning with {wildcards.model} on {wildcards.task}, seed {wildcards.seed}"
+    shell:
+        "logged {log:q} python -m pam.devices {resources.device} python -m pam analyse "
+        "--model {params.model:q} --data {params.data:q} --split gold --out {output:q} "
+        "--device {resources.device}"
 
 
 rule score_cell:
     input:
-        predictions=f"{CELL}/predictions.tsv",
-        decoding=f"{CELL}/decoding.json",
+        predictions=by_beam("predictions.tsv"),
+        decoding=by_beam("decoding.json"),
+        analysis=analysis,
         training=f"{CELL}/training.json",
         cell=f"{CELL}/cell.yaml",
-        split=f"{DATA}/test.tsv",
+        data=prepared("test"),
     output:
         f"{CELL}/scores.json",
     log:
@@ -72,8 +135,56 @@ rule score_cell:
     conda:
         CONDA
     params:
-        code=fingerprint("pam.verbs.score"),
+        code=scoring_code,
+        analysis=analysis_option,
+        data=folder_of_input("data"),
     shell:
         "logged {log:q} python -m pam score --predictions {input.predictions:q} "
-        "--split {input.split:q} --cell {input.cell:q} --training {input.training:q} "
-        "--decoding {input.decoding:q} --out {output:q}"
+        "--decoding {input.decoding:q} {params.analysis:q} --data {params.data:q} "
+        "--cell {input.cell:q} --training {input.training:q} --out {output:q}"
+
+
+rule score_gold:
+    input:
+        analysis=f"{CELL}/gold_analysis.json",
+        training=f"{CELL}/training.json",
+        cell=f"{CELL}/cell.yaml",
+        data=prepared_gold(),
+    output:
+        f"{CELL}/gold_scores.json",
+    log:
+        f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/score_gold.log",
+    conda:
+        CONDA
+    params:
+        code=fingerprint("pam.verbs.score", "pam.scoring.kinds.alignment"),
+        data=folder_of_input("data"),
+    shell:
+        "logged {log:q} python -m pam score --analysis {input.analysis:q} --data {params.data:q} "
+        "--split gold --cell {input.cell:q} --training {input.training:q} --out {output:q}"
+
+
+rule test_significance:
+    input:
+        base=of_models(baseline, "beam{beam}/predictions.tsv"),
+        systems=of_models(others, "beam{beam}/predictions.tsv"),
+        cells=of_models(EXPERIMENT.models_of, "cell.yaml"),
+        data=prepared("test"),
+    output:
+        f"{RESULTS}/{{task}}/significance/seed{{seed}}.json",
+    log:
+        f"{LOGS}/{{task}}/significance_seed{{seed}}.log",
+    conda:
+        CONDA
+    resources:
+        mem_mb=4000,
+        runtime=60,
+    params:
+        code=fingerprint("pam.verbs.significance"),
+        beam=main_beam,
+        data=folder_of_input("data"),
+    message:
+        "Testing models against {input.base} on {wildcards.task}, seed {wildcards.seed}"
+    shell:
+        "logged {log:q} python -m pam significance --baseline {input.base:q} "
+        "--systems {input.systems:q} --data {params.data:q} --beam {params.beam} --out {output:q}"

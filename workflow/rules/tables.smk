@@ -7,8 +7,8 @@ localrules:
 
 rule make_table:
     input:
+        unpack(table_inputs),
         experiment=RESOLVED,
-        scores=of_cells("scores.json"),
         paper=PAPER,
     output:
         multiext(f"{RESULTS}/tables/{{table}}", ".csv", ".md", ".tex"),
@@ -20,12 +20,15 @@ rule make_table:
         ),
     log:
         f"{LOGS}/tables/{{table}}.log",
+    wildcard_constraints:
+        table="|".join(TABLES),
     conda:
         CONDA
     params:
         code=fingerprint("pam.verbs.tables"),
+        files=table_options,
         out=folder_of_output("html"),
     shell:
         "logged {log:q} python -m pam tables --table {wildcards.table:q} "
-        "--experiment {input.experiment:q} --scores {input.scores:q} --paper {input.paper:q} "
+        "--experiment {input.experiment:q} {params.files:q} --paper {input.paper:q} "
         "--out {params.out:q}"

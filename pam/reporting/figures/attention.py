@@ -1,4 +1,4 @@
-"""Heat maps of two models' alignments and of their difference (Shankar & Sarawagi, Figure 2)."""
+"""Heat maps of two models' alignments and their difference (Shankar & Sarawagi, Figures 2, 5)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,18 @@ from pam.errors import UserError
 from pam.reporting import style
 from pam.scoring.record import read_made
 
-HELP = "heat maps of two models' alignments and their difference on some test words"
+HELP = "heat maps of two models' alignments and their difference on some rows of the test split"
+
+ACROSS = 18
+"""Target symbols up to which three panels stand beside each other and words stay legible."""
+
+_LABEL = 7.5
+_ROW, _LETTER, _BAR = 0.165, 0.066, 0.9
+"""Inches of a source symbol's row, of a letter of a target word that is written upwards, and of a
+scale."""
 
 
-class Word(Strict, extra="ignore"):
+class Row(Strict, extra="ignore"):
     """One test row under teacher forcing; the alignment is target x source."""
 
     lemma: str | None = None
@@ -36,75 +44,82 @@ class Alignments(Strict, extra="ignore"):
 
     model: str
     label: str
-    rows: list[Word] = Field(min_length=1)
+    rows: list[Row] = Field(min_length=1)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base", type=Path, required=True, help="attention.json of Soft")
     parser.add_argument("--other", type=Path, required=True, help="attention.json of Postr-Joint")
-    parser.add_argument("--words", type=int, default=4, help="words to draw (%(default)s)")
+    parser.add_argument("--rows", type=int, default=4, help="rows to draw (%(default)s)")
 
 
 def draw(args: argparse.Namespace) -> Figure:
-    """A row of three panels per word: base, other, other minus base.
+    """Three panels per row of the test split: base, other, other minus base.
 
-    Source symbols run down and target symbols to the right, so that features can be read.
+    Source symbols run down and target symbols to the right. The panels stand beside each other
+    where every target is short enough for that, else below each other.
 
     Raises:
-        UserError: a file that holds no alignments, or files about different words.
+        UserError: a file that holds no alignments, or files about different rows.
     """
     base, other = _read(args.base), _read(args.other)
-    _check_same_words(base, other, args.other)
-    pairs = list(zip(base.rows, other.rows, strict=True))[: args.words]
-    heights = [0.55 + 0.165 * len(word.source) for word, _ in pairs]
+    _check_same_rows(base, other, args.other)
+    pairs = list(zip(base.rows, other.rows, strict=True))[: args.rows]
+    across = all(len(row.target) <= ACROSS for row, _ in pairs)
+    heights = [_height(row) for row, _ in pairs for _ in range(1 if across else 3)]
     figure, grid = plt.subplots(
-        len(pairs),
-        3,
-        figsize=(style.WIDTH, 0.9 + sum(heights)),
+        len(heights),
+        3 if across else 1,
+        figsize=(style.WIDTH, _BAR * (1 if across else 3) + sum(heights)),
         height_ratios=heights,
         squeeze=False,
         layout="constrained",
     )
-    for axes, (ours, theirs) in zip(grid, pairs, strict=True):
-        _word(list(axes), ours, theirs)
-    for axes, title in zip(grid[0], _titles(base, other), strict=True):
-        axes.annotate(
-            title,
-            (0.5, 1),
-            xytext=(0, 22),
-            xycoords="axes fraction",
-            textcoords="offset points",
-            ha="center",
-            weight="bold",
-        )
-    _scales(figure, grid, base.label, other.label)
+    panels = grid.reshape(len(pairs), 3)
+    for axes, (ours, theirs) in zip(panels, pairs, strict=True):
+        _row(list(axes), ours, theirs, across)
+    for axes in panels[:1] if across else panels:
+        for panel, title in zip(axes, _titles(base, other), strict=True):
+            _head(panel, title, above=22 if pairs[0][0].lemma else 6)
+    _scales(figure, grid, base.label, other.label, across)
     return figure
 
 
 def _read(path: Path) -> Alignments:
     content = read_made(Alignments, path)
-    for word in content.rows:
-        if [len(row) for row in word.alignment] != [len(word.source)] * len(word.target):
+    for row in content.rows:
+        if [len(line) for line in row.alignment] != [len(row.source)] * len(row.target):
             raise UserError(
-                f"the alignment of `{''.join(word.target)}` does not fit its symbols",
+                f"the alignment of `{' '.join(row.target)}` does not fit its symbols",
                 file=path,
                 remedy="delete the file and make it again",
             )
     return content
 
 
-def _check_same_words(base: Alignments, other: Alignments, path: Path) -> None:
+def _check_same_rows(base: Alignments, other: Alignments, path: Path) -> None:
     first, second = ([(row.source, row.target) for row in one.rows] for one in (base, other))
     for index in range(max(len(first), len(second))):
         if first[index : index + 1] != second[index : index + 1]:
             raise UserError(
-                f"word {index + 1} is not the same as in the other model's file",
+                f"row {index + 1} is not the same as in the other model's file",
                 file=path,
                 remedy="make both files from the same rows of the same data",
             )
 
 
-def _word(axes: list[Axes], base: Word, other: Word) -> None:
+def _upright(row: Row) -> bool:
+    """Whether target symbols are words, which find room only when they are written upwards."""
+    return any(len(_END.get(one, one)) > 2 for one in row.target)
+
+
+def _height(row: Row) -> float:
+    """Inches that a panel of this row needs, its target symbols included."""
+    letters = max(len(_END.get(one, one)) for one in row.target) if _upright(row) else 0
+    return 0.55 + _ROW * len(row.source) + _LETTER * letters
+
+
+def _row(axes: list[Axes], base: Row, other: Row, across: bool) -> None:
     first, second = np.array(base.alignment).T, np.array(other.alignment).T
     for panel, matrix, palette, low in (
         (axes[0], first, "Blues", 0),
@@ -112,9 +127,14 @@ def _word(axes: list[Axes], base: Word, other: Word) -> None:
         (axes[2], second - first, "RdBu_r", -1),
     ):
         panel.imshow(matrix, cmap=palette, vmin=low, vmax=1, aspect="auto", interpolation="none")
-        panel.set_xticks(range(len(base.target)), [_END.get(one, one) for one in base.target])
+        panel.set_xticks(
+            range(len(base.target)),
+            [_END.get(one, one) for one in base.target],
+            rotation=90 if _upright(base) else 0,
+        )
         panel.set_yticks(range(len(base.source)), [_named(one) for one in base.source])
-        panel.tick_params(length=0, labelsize=7.5, labelleft=panel is axes[0])
+        named = panel is axes[0] or not across
+        panel.tick_params(length=0, labelsize=_LABEL, labelleft=named)
         panel.set_xticks(np.arange(len(base.target) - 1) + 0.5, minor=True)
         panel.set_yticks(np.arange(len(base.source) - 1) + 0.5, minor=True)
         panel.tick_params(which="minor", length=0)
@@ -137,21 +157,33 @@ def _titles(base: Alignments, other: Alignments) -> tuple[str, str, str]:
     return base.label, other.label, f"{other.label} − {base.label}"
 
 
-def _scales(figure: Figure, grid: np.ndarray, base: str, other: str) -> None:
-    for column, (palette, low, words) in enumerate(
-        (
-            ("Blues", 0, "attention"),
-            ("Reds", 0, "attention"),
-            ("RdBu_r", -1, f"red: {other} has more\nblue: {base} has more"),
-        )
-    ):
+def _head(panel: Axes, title: str, above: float) -> None:
+    """A panel's title, so many points above it."""
+    panel.annotate(
+        title,
+        (0.5, 1),
+        xytext=(0, above),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        ha="center",
+        weight="bold",
+    )
+
+
+def _scales(figure: Figure, grid: np.ndarray, base: str, other: str, across: bool) -> None:
+    """The three scales below everything, placed as the panels are."""
+    between = "\n" if across else "; "
+    difference = f"red: {other} has more{between}blue: {base} has more"
+    scales = [("Blues", 0, "attention"), ("Reds", 0, "attention"), ("RdBu_r", -1, difference)]
+    # Each scale below a column is put between the panels and the scale before it.
+    for column, (palette, low, words) in reversed(list(enumerate(scales))):
         bar = figure.colorbar(
             ScalarMappable(Normalize(low, 1), palette),
-            ax=grid[:, column],
+            ax=grid[:, column if across else 0],
             location="bottom",
             aspect=30,
             pad=0.01,
         )
         bar.set_label(words, fontsize=8)
         bar.outline.set_visible(False)
-        bar.ax.tick_params(labelsize=7.5)
+        bar.ax.tick_params(labelsize=_LABEL)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from pam.errors import UserError
 from pam.reporting import style
@@ -30,17 +29,10 @@ def draw(args: argparse.Namespace) -> Figure:
     if not rows:
         raise UserError("no cost is known", remedy="score the cells again with --training")
     tasks = scored.by_task(rows)
-    figure, axes = scored.panels(tasks, height=3.1)
+    figure, axes = style.task_panels(len(tasks), height=3.1)
     for panel, task in zip(axes, tasks, strict=True):
         _panel(panel, task, on_gpu)
-    labels = {row.model: row.label for row in rows}
-    handles = []
-    for model, label in labels.items():
-        look = style.look(model)
-        handles.append(
-            Line2D([], [], ls="none", marker=look.marker, color=look.colour, ms=7, label=label)
-        )
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)))
+    style.legend_models(figure, {row.model: row.label for row in rows}, ls="none", ms=7)
     return figure
 
 
@@ -52,7 +44,7 @@ def _panel(axes: Axes, rows: Sequence[Row], on_gpu: bool) -> None:
     axes.margins(x=0.1)
     axes.set_title(rows[0].task_label)
     axes.set_xlabel(f"{'GPU' if on_gpu else 'CPU'} seconds per training")
-    axes.set_ylabel(f"{rows[0].metric.label} ({rows[0].metric.unit})")
+    axes.set_ylabel(scored.worded(rows[0].metric))
 
 
 def _seconds(row: Row, on_gpu: bool) -> float | None:

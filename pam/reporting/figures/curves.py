@@ -1,26 +1,38 @@
-"""Learning curves: development accuracy and loss by epoch."""
+"""Learning curves: development accuracy, where it was measured, and loss by epoch."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from pam.reporting import cells, style
 from pam.reporting.histories import History, load, mean_over_seeds
 
-HELP = "development accuracy and loss by epoch, mean over seeds, seeds as thin lines"
+HELP = "development loss by epoch beside accuracy or training loss, mean over seeds, seeds thin"
 
-_KINDS = (
-    ("dev_accuracy", "development accuracy", "%", 100.0),
-    ("dev_loss", "development loss", "nats per symbol", 1.0),
+
+class Kind(NamedTuple):
+    """What is drawn: a column of the history, its name, its unit and what it is multiplied by."""
+
+    column: str
+    words: str
+    unit: str
+    scale: float
+
+
+LEFT = (
+    Kind("dev_accuracy", "development accuracy", "%", 100.0),
+    Kind("train_loss", "training loss", "nats per symbol", 1.0),
 )
+"""The first one that all histories of a task have."""
+RIGHT = Kind("dev_loss", "development loss", "nats per symbol", 1.0)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def draw(args: argparse.Namespace) -> Figure:
-    """A row of panels per task: accuracy on the left, loss on the right."""
+    """A row of panels per task: accuracy or training loss on the left, development loss right."""
     experiment = cells.load_experiment(args.experiment)
     histories = [load(path) for path in args.histories]
     tasks = [task for task in experiment.tasks if any(one.task == task for one in histories)]
@@ -45,25 +57,17 @@ def draw(args: argparse.Namespace) -> Figure:
     for index, task in enumerate(tasks):
         own = [one for one in histories if one.task == task]
         label = experiment.tasks[task].label if task in experiment.tasks else None
-        for panel, (column, words, unit, scale) in zip(axes[2 * index :], _KINDS, strict=False):
-            _panel(panel, own, list(models), column, scale)
-            panel.set_title(f"{label or task}: {words}")
-            panel.set_ylabel(unit)
-            panel.set_xlabel("epoch")
+        left = next(kind for kind in LEFT if all(kind.column in one.columns for one in own))
+        for panel, kind in zip(axes[2 * index :], (left, RIGHT), strict=False):
+            _panel(panel, own, list(models), kind)
+            panel.set_title(f"{label or task}: {kind.words}")
     several = len({one.seed for one in histories}) > 1
-    figure.legend(
-        handles=_handles(models),
-        loc="outside lower center",
-        ncols=min(3, len(models)),
-        title="mean over seeds; thin lines: each seed" if several else None,
-        title_fontsize="medium",
-    )
+    title = "mean over seeds; thin lines: each seed" if several else None
+    style.legend_models(figure, models, title=title, marker=None)
     return figure
 
 
-def _panel(
-    axes: Axes, histories: Sequence[History], models: Sequence[str], column: str, scale: float
-) -> None:
+def _panel(axes: Axes, histories: Sequence[History], models: Sequence[str], kind: Kind) -> None:
     middles = []
     for model in models:
         own = [one for one in histories if one.model == model]
@@ -72,15 +76,16 @@ def _panel(
         look = style.look(model)
         if len(own) > 1:
             for one in own:
-                values = scale * one.columns[column]
+                values = kind.scale * one.columns[kind.column]
                 axes.plot(one.columns["epoch"], values, color=look.colour, lw=0.6, alpha=0.35)
-        epochs, mean = mean_over_seeds(own, column)
-        middles.append(scale * mean)
+        epochs, mean = mean_over_seeds(own, kind.column)
+        mean = kind.scale * mean
+        middles.append(mean)
         # A single epoch makes no line.
         point = look.marker if len(epochs) == 1 else None
-        axes.plot(
-            epochs, scale * mean, color=look.colour, ls=look.dashes, marker=point, lw=1.8, zorder=3
-        )
+        axes.plot(epochs, mean, color=look.colour, ls=look.dashes, marker=point, lw=1.8, zorder=3)
+    axes.set_ylabel(kind.unit)
+    axes.set_xlabel("epoch")
     if all(len(middle) == 1 for middle in middles):
         axes.set_xlim(0.5, 1.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
@@ -99,11 +104,3 @@ def _zoom(axes: Axes, curves: Sequence[np.ndarray]) -> None:
 def _in_order(labels: dict[str, str], models: Sequence[str]) -> dict[str, str]:
     known = [model for model in models if model in labels]
     return {model: labels[model] for model in [*known, *sorted(set(labels) - set(known))]}
-
-
-def _handles(models: dict[str, str]) -> list[Line2D]:
-    handles = []
-    for model, label in models.items():
-        look = style.look(model)
-        handles.append(Line2D([], [], color=look.colour, ls=look.dashes, lw=1.8, label=label))
-    return handles

@@ -13,7 +13,7 @@ from pam.reporting import style
 from pam.reporting.comparison import Row
 from pam.reporting.figures import scored
 
-HELP = "gain over the baseline by model with paired 95 % intervals and the paper's gain"
+HELP = "gain over the baseline, better to the right, with paired 95 % intervals, and the paper's"
 add_arguments = scored.add_arguments
 
 
@@ -34,7 +34,7 @@ def draw(args: argparse.Namespace) -> Figure:
     figure, axes = scored.model_panels(tasks)
     for panel, task in zip(axes, tasks, strict=True):
         _panel(panel, task, baseline)
-    handles = [scored.ours_handle("ours, paired 95 % interval over lemmas")]
+    handles = [scored.ours_handle(f"ours, paired 95 % interval over {scored.units(rows)}")]
     if any(row.gain and row.gain.paper is not None for row in rows):
         handles.append(scored.paper_handle(rows))
     scored.legend(figure, handles)
@@ -52,5 +52,6 @@ def _panel(axes: Axes, rows: Sequence[Row], baseline: str) -> None:
             style.draw_paper(axes, row.gain.paper, place)
         style.draw_ours(axes, row.model, row.gain.value, place)
     axes.set_title(rows[0].task_label)
-    points = "points" if rows[0].metric.unit == "%" else rows[0].metric.unit
-    axes.set_xlabel(f"{rows[0].metric.label}: gain over {baseline} ({points})")
+    metric = rows[0].metric
+    points = " (points)" if metric.unit == "%" else f" ({metric.unit})" if metric.unit else ""
+    axes.set_xlabel(f"{metric.label}: gain over {baseline}{points}")

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from pam.config import unknown
 from pam.reporting import cells, paper, style
 from pam.reporting.comparison import Row, compare
-from pam.scoring.metrics import METRICS
+from pam.scoring.metrics import Metric
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scores", type=Path, nargs="+", required=True, help="scores.json of every cell"
     )
     parser.add_argument(
-        "--metric", default="accuracy", help="accuracy or paradigm_accuracy (%(default)s)"
+        "--metric",
+        default="accuracy",
+        help="its name, or a pattern such as bleu_b*, of which each task's first is drawn "
+        "(%(default)s)",
     )
     parser.add_argument(
         "--paper",
@@ -42,14 +45,26 @@ def read(args: argparse.Namespace) -> list[Row]:
     Raises:
         UserError: no such metric or table, or scores that cannot be compared.
     """
-    if args.metric not in METRICS:
-        raise unknown("metric", args.metric, sorted(METRICS))
     papers = paper.load(args.paper) if args.paper_table else {}
     if args.paper_table and args.paper_table not in papers:
         raise unknown("table", args.paper_table, sorted(papers), file=args.paper)
     experiment = cells.load_experiment(args.experiment)
     tasks = cells.load_cells(args.scores, experiment)
-    return compare(tasks, experiment, [args.metric], papers.get(args.paper_table))
+    if papers:
+        paper.check_rows(papers, tasks)
+    return compare(tasks, experiment, [args.metric], papers.get(args.paper_table), first=True)
+
+
+def worded(metric: Metric) -> str:
+    """A metric on an axis, with its unit and which way is better where it is not up."""
+    unit = [metric.unit] if metric.unit else []
+    notes = ", ".join([*unit, *(["lower is better"] if metric.lower_is_better else [])])
+    return f"{metric.label} ({notes})" if notes else metric.label
+
+
+def units(rows: Sequence[Row]) -> str:
+    """What was resampled."""
+    return " or ".join(dict.fromkeys(row.metric.over for row in rows))
 
 
 def by_task(rows: Sequence[Row]) -> list[list[Row]]:
@@ -58,22 +73,13 @@ def by_task(rows: Sequence[Row]) -> list[list[Row]]:
     return [[row for row in rows if row.task == task] for task in tasks]
 
 
-def panels(tasks: Sequence[Sequence[Row]], height: float) -> tuple[Figure, list[Axes]]:
-    """A panel of `height` inches per task, up to three beside each other, and room for a legend."""
-    columns = min(3, len(tasks))
-    lines = -(-len(tasks) // columns)
-    figure, axes = style.panels(lines, columns, height=0.35 + lines * height)
-    for unused in axes[len(tasks) :]:
-        unused.set_visible(False)
-    return figure, axes[: len(tasks)]
-
-
 def model_panels(tasks: Sequence[Sequence[Row]]) -> tuple[Figure, list[Axes]]:
     """Panels with one line per model; models are named at the left edge where all are the same."""
-    figure, axes = panels(tasks, height=0.9 + 0.36 * max(len(task) for task in tasks))
+    height = 0.9 + 0.36 * max(len(task) for task in tasks)
+    figure, axes = style.task_panels(len(tasks), height)
     same = len({tuple(row.label for row in task) for task in tasks}) == 1
     for place, (panel, task) in enumerate(zip(axes, tasks, strict=True)):
-        _name_models(panel, task, named=not same or place % 3 == 0)
+        _name_models(panel, task, named=not same or place % style.ACROSS == 0)
     return figure, axes
 
 

@@ -39,14 +39,14 @@ def _panel(axes: Axes, rows: Sequence[Row]) -> None:
             style.draw_paper(axes, row.paper, place)
         style.draw_ours(axes, row.model, row.mean, place)
     axes.set_title(rows[0].task_label)
-    axes.set_xlabel(f"{rows[0].metric.label} ({rows[0].metric.unit})")
+    axes.set_xlabel(scored.worded(rows[0].metric))
 
 
 def _handles(rows: Sequence[Row]) -> list[Line2D]:
     seeds = sorted({row.seeds for row in rows})
     count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     ours = f"mean of {count} seeds" if seeds[-1] > 1 else "one seed"
-    handles = [scored.ours_handle(f"{ours}, 95 % interval over lemmas")]
+    handles = [scored.ours_handle(f"{ours}, 95 % interval over {scored.units(rows)}")]
     if seeds[-1] > 1:
         handles.append(
             Line2D([], [], ls="none", marker="o", color=style.INK, ms=3, label="each seed")

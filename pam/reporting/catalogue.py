@@ -1,0 +1,137 @@
+"""What a report can show: tables and figures, of which kind of task, made of which files.
+
+The workflow and the verbs read nothing else to know them. An experiment's report has those that
+one of its tasks, by its kind, has something to say in.
+
+To add a table that compares models: an entry here and one in `pam.reporting.tables.COMPARISONS`. To
+add a figure: an entry here and, for a new kind, a module in `pam.reporting.figures`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pam.config import Experiment
+
+RESULTS, COSTS = "1. Results", "3. Data and cost"
+"""Headings of the report's menu under which tables stand."""
+
+SCORES = {"scores": "{cell}/scores.json"}
+GOLD_SCORES = {"scores": "{cell}/gold_scores.json"}
+SIGNIFICANCE = {"significance": "{task}/significance/seed{seed}.json"}
+PREDICTIONS = {"predictions": "{cell}/beam{beam}/predictions.tsv"}
+ANALYSES = {"analyses": "{cell}/analysis.json"}
+HISTORIES = {"histories": "{cell}/history.csv"}
+OWNER = ("{cell}/cell.yaml",)
+
+
+@dataclass(frozen=True)
+class Item:
+    """A table or a figure.
+
+    Attributes:
+        label: its name in the report's menu.
+        kind: kind of task that it shows; None: every kind.
+        files: option of its verb to the files that it takes. `{cell}` and `{task}` are their
+            folders, `{seed}` and `{beam}` a cell's seed and its main beam.
+        gold: whether it shows only tasks with word alignments to be held to.
+        beside: files that it reads because they stand beside those.
+    """
+
+    label: str
+    kind: str | None
+    files: Mapping[str, str]
+    gold: bool = False
+    beside: tuple[str, ...] = ()
+
+    def shows(self, experiment: Experiment, kinds: Mapping[str, str]) -> list[str]:
+        """The tasks of an experiment that it shows.
+
+        Args:
+            kinds: task to its kind.
+        """
+        return [
+            name
+            for name, task in experiment.tasks.items()
+            if self.kind in (None, kinds[name]) and (task.gold or not self.gold)
+        ]
+
+
+@dataclass(frozen=True)
+class Table(Item):
+    """A table, and where it stands in the menu; `front`: on the first page too."""
+
+    category: str = RESULTS
+    front: bool = False
+
+
+@dataclass(frozen=True)
+class Drawing(Item):
+    """A figure: the module of `pam.reporting.figures` that draws it, and its other options."""
+
+    draws: str = field(kw_only=True)
+    options: tuple[str, ...] = ()
+
+
+INFLECTION, TRANSLATION = "inflection", "translation"
+
+ANALYSED = frozenset({TRANSLATION})
+"""Kinds of task whose models are analysed under teacher forcing: their scores have perplexity."""
+
+TABLES: dict[str, Table] = {
+    "table1": Table("Table 1: perplexity and BLEU", TRANSLATION, SCORES, front=True),
+    "table1_gains": Table("Table 1: gains over the baseline", TRANSLATION, SCORES),
+    "table1_more": Table("sacreBLEU, chrF, exact perplexity", TRANSLATION, SCORES | SIGNIFICANCE),
+    "table2": Table("Table 2: accuracy over forms", INFLECTION, SCORES, front=True),
+    "table2_gains": Table("Table 2: gains over the baseline", INFLECTION, SCORES),
+    "table2_paradigms": Table("Whole paradigms", INFLECTION, SCORES),
+    "table2_paradigms_gains": Table("Whole paradigms: gains over the baseline", INFLECTION, SCORES),
+    "table3": Table("Table 3: alignment", TRANSLATION, GOLD_SCORES, gold=True, front=True),
+    "table3_gains": Table("Table 3: gains over the baseline", TRANSLATION, GOLD_SCORES, gold=True),
+    "examples": Table("Examples of translations", TRANSLATION, PREDICTIONS, beside=OWNER),
+    "overhead": Table("Time over the baseline's", None, SCORES, category=COSTS),
+    "costs": Table("Cost of every cell", None, SCORES, category=COSTS),
+    "environment": Table("Versions and hardware", None, SCORES, category=COSTS),
+}
+
+
+def _compared(
+    label: str,
+    kind: str,
+    draws: str,
+    metric: str,
+    paper: str | None = None,
+    files: Mapping[str, str] = SCORES,
+    gold: bool = False,
+) -> Drawing:
+    """A figure of one metric of every model."""
+    options = ("--metric", metric, *(("--paper-table", paper) if paper else ()))
+    return Drawing(label, kind, files, gold, draws=draws, options=options)
+
+
+DRAWINGS: dict[str, Drawing] = {
+    "bleu": _compared("BLEU", TRANSLATION, "quality", "bleu_b*", "table1"),
+    "bleu_gains": _compared("Gains in BLEU", TRANSLATION, "gains", "bleu_b*", "table1"),
+    "perplexity": _compared("Perplexity", TRANSLATION, "quality", "ppl", "table1"),
+    "alignment": _compared(
+        "Alignment: 1 - AER", TRANSLATION, "quality", "one_minus_aer", "table3", GOLD_SCORES, True
+    ),
+    "entropy_accuracy": Drawing(
+        "Figure 3: entropy and accuracy", TRANSLATION, ANALYSES, draws="entropy_accuracy"
+    ),
+    "coverage": Drawing("Figure 4: coverage", TRANSLATION, ANALYSES, draws="coverage"),
+    "bleu_by_length": Drawing(
+        "BLEU by sentence length", TRANSLATION, SCORES, draws="bleu_by_length"
+    ),
+    "bleu_cost": _compared("BLEU against cost", TRANSLATION, "cost", "bleu_b*"),
+    "accuracy": _compared("Accuracy over forms", INFLECTION, "quality", "accuracy", "table2"),
+    "accuracy_paradigms": _compared(
+        "Accuracy over paradigms", INFLECTION, "quality", "paradigm_accuracy"
+    ),
+    "gains": _compared("Gains, forms", INFLECTION, "gains", "accuracy", "table2"),
+    "gains_paradigms": _compared("Gains, paradigms", INFLECTION, "gains", "paradigm_accuracy"),
+    "cost": _compared("Accuracy against cost", INFLECTION, "cost", "accuracy"),
+    "curves": Drawing("Learning curves", None, HISTORIES, beside=OWNER, draws="curves"),
+}
+"""Figures of a whole experiment. Heat maps are made for one task and seed each, by `attention`."""

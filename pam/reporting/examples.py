@@ -1,0 +1,101 @@
+"""Translations of all models, side by side with the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from pam.config import Experiment, load_cell
+from pam.errors import UserError
+from pam.reporting.typeset import Sheet
+from pam.scoring.predictions import read_predictions
+
+COUNT = 6
+"""Sentences of each task."""
+
+WORDS = range(6, 26)
+"""Lengths of the sources that are shown: neither trifling nor too long to be compared by eye."""
+
+
+class Outputs(NamedTuple):
+    """What one model made of a test split: sources, references and outputs, line by line."""
+
+    path: Path
+    task: str
+    model: str
+    label: str
+    seed: int
+    lines: list[tuple[str, ...]]
+
+
+def examples(experiment: Experiment, predictions: Sequence[Path], title: str) -> Sheet:
+    """Some sentences of each task with the outputs of every model's first seed.
+
+    Raises:
+        UserError: predictions of one task are about different sentences.
+    """
+    read = [_read(path) for path in predictions]
+    shown: list[tuple[str, int, str, str, str]] = []
+    for name in experiment.tasks:
+        models = _in_order([one for one in read if one.task == name], experiment)
+        for line in _telling([one.lines for one in models]):
+            source, target, _ = models[0].lines[line]
+            texts = [("", "Source", source), ("", "Reference", target)]
+            texts += [(one.model, one.label, one.lines[line][2]) for one in models]
+            shown += [(name, line + 1, *text) for text in texts]
+    return Sheet(
+        title=f"Translations of all models{title}",
+        columns=("task", "sentence", "model", "label", "text"),
+        records=list(shown),
+        headings=("Task", "Sentence", "", "Text"),
+        body=[
+            (experiment.tasks[task].label or task, str(line), label, text or "(empty)")
+            for task, line, _, label, text in shown
+        ],
+        align="lrlp",
+        notes=(
+            f"First seed, main beam, words as the models write them. {COUNT} sentences of "
+            f"{WORDS.start} to {WORDS.stop - 1} source words, spread evenly over those of the test "
+            "split on which the models differ most: not the best ones, nor drawn at random.",
+        ),
+        group=2,
+    )
+
+
+def _read(path: Path) -> Outputs:
+    cell = load_cell(path.parent.parent / "cell.yaml")
+    lines = read_predictions(path, ("source", "target", "predicted"))
+    return Outputs(path, cell.task, cell.model, cell.label, cell.seed, lines)
+
+
+def _in_order(found: Sequence[Outputs], experiment: Experiment) -> list[Outputs]:
+    """The first seed of each model, models as the experiment names them."""
+    first = {one.model: one for one in sorted(found, key=lambda one: -one.seed)}
+    models = [first[model] for model in experiment.models if model in first]
+    for other in models[1:]:
+        if [line[:2] for line in other.lines] != [line[:2] for line in models[0].lines]:
+            raise UserError(
+                f"these are not the sentences of {models[0].path}",
+                file=other.path,
+                remedy="predict again on the same prepared data",
+            )
+    return models
+
+
+def _telling(outputs: Sequence[Sequence[tuple[str, ...]]], count: int = COUNT) -> list[int]:
+    """Numbers of sentences to show: of each of `count` stretches the one that tells most apart.
+
+    Most telling is the sentence with most different outputs, the first of equals; those whose
+    source has a length in `WORDS` come before all others.
+    """
+    sentences = len(outputs[0]) if outputs else 0
+
+    def rank(number: int) -> tuple[bool, int]:
+        different = {lines[number][2] for lines in outputs}
+        return len(outputs[0][number][0].split()) in WORDS, len(different)
+
+    bounds = [place * sentences // count for place in range(count + 1)]
+    stretches = [range(*ends) for ends in pairwise(bounds)]
+    return [max(stretch, key=rank) for stretch in stretches if stretch]

@@ -1,0 +1,210 @@
+"""A made-up translation experiment on disk: models of different skill on made-up sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from made_cells import MadeExperiment, history_text, training_record
+
+from pam.files import write_json, write_text
+from pam.scoring import analysis, record
+from pam.scoring.analysis import COVERAGE_EDGES, Analysis
+from pam.scoring.kinds import Evidence, alignment, translation
+
+LABELS = {
+    "soft": "Soft",
+    "sparse": "Sparse",
+    "variational": "Variational",
+    "prior-joint": "Prior-Joint",
+    "postr-joint": "Postr-Joint",
+    "mono-postr-joint": "Mono-Postr-Joint",
+    "prox-postr-joint": "Prox-Postr-Joint",
+}
+SKILL = dict(zip(LABELS, (0.86, 0.85, 0.88, 0.885, 0.895, 0.9, 0.89), strict=True))
+"""Share of words that a model gets right; it decides all else that is made up."""
+
+WORDS = [
+    *(("der mann", "the man"), ("eine frau", "a woman"), ("das kind", "the child")),
+    *(("zwei hunde", "two dogs"), ("die neuen innovationen", "the new innovations")),
+    *(("läuft durch den park", "walks through the park"), ("sieht sie an", "looks at them")),
+    *(("steht neben dem alten haus", "stands beside the old house"), ("schläft", "sleeps")),
+    *(("gilt auch für erneuerbare energien", "goes for renewables as well"), ("lacht", "laughs")),
+]
+SUBJECTS, VERBS = WORDS[:5], WORDS[5:]
+BEAMS = (4, 10)
+
+
+def sentences(count: int) -> list[tuple[str, str]]:
+    """Made-up pairs of 3 to some 40 words, always the same."""
+    generator = np.random.default_rng(3)
+    pairs = []
+    for _ in range(count):
+        source, target = [], []
+        for clause in range(generator.integers(1, 6)):
+            subject = SUBJECTS[generator.integers(len(SUBJECTS))]
+            verb = VERBS[generator.integers(len(VERBS))]
+            source.append(("und " if clause else "") + f"{subject[0]} {verb[0]}")
+            target.append(("and " if clause else "") + f"{subject[1]} {verb[1]}")
+        pairs.append((" ".join(source) + " .", " ".join(target) + " ."))
+    return pairs
+
+
+def outputs(pairs: Sequence[tuple[str, str]], skill: float, seed: int) -> list[str]:
+    """References with some words replaced or lost, more of them towards the end of long ones."""
+    generator = np.random.default_rng([seed, round(skill * 1e4)])
+    words = sorted({word for _, target in pairs for word in target.split()})
+    made = []
+    for _, target in pairs:
+        own = []
+        for place, word in enumerate(target.split()):
+            if generator.random() < skill - 0.004 * place:
+                own.append(word)
+            elif generator.random() < 0.7:
+                own.append(words[generator.integers(len(words))])
+        made.append(" ".join(own))
+    return made
+
+
+def made_analysis(task: str, model: str, seed: int, split: str, pairs: Any) -> Analysis:
+    """Histograms and links that are the better the more skilled a model is."""
+    skill = SKILL[model]
+    generator = np.random.default_rng([seed, round(skill * 1e4), len(split)])
+    tokens = [len(target.split()) + 1 for _, target in pairs]
+    count = np.exp(-np.arange(16) * 0.25 / (0.4 + 12 * (0.9 - skill)))
+    count = np.round(count / count.sum() * sum(tokens)).astype(int)
+    right = np.clip(skill - 0.03 * np.arange(16) * (1 + 8 * (0.9 - skill)), 0.05, 1)
+    covered = np.clip(generator.normal(skill - 0.05, 0.12, len(pairs)), 0, 1)
+    words = np.clip(generator.normal(skill, 0.25, 10 * len(pairs)), 0, 1)
+    nll = [1.4 * (1.9 - skill) * n + generator.normal(0, 0.4) for n in tokens]
+    links = [
+        [(t if generator.random() < 5 * skill - 3.6 else 0, t) for t in range(len(target.split()))]
+        for _, target in pairs
+    ]
+    return Analysis(
+        task=task,
+        model=model,
+        label=LABELS[model],
+        seed=seed,
+        split=split,
+        sentences=analysis.Sentences(
+            nll=nll,
+            nll_exact=[value - 0.05 for value in nll],
+            tokens=tokens,
+            source_words=[len(source.split()) for source, _ in pairs],
+            coverage=covered.tolist(),
+            covered=covered.tolist(),
+            links=links,
+            links_prior=[sentence[:-1] for sentence in links],
+        ),
+        entropy=analysis.Entropy(
+            count=count.tolist(), correct=np.round(count * right).astype(int).tolist()
+        ),
+        coverage=analysis.Coverage(
+            words=np.histogram(words, COVERAGE_EDGES)[0].tolist(),
+            sentences=np.histogram(covered, COVERAGE_EDGES)[0].tolist(),
+        ),
+        wall_s=1.0,
+        cpu_s=1.0,
+        gpu_s=0.0,
+    )
+
+
+def config(tasks: Sequence[str], models: Sequence[str]) -> dict[str, Any]:
+    return {
+        "experiment": "made-up",
+        "title": "made-up translations",
+        "baseline": "soft",
+        "models": list(models),
+        "decoding": {"beam": BEAMS[0], "beams": list(BEAMS[1:])},
+        "tasks": {
+            task: {"dataset": task, "label": task, "paper": "IWSLT14 DE-EN", "gold": "some-gold"}
+            for task in tasks
+        },
+    }
+
+
+def make_data(folder: Path, pairs: Sequence[tuple[str, str]]) -> None:
+    """What scoring reads of a prepared task, and of its gold alignments."""
+    data, gold = folder / "data", folder / "gold"
+    write_text(data / "test.tsv", "".join(f"{source}\t{target}\n" for source, target in pairs))
+    write_text(data / "test.target.txt", "".join(f"{target}\n" for _, target in pairs))
+    languages = {"source": "de", "target": "en"}
+    write_json(data / "summary.json", {"task": "translation", "languages": languages})
+    links = [[[t, t] for t in range(len(target.split()))] for _, target in pairs]
+    write_json(gold / "links.json", {"sure": links, "possible": links})
+
+
+def make_cell(
+    folder: Path, task: str, model: str, seed: int, pairs: Sequence[tuple[str, str]]
+) -> None:
+    """Everything that reporting reads of one cell."""
+    cell = folder / model / f"seed{seed}"
+    identity = {"experiment": "made-up", "task": task, "model": model, "seed": seed}
+    identity |= {"label": LABELS[model]}
+    sections = {"choices": {"label": LABELS[model]}, "network": {}, "training": {}, "decoding": {}}
+    write_text(cell / "cell.yaml", yaml.safe_dump(identity | sections))
+    cost = 600.0 * (1 + 0.05 * list(LABELS).index(model)) + seed
+    training, decodings, files = training_record(seed, cost), {}, []
+    for beam in BEAMS:
+        made = outputs(pairs, SKILL[model] + 0.002 * (beam == BEAMS[-1]), seed)
+        rows = [
+            "\t".join([source, target, text, "-1.5", text])
+            for (source, target), text in zip(pairs, made, strict=True)
+        ]
+        files.append(cell / f"beam{beam}" / "predictions.tsv")
+        head = "source\ttarget\tpredicted\tlog_prob\ttext\n"
+        write_text(files[-1], head + "".join(f"{row}\n" for row in rows))
+        seconds = 0.02 * cost * beam
+        decodings[str(beam)] = {"beam": beam, "wall_s": seconds, "cpu_s": seconds, "gpu_s": 0.0}
+    found = made_analysis(task, model, seed, "test", pairs)
+    analysis.save(found, cell / "analysis.json")
+    counted = translation.count(
+        Evidence(tuple(files), BEAMS, cell / "analysis.json", folder / "data")
+    )
+    save(cell / "scores.json", "translation", counted, identity, training, decodings)
+    analysis.save(made_analysis(task, model, seed, "gold", pairs), cell / "gold_analysis.json")
+    counted = alignment.count(
+        Evidence(analysis=cell / "gold_analysis.json", data=folder / "gold", split="gold")
+    )
+    save(cell / "gold_scores.json", "alignment", counted, identity, training, decodings)
+    write_text(cell / "history.csv", history_text(SKILL[model], seed))
+
+
+def save(
+    path: Path, kind: str, counted: Any, identity: dict[str, Any], training: Any, decodings: Any
+) -> None:
+    made = record.make(
+        counted.units,
+        counted.metrics,
+        identity,
+        training,
+        decodings,
+        kind=kind,
+        over=counted.over,
+        details=counted.details,
+    )
+    record.save(made, path)
+
+
+def make_translations(
+    root: Path,
+    tasks: Sequence[str] = ("de-en",),
+    models: Sequence[str] = ("soft", "prior-joint", "postr-joint"),
+    seeds: Sequence[int] = (1, 2),
+    count: int = 40,
+) -> MadeExperiment:
+    """Writes a whole experiment below `root`."""
+    folder = root / "results" / "made-up"
+    pairs = sentences(count)
+    for task in tasks:
+        make_data(folder / task, pairs)
+        for model in models:
+            for seed in seeds:
+                make_cell(folder / task, task, model, seed, pairs)
+    file = root / "experiment.yaml"
+    write_text(file, yaml.safe_dump(config(tasks, models), sort_keys=False))
+    return MadeExperiment(folder, file, Path(__file__).parents[2] / "config/paper_figures.yaml")

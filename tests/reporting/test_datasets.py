@@ -1,0 +1,76 @@
+"""What the report says of the data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pam.config import Experiment
+from pam.reporting.datasets import sheets
+
+SIDE = {"symbols": 1200, "unknown": 7, "longest": 31}
+STAGE = {"stage": "tokenise", "split": "train", "pairs_in": 34893, "pairs_out": 34341}
+ABOUT = {"title": "Talks", "licence": "CC BY", "citation": "Someone (2014)", "warnings": []}
+TALKS: dict[str, Any] = {
+    **ABOUT,
+    "dataset": "talks",
+    "task": "translation",
+    "languages": {"source": "de", "target": "en"},
+    "splits": {
+        split: {"rows": 100, "source": SIDE, "target": SIDE} for split in ("train", "dev", "test")
+    },
+    "pairs_in_train_too": {"dev": 0, "test": 3},
+    "stages": [STAGE | {"dropped": {"too long": 500, "empty": 52}}],
+}
+COUNTS = {
+    "rows": 80,
+    "lemmas": 40,
+    "duplicate_rows": 1,
+    "cells_with_several_forms": 0,
+    "unseen_source": {"é": 2},
+    "unseen_target": {},
+}
+NOUNS: dict[str, Any] = {
+    **ABOUT,
+    "dataset": "nouns",
+    "task": "inflection",
+    "warnings": ["one lemma stands twice"],
+    "splits": dict.fromkeys(("train", "dev", "test"), COUNTS),
+    "stages": [],
+}
+LINKS: dict[str, Any] = {
+    **ABOUT,
+    "dataset": "links",
+    "task": "alignment",
+    "rows": 508,
+    "links": {"sure": 9613, "possible": 10534},
+    "source": SIDE,
+    "target": SIDE,
+}
+
+
+def made(**tasks: dict[str, Any]) -> Experiment:
+    own = {name: {"dataset": name} | task for name, task in tasks.items()}
+    return Experiment.model_validate({"experiment": "x", "models": ["soft"], "tasks": own})
+
+
+def test_both_kinds_of_task_stages_and_alignments_have_a_sheet() -> None:
+    experiment = made(nouns={}, talks={"label": "TED", "note": "a demonstration"})
+    found = sheets(experiment, {"nouns": NOUNS, "talks": TALKS}, {"talks": LINKS})
+    titles = ["Morphological inflection", "Translation", "Stages of preparing", "Word alignments"]
+    assert [sheet.title for sheet in found] == titles
+    nouns, talks, stages, links = found
+    assert nouns.body[0] == ("nouns", "nouns", "train", "80", "40", "1", "0", "2")
+    assert "nouns: one lemma stands twice" in nouns.notes
+    assert talks.body[2][:5] == ("TED", "talks", "test", "100", "de")
+    assert talks.body[2][-1] == "3"
+    assert talks.notes[0] == "TED: a demonstration"
+    expected = ("TED", "tokenise", "train", "34,893", "34,341", "552")
+    assert stages.body == [(*expected, "too long: 500; empty: 52")]
+    assert links.body == [("TED", "links", "508", "9,613", "10,534", "14")]
+    for sheet in found:
+        assert len(sheet.align) == len(sheet.headings)
+
+
+def test_what_an_experiment_does_not_have_is_left_out() -> None:
+    (only,) = sheets(made(nouns={}), {"nouns": NOUNS}, {})
+    assert only.title == "Morphological inflection"
