@@ -26,7 +26,11 @@ def test_compressed_files_are_read_as_they_are(tmp_path: Path) -> None:
     assert [line.text for line in lines_of(path)] == ["Größe", "zwei"]
 
 
-@pytest.mark.parametrize("content", [gzip.compress(b"line\n" * 900)[:-9], b"no gzip at all"])
+@pytest.mark.parametrize(
+    "content",
+    [gzip.compress(b"line\n" * 900)[:-9], b"no gzip at all"],
+    ids=["cut short", "no gzip at all"],
+)
 def test_a_damaged_compressed_file_is_an_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.de.gz"
     path.write_bytes(content)
