@@ -72,6 +72,8 @@ def start(arguments: Sequence[object], log: Path, fault: Fault | None = None) ->
 
 
 def _work(arguments: list[str], log: str, fault: Fault | None) -> None:
+    # A shell starts what it sends to the background with this signal ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (1, 2):
         os.dup2(descriptor, stream)
