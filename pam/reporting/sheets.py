@@ -67,10 +67,10 @@ def comparison(
     name = _label(rows, baseline)
     columns = [
         *_names(rows),
-        Column("Paper", "r", _paper),
+        *([Column("Paper", "r", _paper)] if _reported(rows) else []),
         Column("Ours", "r", _ours),
         Column("95 % interval", "r", lambda row: between(row.interval, row.metric.decimals)),
-        *GAIN,
+        *_gains(rows),
         Column("Seeds", "r", lambda row: str(row.seeds)),
         Column("CPU s", "r", lambda row: grouped(row.cpu_s)),
         *([Column("GPU s", "r", lambda row: grouped(row.gpu_s))] if _on_gpu(rows) else []),
@@ -106,7 +106,7 @@ def gains(
     others = [row for row in rows if row.gain is not None]
     columns = [
         *_names(rows),
-        *GAIN,
+        *_gains(rows),
         Column("Verdict", "l", lambda row: row.verdict.word),
         Column("Reason", "l", lambda row: row.verdict.reason),
     ]
@@ -171,12 +171,18 @@ def _gain_interval(row: Row) -> str:
     return signed_between(row.gain.interval, row.metric.decimals) if row.gain else ""
 
 
-GAIN = (
-    Column("Gain, paper", "r", _paper_gain),
-    Column("Gain, ours", "r", _gain),
-    Column("95 % interval", "r", _gain_interval),
-    Column("p", "r", lambda row: probability(row.gain.p) if row.gain else ""),
-)
+def _gains(rows: Sequence[Row]) -> list[Column]:
+    return [
+        *([Column("Gain, paper", "r", _paper_gain)] if _reported(rows) else []),
+        Column("Gain, ours", "r", _gain),
+        Column("95 % interval", "r", _gain_interval),
+        Column("p", "r", lambda row: probability(row.gain.p) if row.gain else ""),
+    ]
+
+
+def _reported(rows: Sequence[Row]) -> bool:
+    """Whether the paper has a figure for any of these rows."""
+    return any(row.paper is not None for row in rows)
 
 
 def _record(row: Row) -> tuple[object, ...]:
@@ -242,6 +248,6 @@ def _notes(rows: Sequence[Row], paper: PaperTable | None) -> list[str]:
             "* The paper's figure is for the paper's own data, which are not ours; it is shown for "
             "orientation and decides nothing."
         )
-    if paper is not None:
+    if paper is not None and _reported(rows):
         notes.append(f"Paper: {paper.source}. {paper.note}".strip())
     return [*notes, f"Verdict. {RULE}"]

@@ -85,7 +85,7 @@ COMPARISONS = {
         None,
     ),
     "table3": Comparison(
-        "Agreement of attention with word alignments made by hand (the paper's Table 3)",
+        "Agreement of attention with gold word alignments (the paper's Table 3)",
         ("one_minus_aer", "aer", "one_minus_aer_prior"),
         "table3",
     ),

@@ -96,6 +96,16 @@ def test_figures_for_other_data_are_marked(tmp_path: Path) -> None:
     assert "not ours" in text
 
 
+def test_columns_for_the_paper_are_shown_where_it_has_a_figure(
+    made: MadeExperiment, tmp_path: Path
+) -> None:
+    for name, shown in (("table2", True), ("table2_paradigms", False)):
+        make(made, name, tmp_path)
+        head = (tmp_path / f"{name}.md").read_text(encoding="utf-8").split("\n")[2]
+        for heading in ("| Paper |", "| Gain, paper |"):
+            assert (heading in head) is shown
+
+
 def test_gains_name_what_decided_each_verdict(made: MadeExperiment, tmp_path: Path) -> None:
     rows = make(made, "table2_gains", tmp_path)
     assert [row["model"] for row in rows[:2]] == ["postr-joint", "mono-postr-joint"]

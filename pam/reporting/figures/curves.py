@@ -29,10 +29,10 @@ class Kind(NamedTuple):
 
 LEFT = (
     Kind("dev_accuracy", "development accuracy", "%", 100.0),
-    Kind("train_loss", "training loss", "nats per symbol", 1.0),
+    Kind("train_loss", "training loss", "nats a symbol", 1.0),
 )
 """The first one that all histories of a task have."""
-RIGHT = Kind("dev_loss", "development loss", "nats per symbol", 1.0)
+RIGHT = Kind("dev_loss", "development loss", "nats a symbol", 1.0)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +60,7 @@ def draw(args: argparse.Namespace) -> Figure:
         left = next(kind for kind in LEFT if all(kind.column in one.columns for one in own))
         for panel, kind in zip(axes[2 * index :], (left, RIGHT), strict=False):
             _panel(panel, own, list(models), kind)
-            panel.set_title(f"{label or task}: {kind.words}")
+            panel.set_title(label or task)
     several = len({one.seed for one in histories}) > 1
     title = "mean over seeds; thin lines: each seed" if several else None
     style.legend_models(figure, models, title=title, marker=None)
@@ -84,7 +84,7 @@ def _panel(axes: Axes, histories: Sequence[History], models: Sequence[str], kind
         # A single epoch makes no line.
         point = look.marker if len(epochs) == 1 else None
         axes.plot(epochs, mean, color=look.colour, ls=look.dashes, marker=point, lw=1.8, zorder=3)
-    axes.set_ylabel(kind.unit)
+    axes.set_ylabel(f"{kind.words} ({kind.unit})")
     axes.set_xlabel("epoch")
     if all(len(middle) == 1 for middle in middles):
         axes.set_xlim(0.5, 1.5)
