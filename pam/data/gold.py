@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pam.data.fetch import check_fetched
 from pam.data.links import Links, parse_links
-from pam.data.prepare import files_of
+from pam.data.prepare import files_of, origin_of
 from pam.data.prepared import Prepared, Split
 from pam.data.readers.lines import aligned
 from pam.data.registry import Dataset
@@ -64,12 +64,7 @@ def prepare_gold(name: str, dataset: Dataset, raw: Path, data: Path, out: Path) 
     pairs = [_prepared(pair, codec, flip=flip) for pair in _read(dataset, raw)]
     counts = _write(pairs, task, codec, out)
     summary = {
-        "dataset": name,
-        "task": dataset.task,
-        "title": dataset.title,
-        "licence": dataset.licence,
-        "citation": dataset.citation,
-        "inputs_sha256": hashes,
+        **origin_of(name, dataset, hashes),
         "languages": task.summary["languages"],
         **counts,
     }

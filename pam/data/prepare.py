@@ -70,12 +70,7 @@ def _run(name: str, dataset: Dataset, raw: Path, out: Path, stages: list[str]) -
         )
         return counts
     summary = {
-        "dataset": name,
-        "task": dataset.task,
-        "title": dataset.title,
-        "licence": dataset.licence,
-        "citation": dataset.citation,
-        "inputs_sha256": hashes,
+        **origin_of(name, dataset, hashes),
         "format": dataset.layout.model_dump(),
         **counts,
         "stages": [
@@ -87,6 +82,18 @@ def _run(name: str, dataset: Dataset, raw: Path, out: Path, stages: list[str]) -
     }
     write_json(out / "summary.json", summary)
     return summary
+
+
+def origin_of(name: str, dataset: Dataset, hashes: dict[str, str]) -> dict[str, Any]:
+    """What a summary says of where its data comes from; `hashes` are those of the fetched files."""
+    return {
+        "dataset": name,
+        "task": dataset.task,
+        "title": dataset.title,
+        "licence": dataset.licence,
+        "citation": dataset.citation,
+        "inputs_sha256": hashes,
+    }
 
 
 def read_record(folder: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pam.data.batches import Batch
 from pam.data.vocabulary import BOS, PAD
 from pam.decoding.stepper import Stepper, stepper
 from pam.fast.joint import log_likelihood
-from pam.fast.teacher import sigmoid_readout
+from pam.fast.readout import sigmoid_readout
 from pam.models.logspace import safe_log
 from pam.models.marginals.output import Output
 from pam.models.parts import Memory

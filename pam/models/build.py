@@ -6,13 +6,12 @@ a new answer is a new file, found by its name.
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import pkgutil
 from typing import Any
 
 from torch import nn
 
+from pam import plugins
 from pam.config import Choice, ModelChoices, Network, kind_of, unknown
 from pam.errors import UserError
 from pam.models.decoder import Recurrence
@@ -20,30 +19,8 @@ from pam.models.encoder import Encoder
 from pam.models.parts import Feedback, Inference, Marginalisation, Readout, Sizes
 from pam.models.seq2seq import Seq2Seq
 
-QUESTIONS = {
-    "score": "scores",
-    "distribution": "distributions",
-    "coupling": "couplings",
-    "marginal": "marginals",
-    "feedback": "feedbacks",
-    "inference": "inferences",
-}
-"""Each question of a model file, and the package that holds its answers."""
-
-
-def module_of(question: str, choice: Choice) -> str:
-    """The full name of the module that implements a choice.
-
-    Raises:
-        UserError: no such answer to that question.
-    """
-    package = importlib.import_module(f"pam.models.{QUESTIONS[question]}")
-    kind, _ = kind_of(choice)
-    known = [name for _, name, _ in pkgutil.iter_modules(package.__path__)]
-    name = kind.replace("-", "_")
-    if name not in known:
-        raise unknown(question, kind, sorted(known))
-    return f"{package.__name__}.{name}"
+QUESTIONS = ("score", "distribution", "coupling", "marginal", "feedback", "inference")
+"""The questions of a model's file that components answer."""
 
 
 def component(question: str, choice: Choice, sizes: Sizes) -> nn.Module:
@@ -52,8 +29,8 @@ def component(question: str, choice: Choice, sizes: Sizes) -> nn.Module:
     Raises:
         UserError: an unknown kind, or an option that the kind does not have.
     """
-    made = importlib.import_module(module_of(question, choice)).COMPONENT
     kind, options = kind_of(choice)
+    made = plugins.load(f"pam.models.{question}s", question, kind).COMPONENT
     known = list(inspect.signature(made).parameters)[1:]
     for name in options:
         if name not in known:

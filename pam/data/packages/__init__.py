@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from typing import Any, Protocol, cast
 
-from pam.config import Strict, unknown
+from pam import plugins
+from pam.config import Strict
 from pam.errors import UserError
 
 
@@ -21,25 +20,18 @@ class PackageData(Protocol):
         """File names and their texts, the same for the same version and options."""
 
 
-def packages() -> list[str]:
-    """Names of all packages that data sets can be drawn from."""
-    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__))
-
-
 def load_package(name: str) -> PackageData:
     """The module for a package.
 
     Raises:
         UserError: there is none; names the closest.
     """
-    if name not in packages():
-        raise unknown("package", name, packages())
-    return cast(PackageData, importlib.import_module(module_of(name)))
+    return cast(PackageData, plugins.load(__name__, "package", name))
 
 
 def module_of(name: str) -> str:
-    """Dotted name of the module for a package."""
-    return f"{__name__}.{name.replace('-', '_')}"
+    """Dotted name of the module for a package; errors as above."""
+    return plugins.module_of(__name__, "package", name)
 
 
 def installed(name: str, version: str) -> Distribution:

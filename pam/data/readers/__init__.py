@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Iterator
 from typing import Any, Protocol, cast
 
-from pam.config import Strict, unknown
+from pam import plugins
+from pam.config import Strict
 from pam.data.tasks import Files
 from pam.data.text import Line
 
@@ -40,17 +39,10 @@ class Reader(Protocol):
         """
 
 
-def readers() -> list[str]:
-    """Names of all readers."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
-
-
 def load_reader(name: str) -> Reader:
     """A reader by its name.
 
     Raises:
         UserError: there is none of that name.
     """
-    if name not in readers():
-        raise unknown("reader", name, readers())
-    return cast(Reader, importlib.import_module(f"{__name__}.{name}"))
+    return cast(Reader, plugins.load(__name__, "reader", name))

@@ -7,13 +7,12 @@ else.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
-from pam.config import Strict, unknown
+from pam import plugins
+from pam.config import Strict
 
 Side = Literal["source", "target"]
 
@@ -98,17 +97,10 @@ class Task(Protocol):
         """
 
 
-def kinds() -> list[str]:
-    """Names of all kinds of task."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
-
-
 def load_task(kind: str) -> Task:
     """The module of a kind of task.
 
     Raises:
         UserError: there is no such kind; names the closest.
     """
-    if kind not in kinds():
-        raise unknown("kind of task", kind, kinds())
-    return cast(Task, importlib.import_module(f"{__name__}.{kind}"))
+    return cast(Task, plugins.load(__name__, "kind of task", kind))

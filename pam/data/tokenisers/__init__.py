@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Sequence
 from typing import Protocol, cast
 
-from pam.config import unknown
+from pam import plugins
 from pam.errors import UserError
 
 
@@ -34,7 +32,7 @@ class Module(Protocol):
 
 def tokenisers() -> list[str]:
     """Names of all tokenisers."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return plugins.names(__name__)
 
 
 def load_tokeniser(name: str, language: str) -> Tokeniser:
@@ -44,10 +42,8 @@ def load_tokeniser(name: str, language: str) -> Tokeniser:
         UserError: there is none of that name, a package that it needs is not installed, or it
             does not serve the language.
     """
-    if name not in tokenisers():
-        raise unknown("tokeniser", name, tokenisers())
     try:
-        module = cast(Module, importlib.import_module(f"{__name__}.{name}"))
+        module = cast(Module, plugins.load(__name__, "tokeniser", name))
     except ModuleNotFoundError as error:
         raise UserError(
             f"the package {error.name}, which the tokeniser {name} needs, is not installed",

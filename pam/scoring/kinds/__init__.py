@@ -6,13 +6,11 @@ kind of task whose outputs it scores. A new kind is a new module, and its metric
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from pam.config import unknown
+from pam import plugins
 from pam.errors import UserError
 from pam.scoring.units import Units
 
@@ -86,17 +84,10 @@ class Scoring(Protocol):
         """
 
 
-def kinds() -> list[str]:
-    """Names of all kinds of scoring."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
-
-
 def load_scoring(kind: str) -> Scoring:
     """The module of a kind of scoring.
 
     Raises:
         UserError: there is no such kind; names the closest.
     """
-    if kind not in kinds():
-        raise unknown("kind of scoring", kind, kinds())
-    return cast(Scoring, importlib.import_module(f"{__name__}.{kind}"))
+    return cast(Scoring, plugins.load(__name__, "kind of scoring", kind))
