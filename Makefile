@@ -1,5 +1,7 @@
 # make run [ARGS='--configfile config/paper.yaml']   the default experiment, to its report
 # make test                                          the whole test suite
+# make faults                                        what kills, full disks, bad networks and files do
+# make audit                                         whether what is installed is what the lock says
 # make lint                                          style, types and the workflow's form
 # make clean                                         the environment and caches, never results
 #
@@ -8,14 +10,14 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq install
-TORCH := $(shell grep '^torch==' envs/requirements.txt)
+LOCKED := $(PIP) --no-deps --require-hashes --requirement
 
 # The first of these that is Python 3.11 or newer, unless PYTHON is given.
 CANDIDATES := python3 python python3.13 python3.12 python3.11 python3.14
 NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 PYTHON ?= $(firstword $(foreach name,$(CANDIDATES),$(shell $(name) $(NEW_ENOUGH) 2>/dev/null && echo $(name))))
 
-.PHONY: run test lint clean
+.PHONY: run test faults audit lint clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/user
@@ -23,6 +25,16 @@ run: $(VENV)/user
 
 test: $(VENV)/dev
 	@$(BIN)/python -m pytest -q -n auto $(ARGS)
+
+# The same tests in their long forms, with none left out; what they showed goes into docs/faults.md.
+faults: $(VENV)/dev
+	@$(BIN)/python -m pytest -q -n auto -m '' --records docs/faults.json \
+	  tests/faults tests/security tests/training/test_memory.py tests/training/test_distributed.py \
+	  tests/cli/test_bench.py $(ARGS)
+	@$(BIN)/python -m tests.faults.render
+
+audit: $(VENV)/dev
+	@$(BIN)/python envs/audit.py
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
@@ -46,11 +58,13 @@ $(VENV)/python:
 	  $(PYTHON) -m pip --python $(BIN)/python --quiet install pip; }
 	@touch $@
 
-# torch first, by its very version: asked for otherwise, pip may fetch a build of gigabytes.
-$(VENV)/locked: envs/requirements.txt $(VENV)/python
-	@echo 'Installing the packages of $<, which takes a minute or two'
-	@$(PIP) '$(TORCH)' --constraint $<
-	@$(PIP) --no-deps --requirement $<
+# torch by its very version: asked for otherwise, pip may fetch a build of gigabytes. All that it
+# needs of the lock is there by then, so that pip adds nothing but what this build of it needs.
+$(VENV)/locked: envs/requirements-build.txt envs/requirements.txt envs/requirements-torch.txt $(VENV)/python
+	@echo 'Installing the packages of envs/requirements.txt, which takes a minute or two'
+	@$(LOCKED) envs/requirements-build.txt
+	@$(LOCKED) envs/requirements.txt --no-build-isolation
+	@$(PIP) --requirement envs/requirements-torch.txt
 	@touch $@
 
 $(VENV)/user: pyproject.toml $(VENV)/locked
@@ -59,5 +73,5 @@ $(VENV)/user: pyproject.toml $(VENV)/locked
 
 $(VENV)/dev: envs/requirements-dev.txt $(VENV)/user
 	@echo 'Installing the packages of $<, which takes a minute or two'
-	@$(PIP) --no-deps --requirement $<
+	@$(LOCKED) $<
 	@touch $@

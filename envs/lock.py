@@ -2,14 +2,23 @@
 
     python envs/lock.py
 
-`requirements.txt` is what a user needs, `requirements-dev.txt` what tests and checks need besides,
-`environment.yaml` the first as a conda environment. Each names every package, so that pip need not
-resolve anything. To move to newer versions, install them (`pip install -U -e '.[nouns,...]'`), run
-the tests, then run this.
+`requirements.txt` is what a user needs, `requirements-dev.txt` what tests and checks need besides.
+Each names every package, so that pip need not resolve anything, and the hashes of all files of that
+version, so that pip takes no other on any platform; uv asks the package index for them. Apart stand
+
+- `requirements-build.txt`: what builds packages that come as source alone. It goes first, since pip
+  would fetch whatever a source asks for, unpinned, to build it in a place of its own;
+- `requirements-torch.txt`, without hashes: one version has a build for each kind of processor and
+  GPU, and which of them is right, a machine's own index says.
+
+`environment.yaml` has the versions as a conda environment, which cannot hold hashes. To move to
+newer versions, install them (`pip install -U -e '.[nouns,...]'`) and `uv`, run the tests, then run
+this.
 """
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tomllib
 from importlib import metadata
@@ -20,6 +29,7 @@ from packaging.utils import canonicalize_name
 
 FOLDER = Path(__file__).parent
 USER_EXTRAS = ("nouns", "translation", "workflow")
+BUILD, TORCH = ("setuptools",), ("torch",)
 
 DATA_ONLY = frozenset({"german-nouns"})
 """Packages of which only a data file is read, so that what their code requires is left out.
@@ -74,21 +84,38 @@ def lines(pins: dict[str, str]) -> list[str]:
     return result
 
 
+def with_hashes(pins: dict[str, str]) -> list[str]:
+    """The same lines, each with the hashes that the index gives for the files of that version.
+
+    Raises:
+        subprocess.CalledProcessError: the index does not answer, or lacks a version.
+    """
+    command = [sys.executable, "-m", "uv", "pip", "compile", "-", "--quiet", "--no-deps"]
+    command += ["--generate-hashes", "--no-header", "--no-annotate"]
+    # For every platform, and for each Python from the oldest on.
+    command += ["--universal", "--python-version", "3.11"]
+    done = subprocess.run(
+        command, input="\n".join(lines(pins)), stdout=subprocess.PIPE, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
 def write(folder: Path) -> None:
-    """Writes the three files."""
+    """Writes the five files."""
     user, dev = wanted(FOLDER.parent / "pyproject.toml")
     pins = closure(user)
     more = {name: version for name, version in closure(dev).items() if name not in pins}
-    head = "# Written by envs/lock.py: every package, to be installed with `pip install --no-deps`"
-    torch = "# after `pip install torch==...` by this very version, for what its build needs.\n"
-    pinned = lines(pins)
-    (folder / "requirements.txt").write_text(
-        "\n".join([head, torch, *pinned, ""]), encoding="utf-8"
-    )
-    (folder / "requirements-dev.txt").write_text(
-        "\n".join([head, "# and after requirements.txt.\n", *lines(more), ""]), encoding="utf-8"
-    )
-    conda = ["# Written by envs/lock.py: the versions of requirements.txt.", "name: pam"]
+    files = {
+        "build": with_hashes({name: pins[name] for name in BUILD}),
+        "torch": lines({name: pins[name] for name in TORCH}),
+        "": with_hashes({n: version for n, version in pins.items() if n not in BUILD + TORCH}),
+        "dev": with_hashes(more),
+    }
+    for name, listed in files.items():
+        head = "# Written by envs/lock.py, which says how the files belong together.\n"
+        file = folder / f"requirements{name and '-'}{name}.txt"
+        file.write_text("\n".join([head, *listed, ""]), encoding="utf-8")
+    conda = ["# Written by envs/lock.py: the versions of the requirements.", "name: pam"]
     conda += ["channels:", "  - conda-forge", "  - nodefaults", "dependencies:"]
     conda += ["  - python=3.11", "  - pip", "  - pip:"]
     conda += [f"      - {name}=={version}" for name, version in sorted(pins.items())]

@@ -160,17 +160,17 @@ def measure(
         reference: times the reference computation beside the fast path.
     """
     batches = {
-        choices.targets: _batches(data, choices, plan, device) for choices in models.values()
+        choices.targets: batches_of(data, choices, plan, device) for choices in models.values()
     }
     made, trainers = {}, []
     for name, choices in models.items():
         own = batches[choices.targets]
-        made[name] = _model(choices, data, plan, device)
+        made[name] = fresh(choices, data, plan, device)
         trainers.append(
             Runner(name, own, training(made[name], reference=False, narrow=plan.narrow))
         )
         if reference:
-            plain = training(_model(choices, data, plan, device), reference=True)
+            plain = training(fresh(choices, data, plan, device), reference=True)
             trainers.append(Runner(f"{name} (reference)", own, plain))
     take_turns(trainers, plan, device)
     rows = rows_of(trainers, "training, examples")
@@ -189,13 +189,13 @@ def measure(
     return rows
 
 
-def _model(choices: ModelChoices, data: Prepared, plan: Plan, device: torch.device) -> Seq2Seq:
+def fresh(choices: ModelChoices, data: Prepared, plan: Plan, device: torch.device) -> Seq2Seq:
     """A model with fresh weights, the same for the same choices."""
     torch.manual_seed(1)
     return build(choices, plan.network, len(data.source), len(data.target)).to(device)
 
 
-def _batches(
+def batches_of(
     data: Prepared, choices: ModelChoices, plan: Plan, device: torch.device
 ) -> list[Batch]:
     examples = Examples(data.split("train"), choices.targets)

@@ -18,8 +18,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pam.errors import UserError
 from pam.yaml_files import place_of, read_yaml
 
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 """Names that become folder names: nothing that a shell or a path would read otherwise."""
+
+LARGEST, DEEPEST = 65_536, 100
+"""Units and layers of the largest network: what is more was written by mistake."""
 
 
 class Strict(BaseModel):
@@ -28,6 +31,10 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+Name = Annotated[str, Field(pattern=NAME)]
+Text = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")]
+"""Words for people, on one line: tables, figures and the report show them as they are."""
+Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Choice = str | dict[str, Any]
 """A component by its name, or `{kind: name, option: value, ...}`."""
 
@@ -50,16 +57,20 @@ Options = dict[str, dict[str, dict[str, Any]]]
 class Network(Strict):
     """Sizes of encoder and decoder."""
 
-    embedding: int = Field(64, ge=1, description="units of a symbol's embedding")
-    encoder: int = Field(64, ge=1, description="LSTM units of the encoder in each direction")
-    decoder: int = Field(128, ge=1, description="LSTM units of the decoder")
-    encoder_layers: int = Field(1, ge=1, description="layers of the bidirectional encoder")
-    decoder_layers: int = Field(1, ge=1, description="layers of the decoder")
+    embedding: int = Field(64, ge=1, le=LARGEST, description="units of a symbol's embedding")
+    encoder: int = Field(
+        64, ge=1, le=LARGEST, description="LSTM units of the encoder in each direction"
+    )
+    decoder: int = Field(128, ge=1, le=LARGEST, description="LSTM units of the decoder")
+    encoder_layers: int = Field(
+        1, ge=1, le=DEEPEST, description="layers of the bidirectional encoder"
+    )
+    decoder_layers: int = Field(1, ge=1, le=DEEPEST, description="layers of the decoder")
     dropout: float = Field(
         0.2, ge=0, lt=1, description="on embeddings, encoder states and decoder states"
     )
     initial_range: float | None = Field(
-        None, gt=0, description="uniform(-r, r) for all weights; null: the defaults of torch"
+        None, gt=0, le=100, description="uniform(-r, r) for all weights; null: torch's defaults"
     )
 
 
@@ -115,32 +126,67 @@ class Decoding(Strict):
         [], description="further beams with which the test split is decoded and scored"
     )
     length_penalty: float = Field(
-        0.0, ge=0, description="log p is divided by (length)^this in the search's last choice"
+        0.0, ge=0, le=1000, description="log p is divided by (length)^this in the last choice"
     )
     length_prior: float = Field(
-        0.0, ge=0, description="weight of log p(target length | source length)"
+        0.0, ge=0, le=1000, description="weight of log p(target length | source length)"
     )
     replace_unknown: bool = Field(
         False, description="an unknown word becomes the source word most attended"
     )
     batch_size: int = Field(64, ge=1, description="examples decoded side by side")
-    max_ratio: float = Field(3.0, gt=0, description="longest output as a multiple of the input")
-    max_extra: int = Field(10, ge=1, description="symbols added to that limit")
+    max_ratio: float = Field(
+        3.0, gt=0, le=1000, description="longest output as a multiple of the input"
+    )
+    max_extra: int = Field(10, ge=1, le=100_000, description="symbols added to that limit")
+
+
+AT_TEST_TIME = {
+    *("beam", "beams", "length_penalty", "length_prior", "replace_unknown", "batch_size"),
+}
+"""Keys of `decoding` that decide outputs, or the memory that they take, and nothing before them."""
 
 
 class Resources(Strict):
-    """What a training job asks of the machine or of the cluster."""
+    """What jobs ask of the machine or of the cluster."""
 
-    threads: int = Field(1, ge=1, description="processor cores")
+    threads: int = Field(1, ge=1, description="processor cores of a process")
     mem_mb: int = Field(2000, ge=1, description="main memory in megabytes")
-    runtime: int = Field(240, ge=1, description="minutes after which a cluster ends the job")
+    runtime: int = Field(
+        240, ge=1, description="minutes of a cluster's job; a training goes on in another one"
+    )
+    processes: int = Field(
+        1,
+        ge=1,
+        description="processes that share a training, each with its cores and its GPU",
+    )
+    gpu: bool | None = Field(
+        None,
+        description="a GPU for each process; null: if `device` is cuda, or one is here",
+    )
+    gpu_model: str | None = Field(
+        None, pattern=NAME, description="kind of GPU, by the cluster's name for it"
+    )
+    decode_runtime: int = Field(
+        60, ge=1, description="minutes of a job that decodes, analyses or compares outputs"
+    )
+    data_mem_mb: int = Field(2000, ge=1, description="megabytes of a job that prepares data")
+    data_runtime: int = Field(60, ge=1, description="minutes of a job that prepares data")
+
+
+class ResourcesByModel(Resources):
+    """What jobs ask of the machine or of the cluster, and what differs for single models."""
+
+    models: dict[str, dict[str, Any]] = Field(
+        {}, description="overrides of `resources` by model, as in `{variational: {runtime: 960}}`"
+    )
 
 
 class ModelChoices(Strict):
     """A model: one choice per independent question (see `pam.models`)."""
 
-    label: str = Field(description="the model's name in tables and figures")
-    source: str = Field("", description="the paper and section that define it")
+    label: Text = Field(description="the model's name in tables and figures")
+    source: Text = Field("", description="the paper and section that define it")
     score: Choice = Field("general", description="score e_t(a) of a source position")
     distribution: Choice = Field("softmax", description="scores to alignment distribution")
     coupling: Choice = Field("none", description="dependence on the previous alignment")
@@ -160,11 +206,11 @@ class TaskConfig(Strict):
     """One task of an experiment: a data set and what differs from the defaults."""
 
     dataset: str = Field(description="its name in the registry of data sets", pattern=NAME)
-    label: str | None = Field(None, description="name in tables; null: the task's key")
-    paper: str | None = Field(
+    label: Text | None = Field(None, description="name in tables; null: the task's key")
+    paper: Text | None = Field(
         None, description="row of the paper's table that was run on this very data set"
     )
-    paper_beside: str | None = Field(
+    paper_beside: Text | None = Field(
         None, description="row of the paper's table shown beside, though its data differ"
     )
     note: str = Field("", description="what a reader of the report has to know about the task")
@@ -186,13 +232,11 @@ class Experiment(Strict):
     """Everything one experiment runs."""
 
     experiment: str = Field(description="name of the folder under results/", pattern=NAME)
-    title: str = Field("", description="heading of the report")
-    seeds: list[int] = Field([1], min_length=1, description="one training per seed")
-    baseline: str = Field("soft", description="the model that others are compared with")
-    models: list[str] = Field(min_length=1, description="names of files in config/models/")
-    tasks: dict[Annotated[str, Field(pattern=NAME)], TaskConfig] = Field(
-        min_length=1, description="task name to its data set"
-    )
+    title: Text = Field("", description="heading of the report")
+    seeds: list[Seed] = Field([1], min_length=1, description="one training per seed")
+    baseline: Name = Field("soft", description="the model that others are compared with")
+    models: list[Name] = Field(min_length=1, description="names of files in config/models/")
+    tasks: dict[Name, TaskConfig] = Field(min_length=1, description="task name to its data set")
     network: Network = Field(default_factory=lambda: Network())
     training: Training = Field(default_factory=lambda: Training())
     decoding: Decoding = Field(default_factory=lambda: Decoding())
@@ -202,7 +246,7 @@ class Experiment(Strict):
     mirror: str | None = Field(None, description="folder or base address tried first")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where models train")
     attention_words: int = Field(4, ge=1, description="rows of a test split drawn as heat maps")
-    resources: Resources = Field(default_factory=lambda: Resources())
+    resources: ResourcesByModel = Field(default_factory=lambda: ResourcesByModel())
     options: Options = Field(
         {}, description="options of components where a model uses them: question, kind, option"
     )
@@ -219,12 +263,27 @@ class Cell(Strict):
     experiment: str = Field(pattern=NAME)
     task: str = Field(pattern=NAME)
     model: str = Field(pattern=NAME)
-    label: str
-    seed: int = Field(ge=0)
+    label: Text
+    seed: Seed
     choices: ModelChoices
     network: Network
     training: Training
     decoding: Decoding
+
+    def recipe(self) -> dict[str, Any]:
+        """What decides what the training results in: a change of it is a reason to train again.
+
+        A new label in tables or a wider beam at test time is none.
+        """
+        return self.model_dump(
+            exclude={
+                "experiment": True,
+                "label": True,
+                "choices": {"label", "source"},
+                "training": {"state_every_s"},
+                "decoding": AT_TEST_TIME,
+            }
+        )
 
 
 Section = TypeVar("Section", bound=Strict)
@@ -318,65 +377,6 @@ def unknown(what: str, name: str, known: list[str], file: Path | str | None = No
     return UserError(
         f"unknown {what} `{name}`", file=file, remedy=f"{hint}known: {', '.join(known) or 'none'}"
     )
-
-
-def resolve_cell(
-    experiment: Experiment,
-    task: str,
-    model: str,
-    seed: int,
-    choices: ModelChoices,
-    file: Path | str | Sequence[Path] | None = None,
-    model_file: Path | str | None = None,
-) -> Cell:
-    """Defaults, then the experiment's, the task's and the model's, later ones winning.
-
-    Args:
-        file: where the experiment was written, to be named in messages.
-        model_file: where the model was written, likewise.
-
-    Raises:
-        UserError: an unknown task, or an override that its section does not allow.
-    """
-    if task not in experiment.tasks:
-        raise unknown("task", task, sorted(experiment.tasks))
-
-    def layered(section: str, base: Section, *, by_model: bool = True) -> Section:
-        kind = type(base)
-        under = ("tasks", task, section)
-        override = getattr(experiment.tasks[task], section)
-        merged = parse(kind, base.model_dump() | override, file, under)
-        if by_model:
-            override = getattr(choices, section)
-            merged = parse(kind, merged.model_dump() | override, model_file, (section,))
-        return merged
-
-    return Cell(
-        experiment=experiment.experiment,
-        task=task,
-        model=model,
-        label=choices.label,
-        seed=seed,
-        choices=with_options(choices, experiment.options, experiment.tasks[task].options),
-        network=layered("network", experiment.network),
-        training=layered("training", experiment.training),
-        decoding=layered("decoding", experiment.decoding, by_model=False),
-    )
-
-
-def with_options(choices: ModelChoices, *layers: Options) -> ModelChoices:
-    """The model with the options that its components are given, later layers winning.
-
-    What the model's own file says wins over every layer. Questions in a layer must be a model's.
-    """
-    changed: dict[str, Choice] = {}
-    for question in dict.fromkeys(question for layer in layers for question in layer):
-        kind, own = kind_of(getattr(choices, question))
-        given = [layer.get(question, {}).get(kind, {}) for layer in layers]
-        options = {name: value for one in (*given, own) for name, value in one.items()}
-        if options:
-            changed[question] = {"kind": kind, **options}
-    return choices.model_copy(update=changed)
 
 
 def load_cell(path: Path | str) -> Cell:

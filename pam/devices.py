@@ -1,13 +1,15 @@
-"""One GPU for each job: `python -m pam.devices cuda COMMAND ...` runs a command on its own GPU.
+"""GPUs of its own for each job: `python -m pam.devices cuda COMMAND ...` runs a command on one.
 
-Several jobs on one machine, of one run or of many, each take a free GPU and hold it by a lock on a
-file. The command replaces this process and inherits the lock, so the kernel frees the GPU when the
-command ends, however it ends. Where a scheduler has given this job its GPUs already, only those are
-looked at; where there is no GPU, and after `cpu` in place of `cuda`, the command runs as it is.
+Several jobs on one machine, of one run or of many, each take as many free GPUs as they want and
+hold them by locks on files. The command replaces this process and inherits the locks, so the kernel
+frees the GPUs when the command ends, however it ends. Where a scheduler has given this job its GPUs
+already, only those are looked at; where there is no GPU the command runs as it is, and after `cpu`
+in place of `cuda`, or if it wants none, it sees none.
 """
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import os
 import subprocess
@@ -48,27 +50,43 @@ def visible() -> list[str]:
     ]
 
 
-def take(devices: list[str], wait_s: float = 1.0) -> str:
-    """Takes the first free of `devices` for the rest of this process and of what replaces it.
+def take(devices: list[str], count: int = 1, wait_s: float = 1.0) -> list[str]:
+    """Takes `count` of `devices` for the rest of this process and of what replaces it.
 
-    Waits while all are taken, and says so once.
+    Waits while too few are free, and says so once. Jobs take GPUs one job at a time: two that have
+    taken some of what both need would wait for each other, and one that needs many would be
+    overtaken by those that need few.
     """
     if not LOCKS.is_dir():
         LOCKS.mkdir(exist_ok=True)
         LOCKS.chmod(0o1777)
-    told = False
+    taken: list[str] = []
+    told, turn = False, None
     while True:
-        for device in devices:
-            if _locked(LOCKS / device):
-                return device
+        turn = _lock(LOCKS / "turn") if turn is None else turn
+        if turn is not None:
+            for device in devices:
+                if len(taken) < count and device not in taken and _kept(LOCKS / device):
+                    taken.append(device)
+            if len(taken) == count:
+                os.close(turn)
+                return taken
         if not told:
-            sys.stderr.write(f"waiting for one of {len(devices)} GPUs, all in use\n")
+            sys.stderr.write(f"waiting for {count} of {len(devices)} GPUs, which are in use\n")
             told = True
         time.sleep(wait_s)
 
 
-def _locked(path: Path) -> bool:
-    """Takes the lock of a file if it is free; the descriptor stays open on purpose."""
+def _kept(path: Path) -> bool:
+    """Takes the lock of a file, if it is free, for what replaces this process too."""
+    descriptor = _lock(path)
+    if descriptor is not None:
+        os.set_inheritable(descriptor, True)
+    return descriptor is not None
+
+
+def _lock(path: Path) -> int | None:
+    """Takes the lock of a file if it is free; whoever closes the descriptor gives it back."""
     try:
         # Another user's file may be locked, though not written, nor opened for making it.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
@@ -78,20 +96,30 @@ def _locked(path: Path) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        return False
-    os.set_inheritable(descriptor, True)
-    return True
+        return None
+    return descriptor
 
 
-def main(device: str, command: list[str]) -> None:
-    """Replaces this process by `command`, with a GPU of its own if `device` is not `cpu`."""
-    devices = visible() if device != "cpu" else []
-    if devices:
-        os.environ[VISIBLE] = take(devices)
+def main(device: str, command: list[str], gpus: int = 1) -> None:
+    """Replaces this process by `command`, with `gpus` GPUs of its own where there are any."""
+    if device == "cpu" or gpus == 0:
+        os.environ[VISIBLE] = ""
+    elif devices := visible():
+        if len(devices) < gpus:
+            sys.exit(
+                f"error: {gpus} GPUs are wanted, and this job may use {len(devices)}\n"
+                "  remedy: lower `resources.processes`, or set `device: cpu`"
+            )
+        os.environ[VISIBLE] = ",".join(take(devices, gpus))
     os.execvp(command[0], command)  # noqa: S606 -- a list of arguments, no shell
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3 or sys.argv[1] not in ("auto", "cpu", "cuda"):
-        sys.exit("usage: python -m pam.devices auto|cpu|cuda COMMAND ...")
-    main(sys.argv[1], sys.argv[2:])
+    parser = argparse.ArgumentParser(prog="python -m pam.devices", description=__doc__)
+    parser.add_argument("--gpus", type=int, default=1, metavar="N", help="how many it wants")
+    parser.add_argument("device", choices=("auto", "cpu", "cuda"))
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    given = parser.parse_args()
+    if not given.command:
+        parser.error("a command is missing")
+    main(given.device, given.command, given.gpus)

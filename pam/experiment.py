@@ -9,16 +9,18 @@ from typing import Any
 
 from pam.config import (
     Cell,
+    Choice,
     Decoding,
     Experiment,
     ModelChoices,
     Options,
     Resources,
+    ResourcesByModel,
+    Section,
     TaskConfig,
     kind_of,
     load_model,
     parse,
-    resolve_cell,
     unknown,
 )
 from pam.data.registry import Dataset
@@ -105,15 +107,81 @@ class Plan:
                 raise _at(error, self.files, under, "gold")
             parse(kind.Format, entry.format, self.files, (*under, "format"))
 
-    def resources(self, task: str) -> Resources:
-        """What a training of this task asks for.
+    def resources(self, task: str, model: str | None = None) -> Resources:
+        """What jobs on this task ask for, those of one model if it is given.
+
+        The experiment's `resources`, then the task's, then what these say of the model.
 
         Raises:
             UserError: no such task, or an override that is not a resource.
         """
-        own = self.task(task).resources
+        own, under = self.task(task).resources, ("tasks", task, "resources")
         merged = self.experiment.resources.model_dump() | own
-        return parse(Resources, merged, self.files, ("tasks", task, "resources"))
+        by_model = parse(ResourcesByModel, merged, self.files, under)
+        base = by_model.model_dump(exclude={"models"})
+        if model is None or model not in by_model.models:
+            return Resources(**base)
+        under = (*(under if "models" in own else ("resources",)), "models", model)
+        return parse(Resources, base | by_model.models[model], self.files, under)
+
+
+def resolve_cell(
+    experiment: Experiment,
+    task: str,
+    model: str,
+    seed: int,
+    choices: ModelChoices,
+    file: Path | str | Sequence[Path] | None = None,
+    model_file: Path | str | None = None,
+) -> Cell:
+    """Defaults, then the experiment's, the task's and the model's, later ones winning.
+
+    Args:
+        file: where the experiment was written, to be named in messages.
+        model_file: where the model was written, likewise.
+
+    Raises:
+        UserError: an unknown task, or an override that its section does not allow.
+    """
+    if task not in experiment.tasks:
+        raise unknown("task", task, sorted(experiment.tasks))
+
+    def layered(section: str, base: Section, *, by_model: bool = True) -> Section:
+        kind = type(base)
+        under = ("tasks", task, section)
+        override = getattr(experiment.tasks[task], section)
+        merged = parse(kind, base.model_dump() | override, file, under)
+        if by_model:
+            override = getattr(choices, section)
+            merged = parse(kind, merged.model_dump() | override, model_file, (section,))
+        return merged
+
+    return Cell(
+        experiment=experiment.experiment,
+        task=task,
+        model=model,
+        label=choices.label,
+        seed=seed,
+        choices=with_options(choices, experiment.options, experiment.tasks[task].options),
+        network=layered("network", experiment.network),
+        training=layered("training", experiment.training),
+        decoding=layered("decoding", experiment.decoding, by_model=False),
+    )
+
+
+def with_options(choices: ModelChoices, *layers: Options) -> ModelChoices:
+    """The model with the options that its components are given, later layers winning.
+
+    What the model's own file says wins over every layer. Questions in a layer must be a model's.
+    """
+    changed: dict[str, Choice] = {}
+    for question in dict.fromkeys(question for layer in layers for question in layer):
+        kind, own = kind_of(getattr(choices, question))
+        given = [layer.get(question, {}).get(kind, {}) for layer in layers]
+        options = {name: value for one in (*given, own) for name, value in one.items()}
+        if options:
+            changed[question] = {"kind": kind, **options}
+    return choices.model_copy(update=changed)
 
 
 def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] = ()) -> Plan:
@@ -145,7 +213,7 @@ def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] 
     for task, own in experiment.tasks.items():
         _check_task_models(task, own, experiment.models, paths)
         _check_options(own.options, paths, ["tasks", task, "options"])
-        plan.resources(task)
+        _check_resources(plan, task)
         for model in experiment.models_of(task):
             plan.cell(task, model, experiment.seeds[0])
     return plan
@@ -206,6 +274,21 @@ def _check_task_models(
         if model not in models:
             error = unknown("model of the experiment", model, models)
             raise _at(error, files, ["tasks", task, "models"], model)
+
+
+def _check_resources(plan: Plan, task: str) -> None:
+    """What is asked for makes sense, for every model too, and those models are the experiment's."""
+    plan.resources(task)
+    experiment, own = plan.experiment, plan.experiment.tasks[task].resources
+    for layer, under in (
+        (experiment.resources.models, ["resources"]),
+        (own.get("models", {}), ["tasks", task, "resources"]),
+    ):
+        for model in layer:
+            if model not in experiment.models:
+                error = unknown("model of the experiment", model, experiment.models)
+                raise _at(error, plan.files, [*under, "models"], model)
+            plan.resources(task, model)
 
 
 def _check_options(options: Options, files: Sequence[Path], under: list[str]) -> None:

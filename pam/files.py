@@ -15,6 +15,9 @@ from typing import Any
 
 from pam.errors import UserError
 
+PART = ".part"
+"""How the name of a file ends that is not whole yet."""
+
 
 @contextmanager
 def write_aside(path: Path | str) -> Iterator[Path]:
@@ -30,7 +33,7 @@ def write_aside(path: Path | str) -> Iterator[Path]:
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        handle, name = tempfile.mkstemp(PART, f".{path.name}.", path.parent)
         os.close(handle)
         temporary = Path(name)
         yield temporary
@@ -45,10 +48,27 @@ def write_aside(path: Path | str) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def check_writable(folder: Path | str) -> None:
+    """Checks a folder and all in it, before much is computed that could not be kept.
+
+    Raises:
+        UserError: it is there and may not be written to, or a folder in it may not.
+    """
+    for place, _, _ in os.walk(folder):
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise storage_error(PermissionError(errno.EACCES, ""), place)
+
+
 def storage_error(error: OSError, path: Path | str) -> UserError | OSError:
     """Words a full disk, a missing permission, a wrong place; other errors are left alone."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return UserError("the disk is full", file=path, remedy="free some space and run again")
+    if error.errno == errno.EFBIG:
+        return UserError(
+            "the file would be larger than is allowed here",
+            file=path,
+            remedy="raise the limit (`ulimit -f`), or choose a folder on another disk",
+        )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return UserError(
             "no permission to write here",

@@ -1,46 +1,45 @@
-"""Whether a Snakemake of this folder is alive, so that the lock of a dead one can be cleared.
+"""One run of an experiment at a time in a folder, by a lock that no killed run leaves behind.
 
-Snakemake's own lock is a set of files that stay behind when it is killed. Each living Snakemake
-therefore also holds a shared lock that the kernel gives back when it ends, however it ends.
+Snakemake's own lock is a set of files. They stay when it is killed, and the first of several runs
+to end removes those of all. So `profiles/default` turns it off, and each run holds this one.
+
+The jobs of a run that is killed may live on, or still wait in the queue of a cluster. Each has the
+name of its run in its environment, so that one that starts too late can tell.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
 
-ALIVE = Path(".snakemake/alive")
-LOCKS = Path(".snakemake/locks")
+from pam.errors import UserError
+from pam.locks import holder, take
 
-_held: list[int] = []
-
-
-def hold(path: Path = ALIVE) -> None:
-    """Marks this process as a living run until it ends; does nothing where it may not write."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-    except OSError:
-        return
-    _held.append(descriptor)
+FOLDER = Path(".snakemake/runs")
+RUN = "PAM_RUN"
 
 
-def anyone_alive(path: Path = ALIVE) -> bool:
-    """Whether some process holds the mark, this one included."""
-    if not path.exists():
-        return False
-    descriptor = os.open(path, os.O_RDWR)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+def hold(experiment: str, folder: Path = FOLDER) -> None:
+    """Marks this process as the run of an experiment in this folder, until it ends.
+
+    Raises:
+        UserError: another process is running it, or the folder may not be written to.
+    """
+    path = _lock_of(experiment, folder)
+    # The descriptor is never closed: the process's end closes it.
+    if take(path) is None:
+        raise UserError(
+            f"another run of `{experiment}` is at work in this folder ({holder(path)})",
+            remedy="wait for it to end, or end it; nothing was changed by this call",
+        )
+    os.environ[RUN] = holder(path)
 
 
-def locked(folder: Path = LOCKS) -> bool:
-    """Whether Snakemake's own lock is there, of a living run or of a dead one."""
-    return folder.is_dir() and any(folder.iterdir())
+def replaced(experiment: str, folder: Path = FOLDER) -> bool:
+    """Whether this process is a job of a run that is over and that another one has followed."""
+    path, own = _lock_of(experiment, folder), os.environ.get(RUN)
+    return own is not None and path.is_file() and holder(path) != own
+
+
+def _lock_of(experiment: str, folder: Path) -> Path:
+    return folder / f"{experiment}.lock"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from pam.errors import UserError
+
+LARGEST = 100_000
+"""Keys and values of a file, each counted as often as it is repeated by an alias."""
 
 
 def line_of(file: Path | str | None, keys: Sequence[str]) -> int | None:
@@ -72,16 +77,60 @@ def read_yaml(path: Path | str) -> Any:
         UserError: missing, not UTF-8, not YAML; names the line.
     """
     try:
-        return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError("no such file", file=path, remedy="check the name") from error
+        text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise UserError("this is not UTF-8 text", file=path, remedy="save it as UTF-8") from error
+    except PermissionError as error:
+        raise UserError(
+            "no permission to read this file", file=path, remedy="change its permissions"
+        ) from error
+    except (OSError, ValueError) as error:  # a folder, or a name that no file can have
+        raise UserError("no such file", file=path, remedy="check the name") from error
+    return parse_yaml(text, path)
+
+
+def parse_yaml(text: str, path: Path | str) -> Any:
+    """Reads YAML as `read_yaml` does; `path` is where it stands.
+
+    Raises:
+        UserError: not YAML, or larger than any configuration; names the line.
+    """
+    remedy = "correct the line (indentation, colon and quotes are the usual causes)"
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        _bounded(node)
+        return None if node is None else loader.construct_document(node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise UserError(
             f"this is not valid YAML: {getattr(error, 'problem', None) or error}",
             file=path,
             line=None if mark is None else mark.line + 1,
-            remedy="correct the line (indentation, colon and quotes are the usual causes)",
+            remedy=remedy,
         ) from error
+    except RecursionError as error:
+        raise UserError("lists in lists without end", file=path, remedy=remedy) from error
+    except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
+        # Numbers and dates that are spelt like some, but are none: 2001-99-99, !!int x.
+        raise UserError(
+            f"a value is not what it seems to be: {error}", file=path, remedy="put it into quotes"
+        ) from error
+
+
+def _bounded(node: yaml.Node | None) -> None:
+    """Refuses aliases (`*name`) that stand for more than any file holds, or for themselves."""
+    sizes: dict[int, float] = {}
+
+    def size(node: yaml.Node) -> float:
+        if id(node) not in sizes:
+            sizes[id(node)] = math.inf  # until it is known; so it stays in itself
+            value = node.value if isinstance(node, yaml.CollectionNode) else []
+            parts = chain(*value) if isinstance(node, yaml.MappingNode) else value
+            sizes[id(node)] = 1 + sum(map(size, parts))
+        return sizes[id(node)]
+
+    if node is not None and size(node) > LARGEST:
+        raise yaml.MarkedYAMLError(
+            problem=f"more than {LARGEST} keys and values", problem_mark=node.start_mark
+        )

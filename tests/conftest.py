@@ -1,9 +1,90 @@
-"""What every test begins with."""
+"""What every test begins with, and the record of the faults that tests tried."""
 
 from __future__ import annotations
 
+import json
 import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 # Networks here are so small that threads within one step only wait for each other. Set before
 # torch is imported, and inherited by every process that a test starts.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+Recorder = Callable[..., None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--records", type=Path, help="write what the tests recorded to this JSON file, if all pass"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    file = config.getoption("--records")
+    # Of several test processes, the one that hears of all tests.
+    if file is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Records(file))
+
+
+@pytest.fixture
+def record(request: pytest.FixtureRequest) -> Recorder:
+    """Notes what a test has tried and what it showed: `record(fault=, showed=, tried=, where=)`.
+
+    Called at a test's end, so that only what was survived is noted. `docs/faults.md` has one line
+    for each test and fault: the calls of all parameters of a test are added up. `where`: at which
+    step of the workflow the fault struck; the page says how often at each.
+    """
+
+    def noted(*, fault: str, showed: str, tried: int = 1, where: str | None = None) -> None:
+        entry = {"fault": fault, "tried": tried, "showed": showed, "where": where}
+        request.node.user_properties.append(("fault", entry))
+
+    return noted
+
+
+class Records:
+    """Gathers the records of the tests that passed, and why others were left out."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.began = time.monotonic()
+        self.records: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self.skipped: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        test = report.nodeid.partition("[")[0]
+        if report.skipped:
+            assert isinstance(report.longrepr, tuple)
+            self.skipped[test] = report.longrepr[2].removeprefix("Skipped: ")
+        if report.when == "call" and report.passed:
+            for name, entry in report.user_properties:
+                if name == "fault":
+                    self.add(test, **entry)
+
+    def add(self, test: str, fault: str, tried: int, showed: str, where: str | None) -> None:
+        new = {"test": test, "fault": fault, "tried": 0, "showed": showed, "where": Counter()}
+        known = self.records.setdefault((test, fault, showed), new)
+        known["tried"] += tried
+        if where is not None:
+            known["where"][where] += 1
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        if exitstatus != pytest.ExitCode.OK:
+            return
+        content = {
+            "date": time.strftime("%Y-%m-%d"),
+            "minutes": round((time.monotonic() - self.began) / 60, 1),
+            "cores": os.cpu_count(),
+            "versions": {name: version(name) for name in ("snakemake", "torch")},
+            "records": sorted(self.records.values(), key=lambda one: (one["test"], one["fault"])),
+            "skipped": dict(sorted(self.skipped.items())),
+        }
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -1,14 +1,17 @@
 """Archives are not trusted: nothing is written outside a folder, nothing but plain files, no bombs.
 
-Formats are those of tarfile (also compressed) and zip, told apart by their content.
+Formats are tar, also compressed by gzip, bzip2 or xz, and zip, told apart by their first bytes.
 """
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import lzma
+import os
 import shutil
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -16,10 +19,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from io import FileIO
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any, cast
 
 from pam.errors import UserError
+from pam.files import storage_error
 
 LARGEST = 8 * 2**30
 """Bytes of all files of an archive together."""
@@ -30,9 +35,40 @@ MOST = 100_000
 PADDING = 2**20
 """Bytes that may follow the last member."""
 
+NAME_MAX = 255
+"""Bytes of a file's name."""
+
+LONGEST = 2**20
+"""Bytes of the longest header of a tar's member, which tarfile reads whole."""
+
 DAMAGED = (
     tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError,
+    # Of what stands in headers: numbers, text, flags that nobody knows, headers of headers.
+    ValueError, LookupError, OverflowError, struct.error, NotImplementedError, RuntimeError,
 )  # fmt: skip
+
+COMPRESSED: dict[bytes, Callable[[Path], Any]] = {
+    b"\x1f\x8b": gzip.GzipFile,
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ": lzma.LZMAFile,
+}
+"""The first bytes of a compressed file, and what opens it."""
+
+ZIP = b"PK"
+
+
+class Sips:
+    """A file that is read little by little, so that no size in a header can fill the memory."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.seek, self.tell = file.seek, file.tell
+
+    def read(self, size: int = -1) -> bytes:
+        """Reads `size` bytes, or raises ReadError where nobody asks for so many in good faith."""
+        if not 0 <= size <= LONGEST:
+            raise tarfile.ReadError(f"a header of {size} bytes")
+        return self._file.read(size)
 
 
 @dataclass(frozen=True)
@@ -84,13 +120,20 @@ def _copy(member: Member, target: Path) -> None:
 def _opened(archive: Path, largest: int) -> Iterator[list[Member]]:
     """The checked members of an archive; faults that its content causes become a UserError."""
     try:
-        if tarfile.is_tarfile(archive):
-            with tarfile.open(archive) as tar:
-                yield _checked(_tar_members(tar, archive), archive, largest)
-        else:
+        with open(archive, "rb") as file:
+            begin = file.read(8)
+        if begin.startswith(ZIP):
             with zipfile.ZipFile(archive) as content:
                 yield _checked(_zip_members(content, archive), archive, largest)
-    except DAMAGED as error:
+        else:
+            opens = (own for mark, own in COMPRESSED.items() if begin.startswith(mark))
+            with next(opens, FileIO)(archive) as stream:
+                sips = cast(IO[bytes], Sips(stream))
+                with tarfile.TarFile(fileobj=sips) as tar:
+                    yield _checked(_tar_members(tar, archive), archive, largest)
+    except (*DAMAGED, OSError) as error:
+        if isinstance(error, OSError) and isinstance(storage_error(error, archive), UserError):
+            raise  # of writing, not of reading what cannot be right
         raise UserError(
             "the archive is damaged or cut short, or is neither tar nor zip",
             file=archive,
@@ -100,11 +143,21 @@ def _opened(archive: Path, largest: int) -> Iterator[list[Member]]:
 
 def _checked(members: Iterator[Member], archive: Path, largest: int) -> list[Member]:
     found: list[Member] = []
+    files: set[PurePosixPath] = set()
+    folders: set[PurePosixPath] = set()
     size = 0
     for member in members:
         outside = member.name.is_absolute() or ".." in member.name.parts
         if outside or not member.name.parts or "\\" in str(member.name):
             raise _unexpected(archive, str(member.name), "leads out of the folder")
+        if any("\0" in part or len(os.fsencode(part)) > NAME_MAX for part in member.name.parts):
+            raise _unexpected(archive, str(member.name), "cannot be a file's name")
+        files.add(member.name)
+        folders.update(member.name.parents)
+        if member.name in folders or not files.isdisjoint(member.name.parents):
+            raise _unexpected(archive, str(member.name), "is a file and a folder at once")
+        if member.size < 0:
+            raise tarfile.ReadError(f"a member of {member.size} bytes")
         size += member.size
         found.append(member)
         if size > largest or len(found) > MOST:

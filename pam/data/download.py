@@ -11,11 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from tqdm import tqdm
 
 from pam.data.archives import extract_member
 from pam.errors import UserError
-from pam.files import sha256_of, write_aside
+from pam.files import PART, sha256_of, write_aside
+
+if TYPE_CHECKING:
+    from requests import Response
+
+CHUNK = 2**18
+"""Bytes that are taken at once."""
 
 LARGEST = 8 * 2**30
 """Bytes of the largest file that is taken where no size is known."""
@@ -82,9 +90,6 @@ class Bounded:
             raise TransferError("too slow", again=True)
         return self.file.write(chunk)
 
-    def flush(self) -> None:
-        """Does nothing: the caller flushes once, at the end."""
-
 
 def download(
     target: Path,
@@ -145,7 +150,9 @@ def _bring(address: str, temporary: Path, wanted: Wanted, patience: Patience) ->
     if not member:
         _transfer(place, temporary, wanted, patience)
         return
-    with tempfile.NamedTemporaryFile(dir=temporary.parent, prefix=".archive-") as archive:
+    with tempfile.NamedTemporaryFile(
+        dir=temporary.parent, prefix=".archive.", suffix=PART
+    ) as archive:
         _transfer(place, Path(archive.name), Wanted(), patience)
         try:
             extract_member(Path(archive.name), member, temporary)
@@ -169,29 +176,52 @@ def _transfer(address: str, temporary: Path, wanted: Wanted, patience: Patience)
 
 
 def _transfer_http(address: str, bounded: Bounded, patience: Patience) -> None:
-    from pooch import HTTPDownloader
+    import requests
     from requests import exceptions
 
-    fetch = HTTPDownloader(
-        progressbar=sys.stderr.isatty(),
-        timeout=patience.timeout_s,
-        # A compressed transfer would be longer on disk than its length says.
-        headers={"Accept-Encoding": "identity"},
-    )
     try:
-        fetch(address, bounded, None)
-    except exceptions.HTTPError as error:
-        status = 0 if error.response is None else error.response.status_code
-        raise TransferError(f"HTTP status {status}", again=status not in PERMANENT) from error
+        with requests.get(
+            address,
+            stream=True,
+            timeout=patience.timeout_s,
+            # A compressed transfer would be longer on disk than its length says.
+            headers={"Accept-Encoding": "identity"},
+            hooks={"response": _refuse_downgrade} if address.startswith("https:") else {},
+        ) as response:
+            status = response.status_code
+            if not response.ok:
+                raise TransferError(f"HTTP status {status}", again=status not in PERMANENT)
+            _take_body(response, bounded, patience)
     except exceptions.Timeout as error:
         raise TransferError(f"no answer within {patience.timeout_s:g} s", again=True) from error
-    except (exceptions.ChunkedEncodingError, exceptions.ContentDecodingError) as error:
-        raise TransferError("the connection was closed in mid-transfer", again=True) from error
     except exceptions.ConnectionError as error:
         reason = f"not reachable, or the connection broke ({type(error).__name__})"
         raise TransferError(reason, again=True) from error
     except (exceptions.RequestException, ValueError) as error:
         raise TransferError(f"not a usable address or answer: {error}") from error
+
+
+def _refuse_downgrade(response: Response, **_: Any) -> None:
+    if not response.url.startswith("https:"):
+        raise TransferError(f"an https address leads to {response.url}, which anybody may change")
+
+
+def _take_body(response: Response, bounded: Bounded, patience: Patience) -> None:
+    """Hands on the bytes as they come, so that a trickle shows at its first byte."""
+    from urllib3.exceptions import HTTPError, ReadTimeoutError
+
+    length = int(response.headers.get("Content-Length", 0)) or None
+    silent = not sys.stderr.isatty()
+    with tqdm(total=length, unit="B", unit_scale=True, leave=False, disable=silent) as bar:
+        try:
+            while chunk := response.raw.read1(CHUNK):
+                bounded.write(chunk)
+                bar.update(len(chunk))
+        except ReadTimeoutError as error:
+            reason = f"silent for {patience.timeout_s:g} s in mid-transfer"
+            raise TransferError(reason, again=True) from error
+        except HTTPError as error:
+            raise TransferError("the connection was closed in mid-transfer", again=True) from error
 
 
 def _check(path: Path, wanted: Wanted) -> None:

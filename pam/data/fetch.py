@@ -12,10 +12,14 @@ from pam.data.download import Patience, UnavailableError, Wanted, by_hand, downl
 from pam.data.packages import installed, load_package
 from pam.data.registry import Dataset, File
 from pam.errors import UserError
-from pam.files import read_json, sha256_of, write_json, write_text
+from pam.files import PART, read_json, sha256_of, write_json, write_text
+from pam.locks import waited_for
 
 RECORD = "record.json"
 """Beside the files: where each came from, with the hash it had when it first came."""
+
+LOCK = ".lock"
+"""Beside them: held while they are fetched, so that nobody else does it too."""
 
 MIRROR = "PAM_MIRROR"
 """Environment variable that names a mirror: a folder or a base address."""
@@ -45,22 +49,43 @@ def fetch(
     Raises:
         UserError: a file could not be had, or is not the one the registry knows.
     """
-    if dataset.package is not None:
-        _draw(dataset, out, say)
-        return
+    with waited_for(out / LOCK, say):
+        _clear_away(out)
+        if dataset.package is not None:
+            _draw(dataset, out, say)
+        else:
+            _bring(name, dataset, out, mirror or os.environ.get(MIRROR), patience, say)
+
+
+def _clear_away(out: Path) -> None:
+    """Removes what processes that were killed while fetching left half written."""
+    for left in out.rglob(f"*{PART}"):
+        left.unlink()
+
+
+def _bring(
+    name: str,
+    dataset: Dataset,
+    out: Path,
+    mirror: str | None,
+    patience: Patience | None,
+    say: Callable[[str], None],
+) -> None:
+    """Brings what has addresses or a path; the arguments are those of `fetch`."""
     record = _read_record(out / RECORD)
     for key, file in dataset.files.items():
         target = out / key
-        wanted = _wanted(file, record.get(key))
+        # A file of the user's own may change: it is not held to what it was.
+        wanted = _wanted(file, None if file.path is not None else record.get(key))
         if file.path is not None:
             _check_own(file.path)
             origin = download(target, wanted, [file.path], patience, say)
         elif _is_right(target, wanted):
-            origin = record.get(key, {}).get("from", "put there by hand")
+            origin = record.get(key, {}).get("from", "found in place")
         else:
             if target.is_file():
                 say(f"{target}: not the file that the registry knows; fetching it again")
-            addresses = _addresses(name, key, dataset, file, mirror or os.environ.get(MIRROR))
+            addresses = _addresses(name, key, dataset, file, mirror)
             try:
                 origin = download(target, wanted, addresses, patience, say)
             except UnavailableError as error:
@@ -77,8 +102,7 @@ def check_fetched(dataset: Dataset, raw: Path) -> dict[str, str]:
     """SHA-256 of each file of a fetched data set.
 
     Raises:
-        UserError: a file is missing, or is not the one that the registry or the first download
-            knows.
+        UserError: a file is missing, or is not the one that the registry knows or that was fetched.
     """
     record = _read_record(raw / RECORD)
     found = {}
@@ -102,11 +126,8 @@ def _read_record(path: Path) -> dict[str, Any]:
 
 
 def _wanted(file: File, recorded: dict[str, Any] | None) -> Wanted:
-    """What the registry knows, else what the first download brought.
-
-    A file of the user's own may change, so that it is never held to what it was.
-    """
-    if recorded is None or file.path is not None or file.sha256 is not None:
+    """What the registry knows, else what came when the file was fetched."""
+    if recorded is None or file.sha256 is not None:
         return Wanted(file.sha256, file.bytes, file.md5)
     return Wanted(recorded.get("sha256"), recorded.get("bytes"))
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from pam.data.fetch import check_fetched
 from pam.data.links import Links, parse_links
 from pam.data.prepare import files_of, origin_of
-from pam.data.prepared import Prepared, Split
+from pam.data.prepared import Prepared, Split, write_summary
 from pam.data.readers.lines import aligned
 from pam.data.registry import Dataset
 from pam.data.tasks import alignment
@@ -19,7 +19,7 @@ from pam.data.text import Line
 from pam.data.translation.codec import Codec, load_codec, save_codec
 from pam.data.translation.index import side_counts
 from pam.errors import UserError
-from pam.files import sha256_of, write_json, write_text
+from pam.files import sha256_of, write_text
 
 KIND = "alignment"
 
@@ -68,8 +68,7 @@ def prepare_gold(name: str, dataset: Dataset, raw: Path, data: Path, out: Path) 
         "languages": task.summary["languages"],
         **counts,
     }
-    write_json(out / "summary.json", summary)
-    return summary
+    return write_summary(out, summary)
 
 
 def _layout(dataset: Dataset) -> alignment.Format:

@@ -7,13 +7,12 @@ from typing import Any
 
 from pam.config import unknown
 from pam.data.fetch import check_fetched
+from pam.data.prepared import RECORD, hashes_of, write_summary
 from pam.data.registry import Dataset
+from pam.data.sealed import read_sealed, write_sealed
 from pam.data.tasks import Files, load_task
 from pam.errors import UserError
-from pam.files import read_json, sha256_of, write_json
-
-RECORD = "record.json"
-"""In a stage's folder: what it counted, and the hashes of what it wrote; written last."""
+from pam.files import sha256_of
 
 
 def prepare(
@@ -64,10 +63,8 @@ def _run(name: str, dataset: Dataset, raw: Path, out: Path, stages: list[str]) -
         raise _at_origin(error, dataset, raw) from error
     counts.setdefault("warnings", [])
     if not last:
-        write_json(
-            out / stage / RECORD,
-            {"inputs_sha256": hashes, "outputs_sha256": _hashes(out / stage), **counts},
-        )
+        known = {"inputs_sha256": hashes, "outputs_sha256": hashes_of(out / stage)}
+        write_sealed(out / stage / RECORD, known | counts)
         return counts
     summary = {
         **origin_of(name, dataset, hashes),
@@ -80,8 +77,7 @@ def _run(name: str, dataset: Dataset, raw: Path, out: Path, stages: list[str]) -
         ],
         "warnings": [text for told in (*records.values(), counts) for text in told["warnings"]],
     }
-    write_json(out / "summary.json", summary)
-    return summary
+    return write_summary(out, summary)
 
 
 def origin_of(name: str, dataset: Dataset, hashes: dict[str, str]) -> dict[str, Any]:
@@ -107,9 +103,7 @@ def read_record(folder: Path) -> dict[str, Any]:
         raise UserError(
             f"the stage {folder.name} has not run", file=path, remedy="run the stages in order"
         )
-    record = read_json(path)
-    if not isinstance(record, dict) or not isinstance(record.get("outputs_sha256"), dict):
-        raise UserError("not a stage's record", file=path, remedy="run the stage again")
+    record = read_sealed(path, "a stage's record", "run the stage again")
     for file, known in record["outputs_sha256"].items():
         if not (folder / file).is_file() or sha256_of(folder / file) != known:
             raise UserError(
@@ -118,10 +112,6 @@ def read_record(folder: Path) -> dict[str, Any]:
                 remedy="run the stage again",
             )
     return record
-
-
-def _hashes(folder: Path) -> dict[str, str]:
-    return {file.name: sha256_of(file) for file in sorted(folder.iterdir()) if file.is_file()}
 
 
 def files_of(dataset: Dataset, raw: Path) -> Files:

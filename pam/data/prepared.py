@@ -1,8 +1,10 @@
 """A prepared data set: checked text, vocabularies and ids, as the verb `prepare` leaves them.
 
 A folder holds `{train,dev,test}.tsv`, `{train,dev,test}.safetensors`, `source.vocab`,
-`target.vocab` and `summary.json`. Each tensor file carries digests of its own arrays, of the two
-vocabularies and of the text beside it, so that a damaged or foreign file is found when it is read.
+`target.vocab`, what else its kind of task needs, and `summary.json`. Each tensor file carries the
+name of its split and digests of its own arrays, of the two vocabularies and of the text beside it,
+and the summary carries digests of all files and of itself, so that a damaged or foreign file is
+found when it is read.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,12 +23,17 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from pam.data.sealed import read_sealed, write_sealed
 from pam.data.tasks import Codec, load_task
 from pam.data.vocabulary import EOS, Vocabulary
 from pam.errors import UserError
-from pam.files import read_json, sha256_of, write_aside
+from pam.files import sha256_of, write_aside
 
 SPLITS = ("train", "dev", "test")
+SUMMARY = "summary.json"
+"""In a prepared folder: what it holds, and the hashes of its files; written last."""
+RECORD = "record.json"
+"""The same in the folder of a stage before the last."""
 REMEDY = "delete the folder and prepare the data again"
 Ids = NDArray[np.int32]
 Offsets = NDArray[np.int64]
@@ -121,19 +128,22 @@ class Split:
                 arrays["target"],
                 arrays["target_offsets"],
                 arrays.get("alignment"),
-                notes["digests"],
+                dict(notes["digests"]),
             )
             intact = split._digest() == notes["content"] and split._consistent()
+            own = notes["split"]
         except (SafetensorError, ValueError, KeyError, TypeError, IndexError) as error:
             raise UserError("not a prepared split", file=path, remedy=REMEDY) from error
         if not intact:
             raise UserError("the file is damaged", file=path, remedy=REMEDY)
+        if own != name:
+            raise UserError(f"this is the split {own}, not {name}", file=path, remedy=REMEDY)
         return split
 
     def save(self, folder: Path | str, name: str) -> None:
         """Writes `<folder>/<name>.safetensors`, whole or not at all, the same bytes each time."""
         # One metadata key: safetensors does not keep the order of several.
-        notes = {"content": self._digest(), "digests": self.digests}
+        notes = {"split": name, "content": self._digest(), "digests": self.digests}
         with write_aside(Path(folder) / f"{name}.safetensors") as temporary:
             # Bytes first: on a full disk safetensors itself raises an error of its own kind.
             content = save(self._arrays, {"pam": json.dumps(notes, sort_keys=True)})
@@ -221,6 +231,21 @@ def _read(path: Path, name: str) -> NDArray[Any]:
     return tensor
 
 
+def write_summary(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Writes what was counted into a prepared folder, last of all, with digests of its files.
+
+    Returns:
+        What was written.
+    """
+    return write_sealed(folder / SUMMARY, dict(content) | {"outputs_sha256": hashes_of(folder)})
+
+
+def hashes_of(folder: Path) -> dict[str, str]:
+    """SHA-256 of each file of a folder but its own summary or record, by name."""
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    return {path.name: sha256_of(path) for path in files if path.name not in (SUMMARY, RECORD)}
+
+
 @dataclass(frozen=True)
 class Prepared:
     """A folder made by `prepare`; what it hands out is checked to belong together."""
@@ -240,25 +265,40 @@ class Prepared:
     @cached_property
     def summary(self) -> dict[str, Any]:
         """What `prepare` counted; `summary["task"]` is the kind of task."""
-        summary = read_json(self.folder / "summary.json")
-        if not isinstance(summary, dict) or "task" not in summary:
-            raise UserError(
-                "not the summary of a prepared data set",
-                file=self.folder / "summary.json",
-                remedy=REMEDY,
-            )
+        path = self.folder / SUMMARY
+        summary = read_sealed(path, "the summary of a prepared data set", REMEDY)
+        if not {"task", "outputs_sha256"} <= summary.keys():
+            raise UserError("not the summary of a prepared data set", file=path, remedy=REMEDY)
         return summary
 
     @cached_property
     def codec(self) -> Codec:
         """Text to symbols and back, as the data was prepared."""
-        return load_task(self.summary["task"]).codec(self.folder)
+        task = load_task(self.summary["task"])
+        codec = task.codec(self.folder)
+        for name in task.FILES:
+            self.file(name)
+        return codec
+
+    def file(self, name: str) -> Path:
+        """A file of the folder.
+
+        Raises:
+            UserError: it is missing, or is not what was prepared.
+        """
+        path = self.folder / name
+        if not path.is_file():
+            raise UserError("no such file", file=path, remedy="prepare the data first")
+        if sha256_of(path) != self.summary["outputs_sha256"].get(name):
+            raise UserError("this is not what was prepared", file=path, remedy=REMEDY)
+        return path
 
     def split(self, name: str) -> Split:
         """The ids of a split.
 
         Raises:
-            UserError: damaged, or the vocabularies beside it are not the ones it was made with.
+            UserError: damaged, or the vocabularies or the summary beside it are not the ones that
+                were made with it.
         """
         split = Split.load(self.folder, name)
         for side, vocabulary in (("source", self.source), ("target", self.target)):
@@ -268,6 +308,7 @@ class Prepared:
                     file=self.folder / f"{side}.vocab",
                     remedy=REMEDY,
                 )
+        self.file(f"{name}.safetensors")
         return split
 
     def rows(self, name: str) -> list[tuple[str, ...]]:

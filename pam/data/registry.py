@@ -179,9 +179,14 @@ class _Entry:
                 )
         if file.path is None:
             return file
-        return file.model_copy(
-            update={"path": str(self.path.parent / Path(file.path).expanduser())}
-        )
+        path = str(self.path.parent / Path(file.path).expanduser())
+        if not path.isprintable() or set("{}") & set(path):
+            raise self.fault(
+                f"`{path}` has braces, which Snakemake takes for wildcards, or what does not print",
+                [*place, "path"],
+                "rename the file or the folder",
+            )
+        return file.model_copy(update={"path": path})
 
     def _check_sources(self, dataset: Dataset) -> None:
         package = dataset.package

@@ -9,7 +9,29 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from pam.config import LARGEST
+from pam.errors import UserError
+
 Embed = Callable[[Tensor], Tensor]
+
+
+def check_size(option: str, value: object, null: str | None = None, most: int = LARGEST) -> None:
+    """Checks the option of a component that says how many units, layers or places it has.
+
+    Args:
+        option: which, for the message.
+        null: what None stands for, where it is allowed.
+
+    Raises:
+        UserError: not a whole number from 1 to `most`.
+    """
+    if value is None and null is not None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        either = "" if null is None else f", or null for {null}"
+        raise UserError(
+            f"{option} is {value!r}", remedy=f"use a whole number from 1 to {most}{either}"
+        )
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from pam.files import sha256_of, write_aside, write_text
 from pam.models.build import build
 from pam.models.seq2seq import Seq2Seq
 
-FORMAT = "pam-model-1"
+FORMAT = "pam-model-2"
 WEIGHTS, CONFIG = "weights.safetensors", "config.yaml"
 
 
@@ -60,14 +60,15 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         with safe_open(path, framework="pt") as file:
             described = json.loads((file.metadata() or {}).get("pam", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+            notes: dict[str, str] = dict(described.get("notes", {}))
+            intact = described.get("digest") == digest(tensors, notes)
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
             "not a safetensors file, or cut short",
             file=path,
             remedy="delete it and train again, or copy it once more",
         ) from error
-    notes: dict[str, str] = described.get("notes", {})
-    if described.get("digest") != digest(tensors, notes):
+    if not intact:
         raise UserError(
             "the file is damaged, or not one of ours",
             file=path,
@@ -96,6 +97,8 @@ class Model:
 def save_model(folder: Path, cell: Cell, data: Prepared, weights: Mapping[str, Tensor]) -> None:
     """Writes a model folder; the weights last, as they complete it.
 
+    They hold the hashes of all files beside them, those too that stood in the folder before.
+
     Args:
         data: what the model was trained on; its vocabularies and the files that its kind of task
             needs are copied.
@@ -106,13 +109,9 @@ def save_model(folder: Path, cell: Cell, data: Prepared, weights: Mapping[str, T
     for name in load_task(task).FILES:
         write_text(folder / name, (data.folder / name).read_text(encoding="utf-8"))
     write_text(folder / CONFIG, dump_yaml(cell))
-    notes = {
-        "format": FORMAT,
-        "task": task,
-        "source": data.source.digest,
-        "target": data.target.digest,
-        **{name: sha256_of(folder / name) for name in load_task(task).FILES},
-    }
+    beside = sorted(path for path in folder.iterdir() if path.is_file() and path.name != WEIGHTS)
+    hashes = {path.name: sha256_of(path) for path in beside}
+    notes = {"format": FORMAT, "task": task, "files": json.dumps(hashes)}
     save_tensors(folder / WEIGHTS, weights, notes)
 
 
@@ -134,31 +133,26 @@ def load_model(folder: Path, device: torch.device | None = None) -> Model:
             file=folder / WEIGHTS,
             remedy="take a model folder that `pam train` made",
         )
-    for name, vocabulary in (("source", source), ("target", target)):
-        if notes.get(name) != vocabulary.digest:
-            raise UserError(
-                "this vocabulary does not belong to the model",
-                file=folder / f"{name}.vocab",
-                remedy="copy the whole model folder again",
-            )
-    codec = _codec(folder, notes)
+    _check_files(folder, json.loads(notes["files"]))
+    codec = load_task(notes["task"]).codec(folder)
     network = build(cell.choices, cell.network, len(source), len(target))
     _fill(network, tensors, folder)
     network.eval().to(device or torch.device("cpu"))
     return Model(cell, notes["task"], source, target, codec, network)
 
 
-def _codec(folder: Path, notes: Mapping[str, str]) -> Codec:
-    task = load_task(notes["task"])
-    codec = task.codec(folder)
-    for name in task.FILES:
-        if notes.get(name) != sha256_of(folder / name):
+def _check_files(folder: Path, hashes: Mapping[str, str]) -> None:
+    for name, known in hashes.items():
+        if not (folder / name).is_file():
+            raise UserError(
+                "no such file", file=folder / name, remedy="copy the whole model folder again"
+            )
+        if sha256_of(folder / name) != known:
             raise UserError(
                 "this file does not belong to the model",
                 file=folder / name,
                 remedy="copy the whole model folder again",
             )
-    return codec
 
 
 def _fill(network: Seq2Seq, tensors: dict[str, Tensor], folder: Path) -> None:

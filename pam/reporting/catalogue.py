@@ -37,6 +37,7 @@ class Item:
             folders, `{seed}` and `{beam}` a cell's seed and its main beam.
         gold: whether it shows only tasks with word alignments to be held to.
         beside: files that it reads because they stand beside those.
+        compares: whether it shows only tasks with the baseline and another model.
     """
 
     label: str
@@ -44,6 +45,7 @@ class Item:
     files: Mapping[str, str]
     gold: bool = False
     beside: tuple[str, ...] = ()
+    compares: bool = False
 
     def shows(self, experiment: Experiment, kinds: Mapping[str, str]) -> list[str]:
         """The tasks of an experiment that it shows.
@@ -54,8 +56,15 @@ class Item:
         return [
             name
             for name, task in experiment.tasks.items()
-            if self.kind in (None, kinds[name]) and (task.gold or not self.gold)
+            if self.kind in (None, kinds[name])
+            and (task.gold or not self.gold)
+            and (_compared_with_baseline(experiment, name) or not self.compares)
         ]
+
+
+def _compared_with_baseline(experiment: Experiment, task: str) -> bool:
+    models = experiment.models_of(task)
+    return experiment.baseline in models and len(models) > 1
 
 
 @dataclass(frozen=True)
@@ -107,7 +116,8 @@ def _compared(
 ) -> Drawing:
     """A figure of one metric of every model."""
     options = ("--metric", metric, *(("--paper-table", paper) if paper else ()))
-    return Drawing(label, kind, files, gold, draws=draws, options=options)
+    compares = draws == "gains"
+    return Drawing(label, kind, files, gold, compares=compares, draws=draws, options=options)
 
 
 DRAWINGS: dict[str, Drawing] = {

@@ -33,6 +33,7 @@ PAPER = "#222222"
 """Colour of whatever a paper reports."""
 
 _SETTINGS: dict[Any, Any] = {
+    "text.parse_math": False,  # a word or label with two dollar signs is no formula
     "figure.dpi": 110,
     "savefig.dpi": 180,
     "font.family": "DejaVu Sans",

@@ -9,11 +9,15 @@ import torch
 from pam.errors import UserError
 
 
-def choose_device(wanted: str) -> torch.device:
+def choose_device(wanted: str, place: int = 0) -> torch.device:
     """`auto`: CUDA where there is one, else the CPU.
 
+    Args:
+        place: number of this process among those of this machine that work together; each takes
+            the CUDA device of its number.
+
     Raises:
-        UserError: `cuda` is wanted and there is none.
+        UserError: `cuda` is wanted and there is none, or there are fewer devices than processes.
     """
     if wanted == "cuda" and not torch.cuda.is_available():
         raise UserError(
@@ -21,7 +25,14 @@ def choose_device(wanted: str) -> torch.device:
         )
     if wanted == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
-    return torch.device("cuda", torch.cuda.current_device())
+    if place >= torch.cuda.device_count():
+        raise UserError(
+            f"no CUDA device for process {place + 1} of this training: "
+            f"{torch.cuda.device_count()} can be used",
+            remedy="lower `resources.processes`, or use --device cpu",
+        )
+    torch.cuda.set_device(place)
+    return torch.device("cuda", place)
 
 
 def use_precision(precision: str) -> None:

@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,18 +14,40 @@ import torch
 from torch import Tensor, nn
 
 from pam.config import Cell
-from pam.data.batches import Batch, Examples
+from pam.data.batches import Batch, Examples, Rows
 from pam.errors import UserError
 from pam.fast.teacher import token_objective
 from pam.models.seq2seq import Seq2Seq
 from pam.training.devices import use_precision
+from pam.training.distributed import Team, stream, unsynchronised
 from pam.training.evaluate import evaluate
+from pam.training.memory import enough_for
 from pam.training.progress import Reporter
 from pam.training.record import Stopwatch
 from pam.training.schedule import learning_rate
-from pam.training.state import Progress, StateFolder, generator_states, restore_generators
+from pam.training.snapshot import Weights, copied, mean, pack, unpack
+from pam.training.state import Progress, StateFolder
+from pam.training.stopping import Stop, Stopped
 
+REMEDY = (
+    "lower `training.batch_size`, or raise `training.accumulate`, which cuts a batch into parts"
+)
 log = logging.getLogger(__name__)
+
+
+class Objective(nn.Module):
+    """What is minimised, as a module, whose forward pass is what torch can share out."""
+
+    def __init__(self, model: Seq2Seq, narrow: bool) -> None:
+        super().__init__()
+        self.model, self.narrow = model, narrow
+
+    def forward(self, batch: Batch | None) -> Tensor:
+        """Summed over the batch's tokens, in nats; no batch has none, and gradients of zero."""
+        if batch is None:
+            return torch.stack([value.sum() * 0 for value in self.parameters()]).sum()
+        given = batch.source, batch.lengths, batch.target
+        return -token_objective(self.model, *given, narrow=self.narrow)[batch.mask].sum()
 
 
 @dataclass
@@ -34,10 +56,13 @@ class Trainer:
 
     Attributes:
         cell: the resolved configuration.
-        model: on `device`, with fresh weights.
+        model: on the team's device, with fresh weights, the same in each process.
         train, dev: examples; the weights kept are those of the epoch that is best on `dev`.
         states: where the complete state is kept.
         reporter: told of steps and epochs.
+        team: the processes that share the training. All do the same steps, each with its part of
+            every batch; the first alone writes.
+        stop: asked after each step whether to end.
     """
 
     cell: Cell
@@ -46,27 +71,40 @@ class Trainer:
     dev: Examples
     states: StateFolder
     reporter: Reporter
-    device: torch.device
+    team: Team = field(default_factory=Team)
+    stop: Stop = field(default_factory=Stop)
 
-    def run(self) -> tuple[dict[str, Tensor], Progress]:
+    def run(self) -> tuple[Weights, Progress]:
         """Trains.
 
         Returns:
             The weights kept, and how it went.
 
         Raises:
-            UserError: the loss is no number, or grows without end.
+            UserError: the loss is no number, or grows without end; out of memory.
+            Stopped: it was asked to end; its state is saved.
         """
         use_precision(self.cell.training.precision)
         self.optimiser = _optimiser(self.model, self.cell)
-        self.best: dict[str, Tensor] = {}
-        self.recent: list[dict[str, Tensor]] = []
+        self.best: Weights = {}
+        self.recent: list[Weights] = []
         self.progress = Progress()
         self._resume()
-        self.watch, self.saved_at = Stopwatch(self.device), time.monotonic()
+        narrow = self.cell.training.precision == "bf16"
+        self.objective = self.team.synchronised(Objective(self.model, narrow))
+        self.watch, self.saved_at = Stopwatch(self.team.device), time.monotonic()
         with self.reporter.open(self._per_epoch(), self._steps(), self.progress):
-            while not self._finished():
-                self._epoch()
+            try:
+                while not self._finished():
+                    self._epoch()
+            except Stopped:
+                self._save()
+                log.info(
+                    "stopped in epoch %d after batch %d of %d; the state is saved",
+                    *(self.progress.epoch + 1, self.progress.batch, self._per_epoch()),
+                )
+                self.team.meet()
+                raise
         return self.best, self.progress
 
     def _per_epoch(self) -> int:
@@ -83,6 +121,10 @@ class Trainer:
         """Steps done so far."""
         return self.progress.epoch * self._per_epoch() + self.progress.batch
 
+    def _last(self) -> int:
+        """Steps of this epoch; the end of the run may cut it short."""
+        return min(self._per_epoch(), self._steps() - self.progress.epoch * self._per_epoch())
+
     def _finished(self) -> bool:
         patience, history = self.cell.training.patience, self.progress.history
         if patience is not None and history:
@@ -90,26 +132,21 @@ class Trainer:
             if history[-1]["epoch"] - best["epoch"] >= patience:
                 log.info("no lower development loss in %d epochs: the training ends", patience)
                 return True
-        return self._done() >= self._steps()
-
-    def _remaining(self) -> Iterator[list[Batch]]:
-        """Batches of this epoch that are still to be done, each in its parts."""
-        training = self.cell.training
-        order = self.train.shuffled(training.batch_size, self.cell.seed, self.progress.epoch)
-        left = self._steps() - self.progress.epoch * self._per_epoch()
-        for rows in order[self.progress.batch : left]:
-            parts = np.array_split(rows, min(training.accumulate, len(rows)))
-            yield [self.train.batch(part).to(self.device) for part in parts]
+        # Not the steps themselves, as the last ones may have been done and not yet evaluated.
+        return bool(history) and history[-1]["step"] >= self._steps()
 
     def _epoch(self) -> None:
         progress, training = self.progress, self.cell.training
-        last = min(self._per_epoch(), self._steps() - progress.epoch * self._per_epoch())
-        for parts in self._remaining():
-            self._step(parts)
+        order = self.train.shuffled(training.batch_size, self.cell.seed, progress.epoch)
+        for rows in order[progress.batch : self._last()]:
+            with enough_for(f"a training step of {len(rows)} examples", REMEDY):
+                asked = self._step(rows)
             progress.batch += 1
             self.reporter.step(progress)
+            if asked:
+                raise Stopped(asked)
             due = time.monotonic() - self.saved_at >= training.state_every_s
-            if due and progress.batch < last:
+            if due and progress.batch < self._last():
                 self._save()
         row = self._finish_epoch()
         self.reporter.epoch(row)
@@ -120,23 +157,23 @@ class Trainer:
         progress.loss, progress.tokens, progress.examples = 0.0, 0, 0
         self._save()
 
-    def _step(self, parts: list[Batch]) -> None:
+    def _step(self, rows: Rows) -> int:
+        """Learns from a batch; returns the exit code of a process that was asked to end, or 0."""
         progress, training = self.progress, self.cell.training
+        torch.manual_seed(stream(self.cell.seed, self._done(), self.team.rank))
         rate = learning_rate(training, self._done(), self._steps())
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        self.model.train()
         self.optimiser.zero_grad()
-        tokens, loss = sum(int(part.mask.sum()) for part in parts), 0.0
-        for part in parts:
-            total = self._loss(part)
-            (total / tokens).backward()
-            loss += float(total.detach())
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), training.clip)
-        if not (math.isfinite(loss) and math.isfinite(float(norm))):
+        tokens = int(self.train.target_lengths[rows].sum())
+        own = self._gradient(self.team.share(rows), tokens)
+        norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), training.clip))
+        losses, asked = self._gather(own, self.stop.asked())
+        loss = sum(losses)
+        if not (math.isfinite(loss) and math.isfinite(norm)):
             raise UserError(
                 f"the loss is no longer a number (epoch {progress.epoch + 1}, batch "
-                f"{progress.batch + 1}: loss {loss}, gradient norm {float(norm)})",
+                f"{progress.batch + 1}: loss {loss}, gradient norm {norm})",
                 remedy="lower `training.learning_rate` or `training.clip`",
             )
         self.optimiser.step()
@@ -144,18 +181,47 @@ class Trainer:
             progress.first = loss / tokens
         progress.loss += loss
         progress.tokens += tokens
-        progress.examples += sum(len(part.rows) for part in parts)
+        progress.examples += len(rows)
+        return int(max(asked))
 
-    def _loss(self, batch: Batch) -> Tensor:
-        """What is minimised, summed over the batch's tokens, in nats."""
-        narrow = self.cell.training.precision == "bf16"
-        given = batch.source, batch.lengths, batch.target
-        return -token_objective(self.model, *given, narrow=narrow)[batch.mask].sum()
+    def _gradient(self, rows: Rows, tokens: int) -> float:
+        """Adds this process's part of the gradient; returns its part of the loss, a sum.
+
+        Args:
+            tokens: of the batch in all processes, by which gradients are divided.
+        """
+        self.model.train()
+        # Gradients are averaged over processes, though it is their sum that counts.
+        scale, loss = self.team.size / tokens, 0.0
+        parts: list[Batch | None] = [*self._parts(rows)] or [None]
+        for part in parts[:-1]:
+            with unsynchronised(self.objective):
+                loss += self._pull(part, scale)
+        return loss + self._pull(parts[-1], scale)
+
+    def _parts(self, rows: Rows) -> Iterator[Batch]:
+        count = min(self.cell.training.accumulate, len(rows))
+        for part in np.array_split(rows, count) if count else ():
+            yield self.train.batch(part).to(self.team.device)
+
+    def _pull(self, part: Batch | None, scale: float) -> float:
+        total = self.objective(part)
+        (total * scale).backward()
+        return float(total.detach())
+
+    def _gather(self, *values: float) -> list[tuple[float, ...]]:
+        """Values of all processes; adds up the time that they have spent since the last call."""
+        wall, cpu, gpu = self.watch.lap()
+        *gathered, cpus, gpus = self.team.gather(*values, cpu, gpu)
+        self.progress.wall_s += wall
+        self.progress.cpu_s += sum(cpus)
+        self.progress.gpu_s += sum(gpus)
+        return gathered
 
     def _finish_epoch(self) -> dict[str, Any]:
         progress = self.progress
         dev = self._evaluate()
-        self._clock()
+        self._gather()
         before = progress.history[-1] if progress.history else {"examples": 0, "tokens": 0}
         row = {
             "epoch": progress.epoch + 1,
@@ -174,24 +240,31 @@ class Trainer:
 
     def _evaluate(self) -> dict[str, float]:
         """Development loss, and accuracy where it decides, of the weights that may be kept."""
-        own = self._copy()
-        self.recent = [*self.recent, own][-self.cell.training.average :]
-        self.candidate = _mean(self.recent)
+        self.candidate = self.model.state_dict()
+        if self.cell.training.average == 1:
+            return self._measure()
+        own = copied(self.candidate)
+        recent = [*self.recent, own][-self.cell.training.average :]
+        self.candidate = mean(recent)
         self.model.load_state_dict(self.candidate)
+        try:
+            measured = self._measure()
+        finally:
+            self.model.load_state_dict(own)
+        self.recent = recent
+        return measured
+
+    def _measure(self) -> dict[str, float]:
         cell = self.cell
-        dev = evaluate(
+        return evaluate(
             self.model,
             self.dev,
             cell.decoding,
-            self.device,
+            self.team,
+            self.stop,
             actions=cell.choices.targets == "actions",
             outputs=cell.training.select == "accuracy",
         )
-        self.model.load_state_dict(own)
-        return dev
-
-    def _copy(self) -> dict[str, Tensor]:
-        return {name: value.clone() for name, value in self.model.state_dict().items()}
 
     def _check(self, row: dict[str, Any]) -> None:
         """Stops a training that has gone astray, also if only its last steps have."""
@@ -215,33 +288,15 @@ class Trainer:
             or (select == "accuracy" and row["dev_accuracy"] >= best["dev_accuracy"])
         ):
             self.progress.best = row
-            # A copy, as one file does not hold a tensor under two names.
-            self.best = {name: value.clone() for name, value in self.candidate.items()}
-
-    def _clock(self) -> None:
-        wall, cpu, gpu = self.watch.lap()
-        self.progress.wall_s += wall
-        self.progress.cpu_s += cpu
-        self.progress.gpu_s += gpu
+            self.best = copied(self.candidate)
 
     def _save(self) -> None:
-        self._clock()
         self.saved_at = time.monotonic()
-        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
-        tensors |= {f"best.{name}": value for name, value in self.best.items()}
-        for place, weights in enumerate(self._averaged()):
-            tensors |= {f"recent{place}.{name}": value for name, value in weights.items()}
-        tensors |= generator_states(self.device)
-        names = dict(self.model.named_parameters())
-        for name, parameter in names.items():
-            for slot, value in self.optimiser.state.get(parameter, {}).items():
-                tensors[f"optimiser.{slot}.{name}"] = value
-        self.states.save(tensors, self.progress)
-
-    def _averaged(self) -> list[dict[str, Tensor]]:
-        """Weights of earlier epochs that the next candidate will be a mean of."""
-        wanted = self.cell.training.average - 1
-        return self.recent[-wanted:] if wanted else []
+        if self.team.leads:
+            wanted = self.cell.training.average - 1
+            recent = self.recent[-wanted:] if wanted else []
+            tensors = pack(self.model, self.optimiser, self.best, recent)
+            self.states.save(tensors, self.progress)
 
     def _resume(self) -> None:
         found = self.states.load()
@@ -249,36 +304,10 @@ class Trainer:
             return
         tensors, self.progress = found
         self.progress.resumed += 1
-        self.model.load_state_dict(_under("model.", tensors))
-        self.best = _under("best.", tensors)
-        for place in range(self.cell.training.average - 1):
-            weights = _under(f"recent{place}.", tensors)
-            self.recent += [weights] if weights else []
-        restore_generators(tensors, self.device)
-        names = dict(self.model.named_parameters())
-        for key, value in _under("optimiser.", tensors).items():
-            slot, name = key.split(".", 1)
-            # Adam's step counter stays on the CPU unless the optimiser is fused or capturable.
-            moved = value.to(self.device)
-            self.optimiser.state[names[name]][slot] = moved
+        self.best, self.recent = unpack(tensors, self.model, self.optimiser, self.team.device)
         log.info(
             "going on from epoch %d, batch %d", self.progress.epoch + 1, self.progress.batch + 1
         )
-
-
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(prefix): value
-        for name, value in tensors.items()
-        if name.startswith(prefix)
-    }
-
-
-def _mean(weights: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of each tensor; of a single set, that set."""
-    if len(weights) == 1:
-        return weights[0]
-    return {name: torch.stack([one[name] for one in weights]).mean(0) for name in weights[0]}
 
 
 def _optimiser(model: Seq2Seq, cell: Cell) -> torch.optim.Optimizer:

@@ -1,11 +1,20 @@
-"""Keeps freed memory in the process, where the next batch finds it."""
+"""Memory: kept for the next batch, and what to do where it does not suffice."""
 
 from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pam.errors import UserError
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
+_SIGNS = (
+    *("can't allocate memory", "out of memory", "bad_alloc", "ALLOC_FAILED"),
+    "could not execute a primitive",
+)
+"""What torch says, by errors that have no class: for the CPU, CUDA, C++, cuBLAS and oneDNN."""
 
 
 def keep_heap() -> bool:
@@ -26,3 +35,21 @@ def keep_heap() -> bool:
         mallopt(_TOP_PAD, 16 << 20),
     ]
     return all(kept)
+
+
+@contextmanager
+def enough_for(work: str, remedy: str) -> Iterator[None]:
+    """Names the setting to change where memory does not suffice for what is done in this context.
+
+    A process that Linux kills because the whole machine has run out of memory cannot say anything.
+
+    Raises:
+        UserError: an allocation failed, on the CPU or on CUDA.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        failed = isinstance(error, MemoryError) or any(sign in str(error) for sign in _SIGNS)
+        if not failed:
+            raise
+        raise UserError(f"out of memory in {work}", remedy=remedy) from error

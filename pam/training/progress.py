@@ -105,6 +105,23 @@ class Reporter:
         )
 
 
+class Silence(Reporter):
+    """Reports nothing: for the processes that are led by another one, which reports."""
+
+    def __init__(self) -> None:
+        super().__init__("", Path())
+
+    @contextmanager
+    def open(self, per_epoch: int, steps: int, progress: Progress) -> Iterator[None]:
+        yield
+
+    def step(self, progress: Progress) -> None:
+        pass
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        pass
+
+
 @contextmanager
 def _storage_errors_told_once(folder: Path) -> Iterator[None]:
     """A full disk as one message: TensorBoard's own thread would print its traceback besides.

@@ -5,23 +5,20 @@ from __future__ import annotations
 import json
 import logging
 import os
-import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-from filelock import FileLock, Timeout
 from torch import Tensor
 
 from pam.errors import UserError
-from pam.files import storage_error, write_text
+from pam.locks import waited_for
 from pam.models.saved import load_tensors, save_tensors
 
 FORMAT = "pam-state-1"
-CURRENT, PREVIOUS, HOLDER = "state.safetensors", "previous.safetensors", "holder"
+CURRENT, PREVIOUS = "state.safetensors", "previous.safetensors"
 SPARE = f"{PREVIOUS}.new"
 log = logging.getLogger(__name__)
 
@@ -56,36 +53,19 @@ class Progress:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Holds the state folder for one process; the kernel frees it when the process ends.
+    """Holds the state folder for one process, after waiting for another one that trains there.
 
     Raises:
-        UserError: another process holds it, or the folder may not be written to.
+        UserError: see `pam.locks.take`.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / "lock")
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        holder = folder / HOLDER
-        who = holder.read_text(encoding="utf-8").strip() if holder.is_file() else "unknown"
-        raise UserError(
-            f"another process is training here ({who})",
-            file=folder,
-            remedy="wait for it, or stop it first",
-        ) from error
-    except OSError as error:
-        raise storage_error(error, folder) from error
-    try:
+    with waited_for(folder / "lock", log.warning):
         _clear_away(folder)
-        write_text(folder / HOLDER, f"process {os.getpid()} on {platform.node()}\n")
         yield
-    finally:
-        lock.release()
 
 
 def _clear_away(folder: Path) -> None:
     """Removes what processes that were killed while saving left half written."""
-    for pattern in (f".{CURRENT}.*", f".{HOLDER}.*", SPARE):
+    for pattern in (f".{CURRENT}.*", SPARE):
         for path in folder.glob(pattern):
             path.unlink()
 
@@ -137,18 +117,3 @@ class StateFolder:
         """Removes the states; the training is over and its outputs are written."""
         for name in (CURRENT, PREVIOUS):
             (self.folder / name).unlink(missing_ok=True)
-
-
-def generator_states(device: torch.device) -> dict[str, Tensor]:
-    """States of torch's generators; batches need none (`Examples.shuffled`)."""
-    states = {"generator.cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        states["generator.cuda"] = torch.cuda.get_rng_state(device)
-    return states
-
-
-def restore_generators(tensors: dict[str, Tensor], device: torch.device) -> None:
-    """Puts torch's generators where they were."""
-    torch.set_rng_state(tensors["generator.cpu"])
-    if device.type == "cuda" and "generator.cuda" in tensors:
-        torch.cuda.set_rng_state(tensors["generator.cuda"], device)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pam.models.saved import Model
     from pam.scoring.attention import Gatherer
 
+REMEDY = "lower `decoding.batch_size`, or --batch-size"
 HELP = "likelihood, entropy, coverage and word links of a split, under teacher forcing"
 
 
@@ -19,6 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, required=True, help="prepared data, or prepared gold")
     parser.add_argument("--split", default="test", choices=("train", "dev", "test", "gold"))
     parser.add_argument("--out", type=Path, required=True, help="analysis.json")
+    parser.add_argument(
+        "--batch-size", type=int, metavar="N", help="rows side by side (default: the model's own)"
+    )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
 
 
@@ -33,6 +37,8 @@ def run(args: argparse.Namespace) -> int:
 
     keep_heap()
     limit_threads()
+    if args.batch_size is not None and args.batch_size < 1:
+        raise UserError(f"--batch-size {args.batch_size}", remedy="use a whole number, at least 1")
     device = choose_device(args.device)
     model = load_model(args.model, device)
     if model.cell.choices.targets == "actions":
@@ -42,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         )
     data = prepared_for(model, args.data)
     watch = Stopwatch(device)
-    gathered = _gather(model, data, args.split)
+    gathered = _gather(model, data, args.split, args.batch_size)
     wall, cpu, gpu = watch.lap()
     cell = model.cell
     found = gathered.analysis(
@@ -59,16 +65,18 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _gather(model: Model, data: Prepared, split: str) -> Gatherer:
+def _gather(model: Model, data: Prepared, split: str, size: int | None) -> Gatherer:
     from pam.data.batches import Examples
     from pam.decoding.forced import force
     from pam.scoring.attention import Gatherer, Sentence
+    from pam.training.memory import enough_for
 
     device = next(model.network.parameters()).device
     examples, rows, codec = Examples(data.split(split), "symbols"), data.rows(split), model.codec
     gathered = Gatherer()
-    for batch in examples.in_order(model.cell.decoding.batch_size):
-        forced = force(model.network, batch.to(device))
+    for batch in examples.in_order(size or model.cell.decoding.batch_size):
+        with enough_for(f"the analysis of {len(batch.rows)} rows side by side", REMEDY):
+            forced = force(model.network, batch.to(device))
         log_probs, exact, correct, prior, alignment = (
             part.cpu().numpy()
             for part in (

@@ -43,6 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", choices=("float32", "tf32", "bf16"), default="float32")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument(
+        "--beside",
+        type=int,
+        metavar="N",
+        help="instead, whether N trainings at once take less time than one after another",
+    )
+    parser.add_argument(
         "--reference", action="store_true", help="time the plain reference computation too"
     )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="cpu")
@@ -55,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
     import torch
 
     from pam.benchmark import Plan, measure
+    from pam.benchmark_beside import beside
     from pam.config import Network
     from pam.data.prepared import Prepared
     from pam.files import write_json
@@ -85,12 +92,18 @@ def run(args: argparse.Namespace) -> int:
     models = {name: _choices(name) for name in args.models}
     with tempfile.TemporaryDirectory() as folder:
         data = Prepared(args.data or _german_nouns(Path(folder)))
-        rows = measure(models, data, plan, device, args.reference)
+        if args.beside:
+            rows = [
+                {"model": name, **beside(choices, data, plan, args.beside, args.threads)}
+                for name, choices in models.items()
+            ]
+        else:
+            rows = measure(models, data, plan, device, args.reference)
         record = {
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
             "command": shlex.join(["python", "-m", "pam", *sys.argv[1:]]),
             "data": data.summary["dataset"],
-            "clock": "wall seconds" if device.type == "cuda" else "CPU seconds",
+            "clock": "wall seconds" if device.type == "cuda" or args.beside else "CPU seconds",
             "threads": args.threads,
             "network": network.model_dump(),
             "batch_size": args.batch_size,
@@ -101,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
             "peak_memory_mb": round(peak_memory_mb()),
             "rows": rows,
         }
-    _print(record)
+    _print_beside(rows) if args.beside else _print(record)
     write_json(args.out, record)
     sys.stdout.write(f"written to {args.out}\n")
     return 0
@@ -134,6 +147,16 @@ def _german_nouns(folder: Path) -> Path:
     fetch("de-noun", dataset, folder / "raw")
     prepare("de-noun", dataset, folder / "raw", folder / "prepared")
     return folder / "prepared"
+
+
+def _print_beside(rows: list[dict[str, Any]]) -> None:
+    line = "{:<28} {:>9} {:>19} {:>9} {:>19}\n"
+    heads = ("model", "at once", "lowest - highest", "in turn", "time at once / turn")
+    sys.stdout.write("examples per wall second, all trainings together\n" + line.format(*heads))
+    for row in rows:
+        spread = f"{row['lowest']:.0f} - {row['highest']:.0f}"
+        rates = f"{row['at_once']:.0f}", spread, f"{row['in_turn']:.0f}"
+        sys.stdout.write(line.format(row["model"], *rates, f"{row['time_ratio']:.2f}"))
 
 
 def _print(record: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pam.decoding.sampling import Sampling
 
 HELP = "decode: a prepared split with --data, else each line of standard input"
+REMEDY = "lower `decoding.batch_size`, or the beam"
 MOST_UNSEEN = 100
 """Symbols that the record of a decoding counts one by one."""
 TELL_EVERY_S = 20.0
@@ -169,6 +170,7 @@ def _typed_source(line: bytes, number: int, codec: Codec) -> list[str]:
 def _split(args: argparse.Namespace, decoder: Decoder) -> int:
     from pam.decoding.prepared import prepared_for
     from pam.files import write_json, write_text
+    from pam.training.memory import enough_for
     from pam.training.record import Stopwatch, hardware
 
     model = decoder.model
@@ -176,7 +178,9 @@ def _split(args: argparse.Namespace, decoder: Decoder) -> int:
     sources = [model.codec.source_symbols(row[:-1]) for row in rows]
     device = next(model.network.parameters()).device
     watch = Stopwatch(device)
-    answers = decoder(sources, told=_teller(len(sources)))
+    size = decoder.decoding.batch_size
+    with enough_for(f"the decoding of {size} sources side by side", REMEDY):
+        answers = decoder(sources, told=_teller(len(sources)))
     wall, cpu, gpu = watch.lap()
     write_text(args.out, _table(model.codec, rows, answers, ranked=decoder.wanted > 1))
     if args.record is not None:

@@ -39,32 +39,26 @@ def run(args: argparse.Namespace) -> int:
 
     dataset = find_dataset(args.registry or [REGISTRY], args.dataset)
     if args.format is not None:
-        dataset = dataset.with_format(_overrides(args.format, dataset))
+        dataset = dataset.with_format(overrides(args.format, dataset))
     counts = prepare(args.dataset, dataset, args.raw, args.out, args.stage)
     for warning in counts["warnings"]:
         sys.stderr.write(f"warning: {args.dataset}: {warning}\n")
     return 0
 
 
-def _overrides(text: str, dataset: Dataset) -> dict[str, Any]:
+def overrides(text: str, dataset: Dataset) -> dict[str, Any]:
     """Keys given with --format, checked with those of the data set that they do not override.
 
     Raises:
         UserError: not YAML, or not what this kind of task knows.
     """
-    import yaml
-
     from pam.config import parse
     from pam.data.tasks import load_task
     from pam.errors import UserError
+    from pam.yaml_files import parse_yaml
 
-    try:
-        overrides = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UserError(
-            "this is not valid YAML", file="--format", remedy="write {key: value, ...}"
-        ) from error
-    if not isinstance(overrides, dict):
+    given = parse_yaml(text, "--format")
+    if not isinstance(given, dict):
         raise UserError("no keys", file="--format", remedy="write {key: value, ...}")
-    parse(load_task(dataset.task).Format, dataset.format | overrides, "--format")
-    return overrides
+    parse(load_task(dataset.task).Format, dataset.format | given, "--format")
+    return given

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
+import logging
+import os
 import shlex
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import torch
-
     from pam.config import Cell
     from pam.data.batches import Examples
     from pam.data.prepared import Prepared
+    from pam.models.seq2seq import Seq2Seq
+    from pam.training.deadline import Deadline
+    from pam.training.distributed import Team
+    from pam.training.snapshot import Weights
     from pam.training.state import Progress
+    from pam.training.stopping import Stop
 
 HELP = "train one model; goes on from its last state if it was stopped"
+log = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,22 +44,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--code",
         help="what the code is; a state of other code is not gone on from; None: its fingerprint",
     )
+    parser.add_argument(
+        "--processes", type=int, default=1, help="that share the training, on GPUs one each"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    import torch
+    from pam.training import distributed
+    from pam.training.deadline import Deadline
 
+    deadline, launched = Deadline.of_job(), distributed.launched()
+    if args.processes > 1 and not launched:
+        code = distributed.launch(args.processes, sys.argv[1:])
+    else:
+        code = _work(args, deadline)
+    # Of several processes, what launched them speaks to the scheduler, when all have ended.
+    if code and deadline.near and not launched:
+        deadline.requeue()
+    return code
+
+
+def _work(args: argparse.Namespace, deadline: Deadline) -> int:
+    """What one process does, be it the only one or one of several."""
+    from pam.training import distributed
+    from pam.training.stopping import Stop, Stopped
+
+    launcher = os.getppid() if distributed.launched() else None
+    stop = Stop(lambda: deadline.near, launcher)
+    try:
+        with distributed.joined(args.device) as team:
+            _make(args, team, stop)
+    except Stopped as stopped:
+        return stopped.code
+    return 0
+
+
+def _make(args: argparse.Namespace, team: Team, stop: Stop) -> None:
+    """Makes the results: trains, unless this very training is finished already."""
     from pam.config import load_cell
     from pam.data.prepared import Prepared
-    from pam.decoding import length_prior
     from pam.fingerprint import fingerprint, model_modules
-    from pam.models.build import build, parameters_of
-    from pam.models.saved import save_model
-    from pam.training.devices import choose_device, limit_threads
+    from pam.models.build import parameters_of
+    from pam.training.devices import limit_threads
     from pam.training.loop import Trainer
     from pam.training.memory import keep_heap
-    from pam.training.progress import Reporter
-    from pam.training.record import write_history
+    from pam.training.progress import Reporter, Silence
+    from pam.training.results import Results
     from pam.training.state import StateFolder, locked
 
     keep_heap()
@@ -59,26 +97,43 @@ def run(args: argparse.Namespace) -> int:
     cell, data = load_cell(args.cell), Prepared(args.data)
     train, dev = (_examples(data, name, cell) for name in ("train", "dev"))
     # What the model will be saved with is read now: a fault must not show after the training.
-    for part in ("summary", "codec"):
-        getattr(data, part)
-    device = choose_device(args.device)
-    state = args.state or args.out / "state"
-    with locked(state):
-        torch.manual_seed(cell.seed)
-        model = build(cell.choices, cell.network, len(data.source), len(data.target)).to(device)
-        name = f"{cell.task}/{cell.model}/seed{cell.seed}"
-        code = args.code or fingerprint("pam.verbs.train", *model_modules(cell.choices))
-        states = StateFolder(state, _key(cell, data, code))
-        reporter = Reporter(name, args.out / "events")
-        weights, progress = Trainer(cell, model, train, dev, states, reporter, device).run()
-        length_prior.LengthPrior.of(data.split("train")).save(
-            args.out / "model" / length_prior.FILE
-        )
-        save_model(args.out / "model", cell, data, weights)
-        write_history(args.out / "history.csv", progress.history)
-        _write_record(args.out, cell, progress, parameters_of(model), device)
-        states.clear()
-    return 0
+    _ = data.summary, data.codec
+    code = args.code or fingerprint("pam.verbs.train", *model_modules(cell.choices))
+    key, state = _key(cell, data, code), args.state or args.out / "state"
+    with locked(state) if team.leads else nullcontext():
+        results, states = Results(state / "finished", key), StateFolder(state, key)
+        # The other processes wait here for the first, which has waited for the lock.
+        (whole,) = team.gather(team.leads and results.whole())
+        if any(whole):
+            log.info("finished already: to train it once more, delete %s", results.folder)
+        else:
+            model = _fresh(cell, data, team)
+            name = f"{cell.task}/{cell.model}/seed{cell.seed}"
+            reporter = Reporter(name, args.out / "events") if team.leads else Silence()
+            with stop.heeding_signals():
+                trainer = Trainer(cell, model, train, dev, states, reporter, team, stop)
+                weights, progress = trainer.run()
+            if team.leads:
+                results.clear()
+                _write(results.folder, cell, data, weights, progress)
+                _write_record(results.folder, cell, progress, parameters_of(model), team)
+                results.complete()
+                states.clear()
+        if team.leads:
+            results.publish(args.out)
+
+
+def _fresh(cell: Cell, data: Prepared, team: Team) -> Seq2Seq:
+    """The model with its first weights, which the seed decides."""
+    import torch
+
+    from pam.models.build import build
+    from pam.training.memory import enough_for
+
+    torch.manual_seed(cell.seed)
+    with enough_for("making the network", "lower the sizes in `network`"):
+        model = build(cell.choices, cell.network, len(data.source), len(data.target))
+        return model.to(team.device)
 
 
 def _examples(data: Prepared, name: str, cell: Cell) -> Examples:
@@ -101,42 +156,52 @@ def _examples(data: Prepared, name: str, cell: Cell) -> Examples:
 
 def _key(cell: Cell, data: Prepared, code: str) -> str:
     """What decides a training's result; a state with another key is not gone on from."""
-    from pam.config import dump_yaml
-
-    parts = [dump_yaml(cell), code]
+    parts = [json.dumps(cell.recipe(), sort_keys=True), code]
     parts += [data.split(name).content for name in ("train", "dev")]
     parts += [data.source.digest, data.target.digest]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
+def _write(folder: Path, cell: Cell, data: Prepared, weights: Weights, progress: Progress) -> None:
+    """Writes the model and its history."""
+    from pam.decoding import length_prior
+    from pam.models.saved import save_model
+    from pam.training.record import write_history
+
+    lengths = length_prior.LengthPrior.of(data.split("train"))
+    lengths.save(folder / "model" / length_prior.FILE)
+    save_model(folder / "model", cell, data, weights)
+    write_history(folder / "history.csv", progress.history)
+
+
 def _write_record(
-    out: Path, cell: Cell, progress: Progress, parameters: int, device: torch.device
+    folder: Path, cell: Cell, progress: Progress, parameters: int, team: Team
 ) -> None:
+    """Writes cost, origin and outcome; peaks of memory are the first process's."""
     from pam.files import write_json
     from pam.training.record import hardware, peak_gpu_memory_mb, peak_memory_mb, versions
 
     best: dict[str, Any] = progress.best or {}
     last = progress.history[-1]
-    write_json(
-        out / "training.json",
-        {
-            "wall_s": progress.wall_s,
-            "cpu_s": progress.cpu_s,
-            "gpu_s": progress.gpu_s,
-            "device": str(device),
-            "hardware": hardware(device),
-            "versions": versions(),
-            "seed": cell.seed,
-            "epochs": len(progress.history),
-            "best_epoch": best.get("epoch"),
-            "dev_accuracy": best.get("dev_accuracy"),
-            "dev_loss": best.get("dev_loss"),
-            "parameters": parameters,
-            "examples_per_second": last["examples"] / progress.wall_s,
-            "tokens_per_second": last["tokens"] / progress.wall_s,
-            "peak_memory_mb": peak_memory_mb(),
-            "peak_gpu_memory_mb": peak_gpu_memory_mb(device),
-            "resumed": progress.resumed,
-            "command": shlex.join(["python", "-m", "pam", *sys.argv[1:]]),
-        },
-    )
+    record = {
+        "wall_s": progress.wall_s,
+        "cpu_s": progress.cpu_s,
+        "gpu_s": progress.gpu_s,
+        "device": str(team.device),
+        "processes": team.size,
+        "hardware": hardware(team.device),
+        "versions": versions(),
+        "seed": cell.seed,
+        "epochs": len(progress.history),
+        "best_epoch": best.get("epoch"),
+        "dev_accuracy": best.get("dev_accuracy"),
+        "dev_loss": best.get("dev_loss"),
+        "parameters": parameters,
+        "examples_per_second": last["examples"] / progress.wall_s,
+        "tokens_per_second": last["tokens"] / progress.wall_s,
+        "peak_memory_mb": peak_memory_mb(),
+        "peak_gpu_memory_mb": peak_gpu_memory_mb(team.device),
+        "resumed": progress.resumed,
+        "command": shlex.join(["python", "-m", "pam", *sys.argv[1:]]),
+    }
+    write_json(folder / "training.json", record)

@@ -8,9 +8,10 @@ import shutil
 from itertools import product
 from pathlib import Path
 
+from pam.data.prepared import Split, write_summary
 from pam.data.tasks import translation
 from pam.data.translation.format import Format, Subwords
-from pam.files import write_json, write_text
+from pam.files import write_text
 
 NOUNS = {"Haus": "house", "Auto": "car", "Kind": "child", "Buch": "book", "Bild": "picture"}
 COLOURS = {"rote": "red", "blaue": "blue", "alte": "old", "neue": "new"}
@@ -49,17 +50,17 @@ def prepare(folder: Path, subwords: int | None = None) -> Path:
     counts = {}
     for stage in translation.STAGES.values():
         counts = stage(files, layout, folder)
-    write_json(folder / "summary.json", {"dataset": "small", "task": "translation", **counts})
+    write_summary(folder, {"dataset": "small", "task": "translation", **counts})
     return folder
 
 
 def gold(data: Path, folder: Path) -> Path:
     """The test split with links, as prepared gold alignments are: word i translates word i."""
     shutil.copytree(data, folder)
-    for kind in ("tsv", "safetensors"):
-        (folder / f"test.{kind}").rename(folder / f"gold.{kind}")
+    (folder / "test.tsv").rename(folder / "gold.tsv")
+    Split.load(folder, "test").save(folder, "gold")
     rows = (folder / "gold.tsv").read_text(encoding="utf-8").splitlines()
     links = [[[i, i] for i in range(len(row.split("\t")[0].split()))] for row in rows]
     write_text(folder / "links.json", json.dumps({"sure": links, "possible": links}))
-    write_json(folder / "summary.json", {"dataset": "gold", "task": "alignment"})
+    write_summary(folder, {"dataset": "gold", "task": "alignment"})
     return folder

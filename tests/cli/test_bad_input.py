@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 import torch
 
 from pam.config import Cell
-from pam.data.prepared import Split
+from pam.data.prepared import Prepared, Split, write_summary
+from pam.files import sha256_of
 from pam.models.saved import load_tensors, save_tensors
 from tests.cli.conftest import Call
 from tests.training import small
@@ -34,6 +36,14 @@ def replaced(path: Path, old: str, new: str) -> None:
     text = path.read_text(encoding="utf-8")
     assert old in text
     path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def of_other_sizes(weights: Path) -> None:
+    """A model that someone has put together, its hashes right."""
+    config = weights.parent / "config.yaml"
+    replaced(config, "decoder: 8", "decoder: 9")
+    hashes = json.loads(load_tensors(weights)[1]["files"]) | {config.name: sha256_of(config)}
+    resaved(weights, {"files": json.dumps(hashes)})
 
 
 MODELS: dict[str, tuple[str, Callable[[Path], object], str]] = {
@@ -63,9 +73,20 @@ MODELS: dict[str, tuple[str, Callable[[Path], object], str]] = {
     ),
     "weights of other sizes": (
         "weights.safetensors",
-        lambda path: replaced(path.parent / "config.yaml", "decoder: 8", "decoder: 9"),
+        lambda path: of_other_sizes(path),
         "do not fit the model that config.yaml describes",
     ),
+    "a changed configuration": (
+        "config.yaml",
+        lambda path: replaced(path, "max_ratio: 3.0", "max_ratio: 9.0"),
+        "does not belong to the model",
+    ),
+    "other lengths": (
+        "lengths.json",
+        lambda path: replaced(path, '"ratio":', '"ratio": '),
+        "does not belong to the model",
+    ),
+    "no lengths": ("lengths.json", Path.unlink, "no such file"),
     "another vocabulary": (
         "target.vocab",
         lambda path: replaced(path, "\nt\n", "\nq\n"),
@@ -147,11 +168,13 @@ def cell(folder: Path, model: str) -> Path:
 def without_alignment(folder: Path) -> None:
     split = Split.load(folder, "train")
     Split(**{**vars(split), "alignment": None}).save(folder, "train")
+    write_summary(folder, Prepared(folder).summary)
 
 
 def without_rows(folder: Path) -> None:
     digests = Split.load(folder, "dev").digests
     Split.from_rows([], [], [], digests).save(folder, "dev")
+    write_summary(folder, Prepared(folder).summary)
 
 
 def short(path: Path) -> None:

@@ -87,11 +87,12 @@ def test_unseen_characters_are_reported_and_no_crash(called: Call, trained: Path
     assert len(said.out.splitlines()) == 1
 
 
-def test_an_output_that_is_cut_short_is_told(called: Call, model: Path) -> None:
+def test_an_output_that_is_cut_short_is_told(called: Call, model: Path, tmp_path: Path) -> None:
     config = (model / "config.yaml").read_text(encoding="utf-8")
     limits = config.replace("max_ratio: 3.0", "max_ratio: 0.01")
-    (model / "config.yaml").write_text(limits.replace("max_extra: 10", "max_extra: 1"))
-    said = called("predict", "--model", model, typed="Blatt\tcase=x\n")
+    cell = tmp_path / "cell.yaml"
+    cell.write_text(limits.replace("max_extra: 10", "max_extra: 1"))
+    said = called("predict", "--model", model, "--cell", cell, typed="Blatt\tcase=x\n")
     assert said.code == 0 and "line 1: cut short at 1 symbols\n" in said.err
 
 

@@ -107,7 +107,7 @@ class Server:
         """Answers only when the test is over."""
 
         def behave(request: BaseHTTPRequestHandler, times: int) -> None:
-            self.released.wait(10)
+            self.released.wait(60)
 
         return behave
 

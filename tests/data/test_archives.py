@@ -133,3 +133,51 @@ def test_an_archive_that_would_fill_the_disk_is_refused_unread(tmp_path: Path) -
 def test_a_missing_member_is_named_with_what_is_there(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no file `d.txt`\n.*begins with `talks/a.txt`"):
         extract_member(tar(tmp_path / "a.tgz"), "d.txt", tmp_path / "out")
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_header_that_would_fill_the_memory_is_not_read(tmp_path: Path, kind: bytes) -> None:
+    """A few kilobytes of a compressed archive can state a name of gigabytes."""
+    archive = tar(tmp_path / "a.tgz", member("name", kind, size=3_000_000))
+    with pytest.raises(UserError, match="damaged"):
+        extract_all(archive, tmp_path / "out")
+    assert names(tmp_path) == {"a.tgz"}
+
+
+def test_headers_of_headers_without_end_are_not_followed(tmp_path: Path) -> None:
+    endless = [member("name", tarfile.XHDTYPE) for _ in range(5000)]
+    with pytest.raises(UserError, match="damaged"):
+        extract_all(tar(tmp_path / "a.tgz", *endless), tmp_path / "out")
+
+
+@pytest.mark.parametrize("names", [("a", "a/b"), ("a/b", "a")])
+def test_a_file_that_is_a_folder_too_is_refused(tmp_path: Path, names: tuple[str, str]) -> None:
+    archive = tar(tmp_path / "a.tgz", *map(member, names))
+    with pytest.raises(UserError, match=r"`a(/b)?` is a file and a folder at once"):
+        extract_all(archive, tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["x" * 256, "ä" * 200, "a/" + "y" * 300])
+def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match="cannot be a file's name"):
+        extract_all(tar(tmp_path / "a.tgz", member(name)), tmp_path / "out")
+    assert names(tmp_path) == {"a.tgz"}
+
+
+@pytest.mark.parametrize("flag", [0x01, 0x40])
+def test_an_encrypted_member_of_a_zip_is_refused(tmp_path: Path, flag: int) -> None:
+    archive = zipped(tmp_path / "a.zip")
+    content = bytearray(archive.read_bytes())
+    content[content.index(b"PK\x01\x02") + 8] |= flag
+    archive.write_bytes(content)
+    with pytest.raises(UserError):
+        extract_all(archive, tmp_path / "out")
+
+
+def test_a_method_of_compression_that_nobody_knows_is_an_error(tmp_path: Path) -> None:
+    archive = zipped(tmp_path / "a.zip")
+    content = bytearray(archive.read_bytes())
+    content[content.index(b"PK\x01\x02") + 10] = 77
+    archive.write_bytes(content)
+    with pytest.raises(UserError, match="damaged"):
+        extract_all(archive, tmp_path / "out")

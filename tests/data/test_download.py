@@ -104,8 +104,8 @@ def test_a_trickle_is_given_up(server: Server, target: Path) -> None:
         request.send_response(200)
         request.send_header("Content-Length", str(len(CONTENT)))
         request.end_headers()
-        for start in range(0, len(CONTENT), 1024):
-            request.wfile.write(CONTENT[start : start + 1024])
+        for place in range(len(CONTENT)):
+            request.wfile.write(CONTENT[place : place + 1])
             request.wfile.flush()
             if server.released.wait(0.1):
                 return

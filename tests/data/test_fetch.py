@@ -13,6 +13,7 @@ from pam.data.fetch import MIRROR, check_fetched, fetch
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset, find_dataset
 from pam.errors import UserError
+from pam.files import PART
 
 from .conftest import ROOT, Server, whole
 
@@ -66,6 +67,14 @@ def test_files_that_are_right_are_not_fetched_again(
     assert sorted(server.asked) == ["/test.tsv", "/train.tsv"]
     fetch("words", dataset, tmp_path, patience=QUICK)
     assert len(server.asked) == 2
+
+
+def test_what_a_killed_download_left_is_cleared_away(dataset: Dataset, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / f".train.tsv.x1y2{PART}").write_bytes(b"half")
+    fetch("words", dataset, out, patience=QUICK)
+    assert {path.name for path in out.iterdir()} == {*NAMES, "record.json", ".lock"}
 
 
 def test_a_damaged_file_is_fetched_again(server: Server, dataset: Dataset, tmp_path: Path) -> None:
@@ -209,3 +218,14 @@ def test_a_file_put_there_by_hand_is_held_to_its_md5(tmp_path: Path) -> None:
     (tmp_path / "de-en.tgz").write_bytes(b"something else")
     with pytest.raises(UserError, match="wrong hash: MD5 is"):
         check_fetched(talks, tmp_path)
+
+
+def test_a_copy_of_ones_own_file_that_has_changed_is_refused_when_preparing(
+    own: Path, tmp_path: Path
+) -> None:
+    dataset = find_dataset([own / "datasets.yaml"], "my-nouns")
+    fetch("my-nouns", dataset, tmp_path / "raw")
+    (tmp_path / "raw" / "test.tsv").write_text("Rat\tN,SG\tRats\n")
+    with pytest.raises(UserError, match="wrong hash") as caught:
+        prepare("my-nouns", dataset, tmp_path / "raw", tmp_path / "prepared")
+    assert caught.value.file == str(tmp_path / "raw" / "test.tsv")

@@ -40,9 +40,11 @@ def test_a_split_without_alignment_says_so(tmp_path: Path) -> None:
 
 
 def test_the_same_split_gives_the_same_bytes(tmp_path: Path) -> None:
-    for name in "ab":
-        small([[0, 0, 1], [0]]).save(tmp_path, name)
-    assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
+    folders = [tmp_path / name for name in "ab"]
+    for folder in folders:
+        small([[0, 0, 1], [0]]).save(folder, "train")
+    one, other = ((folder / "train.safetensors").read_bytes() for folder in folders)
+    assert one == other
 
 
 def outcome(folder: Path, name: str) -> str:
@@ -160,3 +162,18 @@ def test_rows_of_a_split_are_found_by_number() -> None:
         [7, EOS],
     ]
     assert split.targets.lengths.tolist() == [4, 2]
+
+
+def test_a_split_under_another_name_is_refused(prepared: Path) -> None:
+    (prepared / "train.safetensors").write_bytes((prepared / "dev.safetensors").read_bytes())
+    with pytest.raises(UserError, match="this is the split dev, not train") as caught:
+        Prepared(prepared).split("train")
+    assert caught.value.file == str(prepared / "train.safetensors")
+
+
+def test_a_changed_summary_is_refused(prepared: Path) -> None:
+    path = prepared / "summary.json"
+    path.write_text(path.read_text(encoding="utf-8").replace("inflection", "translation"))
+    with pytest.raises(UserError, match="the file is damaged") as caught:
+        _ = Prepared(prepared).summary
+    assert caught.value.file == str(path)

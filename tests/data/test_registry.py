@@ -187,3 +187,13 @@ def test_a_task_reads_a_data_set_in_its_own_way(registry: Writer) -> None:
     turned = dataset.with_format({"source": "en", "target": "de"})
     assert turned.format == {"source": "en", "target": "de", "lowercase": True}
     assert dataset.format["source"] == "de"
+
+
+@pytest.mark.parametrize("folder", ["my {task} data", "a\nb"])
+def test_a_path_that_snakemake_would_not_take_as_it_is_is_refused(
+    folder: str, own: Path, tmp_path: Path
+) -> None:
+    odd = own.rename(tmp_path / folder)
+    with pytest.raises(UserError, match="braces") as caught:
+        load_registries([odd / "datasets.yaml"])
+    assert caught.value.line == 6 and caught.value.remedy

@@ -189,3 +189,21 @@ def test_the_summary_says_how_the_data_was_read(tmp_path: Path) -> None:
     assert set(summary["inputs_sha256"]) == {
         f"{split}.{language}" for split in SENTENCES for language in ("de", "en")
     }
+
+
+def test_a_changed_record_of_a_stage_is_refused(tmp_path: Path) -> None:
+    own = dataset(tmp_path / "own")
+    path = prepared(own, tmp_path, "extract") / "extract/record.json"
+    path.write_text(path.read_text(encoding="utf-8").replace('"pairs_in": 5', '"pairs_in": 6'))
+    with pytest.raises(UserError, match="the file is damaged") as caught:
+        prepared(own, tmp_path, "tokenise")
+    assert caught.value.file == str(path)
+
+
+def test_a_changed_codec_is_refused(tmp_path: Path) -> None:
+    folder = ready(tmp_path, subwords={"merges": 5}, lowercase=True)
+    path = folder / "codec.json"
+    path.write_text(path.read_text(encoding="utf-8").replace("true", "false", 1))
+    with pytest.raises(UserError, match="not what was prepared") as caught:
+        _ = Prepared(folder).codec
+    assert caught.value.file == str(path)

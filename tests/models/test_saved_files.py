@@ -63,7 +63,7 @@ def test_a_codec_of_another_model_is_noticed(tmp_path: Path, data: Prepared) -> 
 def test_a_vocabulary_of_another_model_is_noticed(tmp_path: Path, data: Prepared) -> None:
     folder = saved(tmp_path / "model", data)
     shutil.copy(ready(tmp_path / "other", many(9)) / "target.vocab", folder / "target.vocab")
-    with pytest.raises(UserError, match="vocabulary does not belong to the model") as caught:
+    with pytest.raises(UserError, match="does not belong to the model") as caught:
         load_model(folder)
     assert caught.value.file == str(folder / "target.vocab")
 

@@ -233,6 +233,11 @@ def test_the_inference_network_has_the_encoder_s_size_unless_told_otherwise() ->
         ({"inference": {"kind": "bilstm", "layers": "2"}}, "inference option `layers` is '2'"),
         ({"marginal": {"kind": "bound", "q_top_k": 0}}, "marginal option `q_top_k` is 0"),
         ({"score": {"kind": "mlp", "units": -1}}, "score option `units` is -1"),
+        ({"score": {"kind": "mlp", "units": True}}, "score option `units` is True"),
+        ({"score": {"kind": "mlp", "units": 2**40}}, "score option `units` is 1099511627776"),
+        ({"coupling": {"kind": "proximity", "width": "3"}}, "coupling option `width` is '3'"),
+        ({"inference": {"kind": "bilstm", "layers": 200}}, "inference option `layers` is 200"),
+        ({"feedback": {"kind": "posterior", "gradient": "no"}}, "feedback option `gradient` is"),
     ],
 )
 def test_choices_that_make_no_model_are_refused(changed: dict[str, Any], said: str) -> None:

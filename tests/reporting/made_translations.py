@@ -10,6 +10,7 @@ import numpy as np
 import yaml
 from made_cells import MadeExperiment, history_text, training_record
 
+from pam.data.prepared import write_summary
 from pam.files import write_json, write_text
 from pam.scoring import analysis, record
 from pam.scoring.analysis import COVERAGE_EDGES, Analysis
@@ -133,9 +134,10 @@ def make_data(folder: Path, pairs: Sequence[tuple[str, str]]) -> None:
     write_text(data / "test.tsv", "".join(f"{source}\t{target}\n" for source, target in pairs))
     write_text(data / "test.target.txt", "".join(f"{target}\n" for _, target in pairs))
     languages = {"source": "de", "target": "en"}
-    write_json(data / "summary.json", {"task": "translation", "languages": languages})
+    write_summary(data, {"task": "translation", "languages": languages})
     links = [[[t, t] for t in range(len(target.split()))] for _, target in pairs]
     write_json(gold / "links.json", {"sure": links, "possible": links})
+    write_summary(gold, {"task": "alignment"})
 
 
 def make_cell(

@@ -19,7 +19,8 @@ ANY = {"overhead", "costs", "environment"}
 
 def experiment(**tasks: dict[str, Any]) -> Experiment:
     own = {name: {"dataset": name} | task for name, task in tasks.items()}
-    return Experiment.model_validate({"experiment": "x", "models": ["soft"], "tasks": own})
+    models = ["soft", "prior-joint"]
+    return Experiment.model_validate({"experiment": "x", "models": models, "tasks": own})
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,13 @@ def test_alignments_are_shown_of_tasks_that_have_gold_ones() -> None:
     assert TABLES["table1"].shows(made, kinds) == ["plain", "aligned"]
     assert DRAWINGS["alignment"].shows(made, kinds) == ["aligned"]
     assert DRAWINGS["curves"].shows(made, kinds) == ["plain", "aligned", "nouns"]
+
+
+def test_gains_are_drawn_where_there_is_a_baseline_and_another_model() -> None:
+    kinds = {"nouns": "inflection", "alone": "inflection", "without": "inflection"}
+    made = experiment(nouns={}, alone={"models": ["soft"]}, without={"models": ["prior-joint"]})
+    assert DRAWINGS["gains"].shows(made, kinds) == ["nouns"]
+    assert DRAWINGS["accuracy"].shows(made, kinds) == ["nouns", "alone", "without"]
 
 
 def test_every_table_can_be_made() -> None:

@@ -10,6 +10,7 @@ import pytest
 from nltk.translate.metrics import alignment_error_rate
 
 from pam.cli import main
+from pam.data.prepared import write_summary
 from pam.errors import UserError
 from pam.scoring import record
 from pam.scoring.analysis import Links
@@ -32,8 +33,8 @@ def drawn(seed: int, sentences: int = 12) -> tuple[list[Links], list[Links], lis
 
 def gold_folder(folder: Path, sure: list[Links], possible: list[Links]) -> Path:
     folder.mkdir()
-    (folder / "summary.json").write_text('{"task": "alignment"}')
     (folder / "links.json").write_text(json.dumps({"sure": sure, "possible": possible}))
+    write_summary(folder, {"task": "alignment"})
     return folder
 
 
@@ -114,3 +115,12 @@ def test_damaged_links_are_named(content: str, tmp_path: Path) -> None:
 def test_alignments_need_an_analysis(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="scored from an analysis"):
         alignment.count(Evidence(data=tmp_path))
+
+
+def test_changed_links_are_not_scored(tmp_path: Path) -> None:
+    found, sure, possible = drawn(3)
+    data = gold_folder(tmp_path / "gold", sure, possible)
+    (data / "links.json").write_text(json.dumps({"sure": found, "possible": found}))
+    links = analyse(tmp_path / "a.json", len(found), found)
+    with pytest.raises(UserError, match="not what was prepared"):
+        alignment.count(Evidence(analysis=links, data=data))

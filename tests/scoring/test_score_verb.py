@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pam.data.prepared import write_summary
 from pam.errors import UserError
 from pam.scoring import record
 from pam.verbs import score
@@ -44,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "test.tsv").write_text(
         "".join("\t".join(row[:3]) + "\n" for row in ROWS), encoding="utf-8"
     )
-    (tmp_path / "summary.json").write_text(json.dumps(SUMMARY), encoding="utf-8")
+    write_summary(tmp_path, SUMMARY)
     (tmp_path / "cell.yaml").write_text(yaml.safe_dump(CELL), encoding="utf-8")
     training = {"wall_s": 10.0, "cpu_s": 9.5, "gpu_s": None, "device": "cpu"}
     (tmp_path / "training.json").write_text(json.dumps(training), encoding="utf-8")

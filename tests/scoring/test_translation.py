@@ -13,6 +13,7 @@ import pytest
 from nltk.translate.bleu_score import corpus_bleu
 
 from pam.cli import main
+from pam.data.prepared import write_summary
 from pam.errors import UserError
 from pam.scoring import bootstrap, record
 from pam.scoring.kinds import Evidence, translation
@@ -27,6 +28,7 @@ from tests.scoring.translations import (
     analyse,
     predict,
     prepare,
+    shorten,
     text_of,
     write,
 )
@@ -104,8 +106,7 @@ def test_a_set_of_empty_outputs_scores_zero(tmp_path: Path) -> None:
 
 def test_a_single_sentence_is_scored_with_an_interval_of_no_width(tmp_path: Path) -> None:
     data = prepare(tmp_path / "data")
-    for name in ("test.tsv", "test.target.txt"):
-        write(data / name, (data / name).read_text(encoding="utf-8").splitlines()[:1])
+    shorten(data, 1, "test.tsv", "test.target.txt")
     path = predict(tmp_path / "p.tsv", OUTPUTS)
     write(path, path.read_text(encoding="utf-8").splitlines()[:2])
     out = tmp_path / "scores.json"
@@ -171,11 +172,15 @@ def test_bleu_by_length_takes_each_sentence_once(scores: Scores, evidence: Evide
     ("damage", "words"),
     [
         (lambda folder: (folder / "data/test.target.txt").unlink(), "no such file"),
-        (lambda folder: write(folder / "data/test.target.txt", REFERENCES[:5]), "5 reference"),
+        (
+            lambda folder: write(folder / "data/test.target.txt", REFERENCES[:5]),
+            "not what was prepared",
+        ),
+        (lambda folder: shorten(folder / "data", 5, "test.target.txt"), "5 reference"),
         (lambda folder: predict(folder / "beam10/predictions.tsv", OUTPUTS, 2), "12 predictions"),
         (lambda folder: analyse(folder / "analysis.json", 5), "an analysis of 5 sentences"),
         (
-            lambda folder: (folder / "data/summary.json").write_text('{"task": "inflection"}'),
+            lambda folder: write_summary(folder / "data", {"task": "inflection"}),
             "this data is not of translation",
         ),
     ],

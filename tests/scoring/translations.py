@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from pam.data.prepared import Prepared, write_summary
 from pam.scoring import analysis
 from pam.scoring.analysis import Analysis, Coverage, Entropy, Sentences
 
@@ -63,8 +63,15 @@ def prepare(folder: Path, times: int = 1) -> Path:
     write(folder / "test.tsv", ["\t".join(row) for row in rows])
     write(folder / "test.target.txt", REFERENCES * times)
     summary = {"task": "translation", "languages": {"source": "de", "target": "en"}}
-    (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    write_summary(folder, summary)
     return folder
+
+
+def shorten(folder: Path, rows: int, *names: str) -> None:
+    """Keeps the first rows of files of a prepared folder, as if no more had been prepared."""
+    for name in names:
+        write(folder / name, (folder / name).read_text(encoding="utf-8").splitlines()[:rows])
+    write_summary(folder, Prepared(folder).summary)
 
 
 def predict(path: Path, outputs: Sequence[str], times: int = 1) -> Path:

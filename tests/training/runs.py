@@ -8,8 +8,10 @@ import itertools
 import json
 import multiprocessing
 import os
+import resource
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
@@ -20,6 +22,7 @@ import pandas as pd
 
 from pam.cli import main
 from pam.config import Cell
+from pam.models.saved import digest, load_tensors
 from tests.training.small import write_cell
 
 
@@ -28,16 +31,24 @@ class Fault(NamedTuple):
 
     Attributes:
         module, name: where the function is; `number` counts from 1.
-        effect: `killed`: SIGKILL; `interrupted`: SIGINT, as from a keyboard; `full`: this call
-            and all later ones find the disk full.
+        effect: `killed`: SIGKILL; `interrupted`: SIGINT, as from a keyboard; `ended`: SIGTERM, as
+            from a scheduler; `halted`: SIGSTOP; `full`: this call and all later ones find the disk
+            full; `confined`: from now on there is memory for `room_mb` more.
     """
 
     module: str
     name: str
     number: int
     effect: str = "killed"
+    room_mb: int = 150
 
 
+SIGNALS = {
+    "killed": signal.SIGKILL,
+    "interrupted": signal.SIGINT,
+    "ended": signal.SIGTERM,
+    "halted": signal.SIGSTOP,
+}
 CONTEXT = multiprocessing.get_context("forkserver")
 # `torch._dynamo` is what the first optimiser imports, for a second or two.
 CONTEXT.set_forkserver_preload(
@@ -58,9 +69,21 @@ class Run:
         assert self.process.exitcode is not None, self.said()
         return self.process.exitcode
 
+    def says(self, text: str) -> None:
+        """Waits until it, or what it has started, has written a text."""
+        until = time.monotonic() + 60
+        while text not in self.said():
+            assert time.monotonic() < until, self.said()
+            time.sleep(0.01)
+
+    def signal(self, number: int) -> None:
+        """Sends it a signal."""
+        assert self.process.pid is not None
+        os.kill(self.process.pid, number)
+
     def said(self) -> str:
         """What it wrote to stdout and stderr."""
-        return self.log.read_text(encoding="utf-8")
+        return self.log.read_text(encoding="utf-8") if self.log.exists() else ""
 
 
 def start(arguments: Sequence[object], log: Path, fault: Fault | None = None) -> Run:
@@ -92,10 +115,10 @@ def _arm(fault: Fault) -> None:
 
     def faulty(*args: Any, **named: Any) -> Any:
         number = next(calls)
-        if fault.effect == "killed" and number == fault.number:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if fault.effect == "interrupted" and number == fault.number:
-            os.kill(os.getpid(), signal.SIGINT)
+        if fault.effect in SIGNALS and number == fault.number:
+            os.kill(os.getpid(), SIGNALS[fault.effect])
+        if fault.effect == "confined" and number == fault.number:
+            _confine(fault.room_mb)
         if fault.effect == "full" and number >= fault.number:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return original(*args, **named)
@@ -103,22 +126,35 @@ def _arm(fault: Fault) -> None:
     setattr(owner, last, faulty)
 
 
+def _confine(room_mb: int) -> None:
+    used = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0])
+    room = used * resource.getpagesize() + (room_mb << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (room, resource.RLIM_INFINITY))
+
+
 def train(
-    cell: Cell, data: Path, out: Path, fault: Fault | None = None, code: str = "this code"
+    cell: Cell,
+    data: Path,
+    out: Path,
+    fault: Fault | None = None,
+    code: str = "this code",
+    processes: int = 1,
+    log: str = "log",
 ) -> Run:
-    """Starts a training; its results are in `out`."""
+    """Starts a training; its results are in `out`, and what it says in its file `log`."""
     out.mkdir(parents=True, exist_ok=True)
     arguments = ["train", "--cell", write_cell(out, cell), "--data", data, "--out", out]
     # A GPU does not promise the same bits twice.
-    return start([*arguments, "--code", code, "--device", "cpu"], out / "log", fault)
+    arguments += ["--code", code, "--device", "cpu", "--processes", str(processes)]
+    return start(arguments, out / log, fault)
 
 
-def result(out: Path) -> tuple[bytes, list[Any], int]:
+def result(out: Path) -> tuple[str, list[Any], int]:
     """What must be the same in two trainings: weights, history without times, best epoch."""
     record = json.loads((out / "training.json").read_text(encoding="utf-8"))
     history = pd.read_csv(out / "history.csv").drop(columns=["wall_s", "cpu_s"])
-    weights = (out / "model" / "weights.safetensors").read_bytes()
-    return weights, history.to_dict("records"), int(record["best_epoch"])
+    weights, _ = load_tensors(out / "model" / "weights.safetensors")
+    return digest(weights, {}), history.to_dict("records"), int(record["best_epoch"])
 
 
 def record_of(out: Path) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from pam.config import Cell, ModelChoices, dump_yaml, load_model
+from pam.data.prepared import write_summary
 from pam.data.tasks import inflection
-from pam.files import write_json, write_text
+from pam.files import write_text
 
 ROOT = Path(__file__).resolve().parents[2]
 FEATURES = (
@@ -46,7 +47,7 @@ def prepare(folder: Path, rows: Mapping[str, Sequence[tuple[str, ...]]] | None =
         files[split] = raw / f"{split}.tsv"
         write_text(files[split], "".join("\t".join(row) + "\n" for row in listed))
     counts = inflection.prepare(files, inflection.Format(), folder)
-    write_json(folder / "summary.json", {"dataset": "small", "task": "inflection", **counts})
+    write_summary(folder, {"dataset": "small", "task": "inflection", **counts})
     return folder
 
 

@@ -12,11 +12,13 @@ from pam.data.vocabulary import EOS, STEP
 from pam.decoding.decode import decode
 from pam.decoding.outputs import Output
 from pam.models.seq2seq import Seq2Seq
+from pam.training.distributed import Team
 from pam.training.evaluate import evaluate
+from pam.training.stopping import Stop
 from tests.decoding import varied
 from tests.decoding.varied import SOURCES
 
-CPU = torch.device("cpu")
+ALONE = Team(), Stop()
 
 
 def examples(targets: list[list[int]]) -> Examples:
@@ -27,7 +29,7 @@ def examples(targets: list[list[int]]) -> Examples:
 def test_the_loss_is_the_mean_over_symbols_and_ends(size: int) -> None:
     model = varied.model("postr-joint")
     targets = [[5, 6], [7], [8, 8, 5], [6], [5], [6, 7], [5, 5, 5, 5], [8]]
-    found = evaluate(model, examples(targets), Decoding(batch_size=size), CPU)
+    found = evaluate(model, examples(targets), Decoding(batch_size=size), *ALONE)
     total = 0.0
     for source, target in zip(SOURCES, targets, strict=True):
         ended = torch.tensor([[*source, EOS]])
@@ -46,9 +48,9 @@ def test_the_accuracy_is_the_share_of_outputs_that_are_wholly_right() -> None:
     outputs = best(model, decoding)
     whole = [row for row, output in enumerate(outputs) if output.complete]
     targets = [output.symbols for output in outputs]
-    assert evaluate(model, examples(targets), decoding, CPU)["accuracy"] == len(whole) / 8
+    assert evaluate(model, examples(targets), decoding, *ALONE)["accuracy"] == len(whole) / 8
     targets[whole[0]], targets[whole[1]] = [*targets[whole[0]], 5], targets[whole[1]][:-1]
-    found = evaluate(model, examples(targets), decoding, CPU)["accuracy"]
+    found = evaluate(model, examples(targets), decoding, *ALONE)["accuracy"]
     assert 0 < found == (len(whole) - 2) / 8
 
 
@@ -58,7 +60,7 @@ def test_an_output_that_is_cut_short_is_wrong() -> None:
     decoding = Decoding(max_ratio=1e-9, max_extra=2)
     targets = [output.symbols for output in best(model, decoding)]
     assert {len(symbols) for symbols in targets} == {2}
-    assert evaluate(model, examples(targets), decoding, CPU)["accuracy"] == 0.0
+    assert evaluate(model, examples(targets), decoding, *ALONE)["accuracy"] == 0.0
 
 
 def test_the_steps_of_a_pointer_do_not_count() -> None:
@@ -66,7 +68,7 @@ def test_the_steps_of_a_pointer_do_not_count() -> None:
     outputs = best(model, decoding, actions=True)
     assert any(STEP in output.symbols for output in outputs if output.complete)
     targets = [[symbol for symbol in output.symbols if symbol != STEP] for output in outputs]
-    found = evaluate(model, examples(targets), decoding, CPU, actions=True)["accuracy"]
+    found = evaluate(model, examples(targets), decoding, *ALONE, actions=True)["accuracy"]
     assert 0 < found == sum(output.complete for output in outputs) / 8
 
 
@@ -74,6 +76,6 @@ def test_training_is_measured_by_greedy_search_whatever_the_beam() -> None:
     model, wide = varied.model("postr-joint"), Decoding(beam=4)
     greedy = [output.symbols for output in best(model, Decoding(beam=1))]
     assert greedy != [output.symbols for output in best(model, wide)]
-    one, four = (evaluate(model, examples(greedy), d, CPU) for d in (Decoding(), wide))
+    one, four = (evaluate(model, examples(greedy), d, *ALONE) for d in (Decoding(), wide))
     assert one == four
     assert one["accuracy"] > 0

@@ -16,19 +16,20 @@ from pam.models.build import build
 from pam.training.loop import Trainer
 from pam.training.progress import Reporter
 from pam.training.state import Progress, StateFolder
+from pam.training.stopping import Stop
 from tests.training import runs, small
 
-CPU = torch.device("cpu")
 Result = tuple[dict[str, torch.Tensor], Progress]
 
 
-def trained(cell: Cell, data: Path, out: Path) -> Result:
+def trained(cell: Cell, data: Path, out: Path, stop: Stop | None = None) -> Result:
     prepared = Prepared(data)
     train, dev = (Examples(prepared.split(name), cell.choices.targets) for name in ("train", "dev"))
     torch.manual_seed(cell.seed)
     model = build(cell.choices, cell.network, len(prepared.source), len(prepared.target))
     states = StateFolder(out / "state", "key")
-    return Trainer(cell, model, train, dev, states, Reporter("small", out / "events"), CPU).run()
+    reporter = Reporter("small", out / "events")
+    return Trainer(cell, model, train, dev, states, reporter, stop=stop or Stop()).run()
 
 
 def without_dropout(cell: Cell) -> Cell:

@@ -30,7 +30,6 @@ from tests.training import runs, small
 from tests.training.runs import Fault
 
 CELL = small.cell("mono-postr-joint")
-CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +78,7 @@ def test_the_record_tells_cost_origin_and_outcome(trained: Path) -> None:
     record = runs.record_of(trained)
     assert set(record) == {
         *("wall_s", "cpu_s", "gpu_s", "device", "hardware", "versions", "seed", "epochs"),
+        "processes",
         *("best_epoch", "dev_accuracy", "dev_loss", "parameters", "examples_per_second"),
         *("tokens_per_second", "peak_memory_mb", "peak_gpu_memory_mb", "resumed", "command"),
     }
@@ -182,7 +182,7 @@ def trainer(data: Path, folder: Path, **training: Any) -> Trainer:
     train, dev = (Examples(prepared.split(name), "symbols") for name in ("train", "dev"))
     folder.mkdir(exist_ok=True)
     states = StateFolder(folder, "key")
-    return Trainer(cell, model, train, dev, states, Reporter("name", folder / "events"), CPU)
+    return Trainer(cell, model, train, dev, states, Reporter("name", folder / "events"))
 
 
 def test_gradients_are_clipped_to_their_largest_norm(

@@ -25,18 +25,27 @@ MOMENTS: dict[str, tuple[Fault, int]] = {
     "between two epochs, before the state of the first": (Fault(*SAVE, 4), 1),
     "between two epochs": (Fault(*STEP, 5), 1),
     "when the reserve is in place and the state is not yet written": (Fault(*SAVE, 6), 1),
-    "when a state is written aside and not yet flushed": (Fault("pam.files", "_flush", 6), 1),
-    "when a state is flushed and not yet renamed": (Fault("pathlib", "Path.chmod", 6), 1),
-    "when the first state is not yet renamed": (Fault("pathlib", "Path.chmod", 2), 0),
+    "when a state is written aside and not yet flushed": (Fault("pam.files", "_flush", 5), 1),
+    "when a state is flushed and not yet renamed": (Fault("pathlib", "Path.chmod", 5), 1),
+    "when the first state is not yet renamed": (Fault("pathlib", "Path.chmod", 1), 0),
     "when all is trained and nothing is written": (Fault("pam.models.saved", "save_model", 1), 1),
     "when the model is written and its history is not": (
         Fault("pam.training.record", "write_history", 1),
         1,
     ),
-    "when all is written and the state is not cleared": (
-        Fault("pam.training.state", "StateFolder.clear", 1),
+    "when all is written and not marked as whole": (
+        Fault("pam.training.results", "Results.complete", 1),
         1,
     ),
+    "when all is written and the state is not cleared": (
+        Fault("pam.training.state", "StateFolder.clear", 1),
+        0,
+    ),
+    "when all is written and nothing is in its place": (
+        Fault("pam.training.results", "Results.publish", 1),
+        0,
+    ),
+    "when some of it is in its place": (Fault("pam.training.results", "_place", 4), 0),
 }
 
 
@@ -78,7 +87,8 @@ def test_a_training_that_is_interrupted_says_so_and_goes_on_later(
     cell = small.cell("postr-joint")
     stopped = runs.train(cell, data, tmp_path, Fault(*STEP, 6, "interrupted"))
     assert stopped.end() == 130
-    assert stopped.said().endswith("\nstopped\n") and "Traceback" not in stopped.said()
+    assert stopped.said().endswith(" stopped in epoch 2 after batch 2 of 4; the state is saved\n")
+    assert "Traceback" not in stopped.said()
     assert runs.train(cell, data, tmp_path).end() == 0
     assert runs.result(tmp_path) == runs.result(undisturbed)
     assert runs.record_of(tmp_path)["resumed"] == 1
@@ -115,9 +125,9 @@ def test_what_a_killed_process_left_half_written_is_cleared_away(
     cell, state = small.cell(), tmp_path / "state"
     state.mkdir()
     (state / ".own").write_text("a file that is not ours")
-    runs.train(cell, data, tmp_path, Fault("pam.files", "_flush", 6)).end()
+    runs.train(cell, data, tmp_path, Fault("pam.files", "_flush", 5)).end()
     assert any(path.name.startswith(f".{CURRENT}.") for path in state.iterdir())
-    runs.train(cell, data, tmp_path, Fault("pathlib", "Path.replace", 2)).end()
+    runs.train(cell, data, tmp_path, Fault("pathlib", "Path.replace", 1)).end()
     assert (state / SPARE).exists()
     assert runs.train(cell, data, tmp_path).end() == 0
-    assert {path.name for path in state.iterdir()} == {"lock", "holder", ".own"}
+    assert {path.name for path in state.iterdir()} == {"lock", "finished", ".own"}

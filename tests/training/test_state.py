@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import platform
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,12 +16,15 @@ import torch
 
 from pam.config import Cell
 from pam.errors import UserError
+from pam.files import write_text
 from pam.models.saved import load_tensors, save_tensors
+from pam.training.results import MARK, Results
 from pam.training.state import CURRENT, PREVIOUS, Progress, StateFolder, locked
 from tests.training import runs, small
 from tests.training.runs import Fault
 
 CELL = small.cell("prior-joint")
+STEP = ("pam.training.loop", "Trainer._step")
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +39,7 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def killed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same, killed before its seventh step, with the states after five and six."""
     out = tmp_path_factory.mktemp("killed")
-    stopped = runs.train(CELL, data, out, Fault("pam.training.loop", "Trainer._step", 7))
+    stopped = runs.train(CELL, data, out, Fault(*STEP, 7))
     assert stopped.end() == -signal.SIGKILL
     return out
 
@@ -117,25 +124,106 @@ def test_a_state_of_another_training_is_begun_anew(
     assert runs.result(stopped) == runs.result(tmp_path / "new")
 
 
-def test_a_second_process_on_the_same_state_ends_with_one_message(
-    stopped: Path, whole: Path, data: Path
+def test_a_second_process_waits_for_the_first_and_goes_on_from_its_last_state(
+    data: Path, whole: Path, tmp_path: Path
 ) -> None:
-    state = stopped / "state"
-    before = (state / CURRENT).read_bytes()
-    with locked(state):
-        second = runs.train(CELL, data, stopped)
-        assert second.end() == 2
-        (message, remedy) = second.said().splitlines()
-        assert message.startswith(f"error: {state}: another process is training here (process ")
-        assert remedy == "  remedy: wait for it, or stop it first"
-        assert (state / CURRENT).read_bytes() == before
-    assert runs.train(CELL, data, stopped).end() == 0
-    assert runs.result(stopped) == runs.result(whole)
+    first = runs.train(CELL, data, tmp_path, Fault(*STEP, 7, "halted"))
+    first.says("epoch 1 of 3")
+    second = runs.train(CELL, data, tmp_path, log="second")
+    second.says("waiting for it")
+    first.signal(signal.SIGKILL)
+    assert second.end() == 0, second.said()
+    holder = f"process {first.process.pid} on {platform.node()}"
+    told = f"{tmp_path / 'state'}: another process is at work here ({holder}, since "
+    assert second.said().count(told) == second.said().count("waiting for it") == 1
+    assert "going on from epoch 2" in second.said()
+    assert runs.result(tmp_path) == runs.result(whole)
+
+
+def test_a_second_process_leaves_alone_what_the_first_has_finished_meanwhile(
+    data: Path, whole: Path, tmp_path: Path
+) -> None:
+    first = runs.train(CELL, data, tmp_path, Fault(*STEP, 7, "halted"))
+    first.says("epoch 1 of 3")
+    second = runs.train(CELL, data, tmp_path, log="second")
+    second.says("waiting for it")
+    first.signal(signal.SIGCONT)
+    assert (first.end(), second.end()) == (0, 0), second.said()
+    assert "finished already" in second.said() and " epoch " not in second.said()
+    assert runs.result(tmp_path) == runs.result(whole)
+    assert runs.record_of(tmp_path)["resumed"] == 0
+
+
+def test_a_process_that_waits_ends_when_it_is_asked_to(data: Path, tmp_path: Path) -> None:
+    with locked(tmp_path / "state"):
+        waiting = runs.train(CELL, data, tmp_path)
+        waiting.says("waiting for it")
+        waiting.signal(signal.SIGTERM)
+        assert waiting.end() == -signal.SIGTERM
+
+
+@pytest.fixture
+def finished(whole: Path, tmp_path: Path) -> Path:
+    """A copy of the finished training, of whose outputs a workflow has removed some."""
+    out = Path(shutil.copytree(whole, tmp_path / "finished"))
+    shutil.rmtree(out / "model")
+    (out / "training.json").unlink()
+    return out
+
+
+def test_a_finished_training_gives_its_results_again_and_is_not_trained_again(
+    finished: Path, whole: Path, data: Path
+) -> None:
+    began = time.time()
+    again = runs.train(CELL, data, finished)
+    assert again.end() == 0, again.said()
+    assert "finished already" in again.said() and " epoch " not in again.said()
+    assert runs.result(finished) == runs.result(whole)
+    assert runs.record_of(finished) == runs.record_of(whole)
+    outputs = [*(finished / "model").iterdir(), finished / "history.csv"]
+    # What is older than the data would be made once more.
+    assert all(path.stat().st_mtime >= int(began) for path in outputs)
+
+
+@pytest.mark.parametrize("changed", ["code", "a kept result", "the mark", "a file too many"])
+def test_results_that_are_not_this_trainings_or_not_whole_are_made_again(
+    changed: str, finished: Path, whole: Path, data: Path
+) -> None:
+    kept = finished / "state" / "finished"
+    if changed == "a kept result":
+        flipped(kept / "model" / "weights.safetensors", 0.5)
+    if changed == "the mark":
+        (kept / MARK).write_text("{", encoding="utf-8")
+    if changed == "a file too many":
+        (kept / "model" / "codes.txt").write_text("of another model", encoding="utf-8")
+    again = runs.train(CELL, data, finished, code="new" if changed == "code" else "this code")
+    assert again.end() == 0, again.said()
+    assert "finished already" not in again.said() and "epoch 3 of 3" in again.said()
+    assert runs.result(finished) == runs.result(whole)
+
+
+def test_results_take_no_room_twice_where_files_can_have_two_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*names: object) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    results = Results(tmp_path / "kept", "key")
+    write_text(results.folder / "model" / "weights", "many numbers")
+    results.complete()
+    kept = results.folder / "model" / "weights"
+    for _ in range(2):
+        results.publish(tmp_path / "out")
+        assert (tmp_path / "out" / "model" / "weights").samefile(kept)
+    monkeypatch.setattr(os, "link", refuse)
+    results.publish(tmp_path / "elsewhere")
+    assert (tmp_path / "elsewhere" / "model" / "weights").read_text() == "many numbers"
+    assert [path.name for path in tmp_path.rglob(".*")] == []
 
 
 def test_a_dead_process_holds_nothing(tmp_path: Path, data: Path) -> None:
     out = tmp_path / "out"
-    runs.train(CELL, data, out, Fault("pam.training.loop", "Trainer._step", 1)).end()
+    runs.train(CELL, data, out, Fault(*STEP, 1)).end()
     assert (out / "state" / "lock").exists()
     with locked(out / "state"):
         pass
@@ -145,7 +233,7 @@ def test_a_file_in_the_place_of_the_state_folder_is_named(tmp_path: Path) -> Non
     (tmp_path / "state").write_text("mine", encoding="utf-8")
     with pytest.raises(UserError) as raised, locked(tmp_path / "state"):
         pass
-    assert raised.value.file == str(tmp_path / "state")
+    assert raised.value.file == str(tmp_path / "state" / "lock")
     assert raised.value.remedy
 
 

@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("Snakefile", "Makefile", "pyproject.toml", "cluster", "config", "envs", "pam", "workflow")
+PARTS = (
+    *("Snakefile", "Makefile", "pyproject.toml"),
+    *("cluster", "config", "envs", "pam", "profiles", "workflow"),
+)
 
 REGISTRY = """\
 small:

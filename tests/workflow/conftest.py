@@ -31,29 +31,26 @@ def fresh(tmp_path: Path) -> Checkout:
 @pytest.fixture(scope="session")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkout, Outcome]:
     """The same after a run of the whole experiment: not to be changed."""
-    return _once(tmp_path_factory, "whole", with_own_data, OWN)
+    return once(tmp_path_factory, "whole", lambda made: with_own_data(made).run(*OWN))
 
 
 @pytest.fixture(scope="session")
 def translated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkout, Outcome]:
     """The repository after a run on one's own sentence pairs: not to be changed."""
-    return _once(tmp_path_factory, "translated", with_own_pairs, PAIRS)
+    return once(tmp_path_factory, "translated", lambda made: with_own_pairs(made).run(*PAIRS))
 
 
-def _once(
-    places: pytest.TempPathFactory,
-    name: str,
-    add: Callable[[Checkout], Checkout],
-    options: tuple[str, ...],
+def once(
+    places: pytest.TempPathFactory, name: str, run: Callable[[Checkout], Outcome]
 ) -> tuple[Checkout, Outcome]:
-    """A checkout in which an experiment was run: of several test processes the first runs it."""
+    """A checkout in which something was run: of several test processes the first runs it."""
     place = places.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         place = place.parent
     made, record = Checkout(place / name), place / f"{name}.json"
     with FileLock(place / f"{name}.lock"):
         if not record.is_file():
-            outcome = add(checkout(made.folder)).run(*options)
+            outcome = run(checkout(made.folder))
             record.write_text(json.dumps([outcome.code, outcome.said]), encoding="utf-8")
     return made, Outcome(*json.loads(record.read_text(encoding="utf-8")))
 

@@ -1,4 +1,4 @@
-"""GPUs are shared out one a job, and a job that ends gives its GPU back, however it ends."""
+"""GPUs are shared out to jobs, and a job that ends gives its GPUs back, however it ends."""
 
 from __future__ import annotations
 
@@ -34,12 +34,14 @@ def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "locks"
 
 
-def job(locks: Path, device: str = "cuda", code: str = WAIT) -> subprocess.Popen[str]:
+def job(
+    locks: Path, device: str = "cuda", code: str = WAIT, gpus: int = 1
+) -> subprocess.Popen[str]:
     """A job under `pam.devices`, with its locks in a folder of the test's."""
     main = (
         "import pathlib, sys; from pam import devices; "
         f"devices.LOCKS = pathlib.Path({str(locks)!r}); "
-        f"devices.main({device!r}, [sys.executable, '-c', {code!r}])"
+        f"devices.main({device!r}, [sys.executable, '-c', {code!r}], {gpus})"
     )
     return subprocess.Popen(
         [sys.executable, "-c", main],
@@ -55,8 +57,21 @@ def shown(running: subprocess.Popen[str]) -> str:
     return running.stdout.readline().strip()
 
 
+def waits(running: subprocess.Popen[str], said: str) -> None:
+    """It has said so, and nothing more happens."""
+    assert running.stderr is not None
+    assert running.stderr.readline() == said
+    time.sleep(1.5)
+    assert running.poll() is None
+
+
 def end(running: subprocess.Popen[str]) -> None:
-    running.communicate(timeout=30)
+    """Lets it end, or makes it."""
+    try:
+        running.communicate(timeout=30)
+    except subprocess.TimeoutExpired:
+        running.kill()
+        raise
 
 
 @pytest.mark.parametrize(
@@ -95,9 +110,7 @@ def test_two_jobs_have_two_gpus_and_a_third_waits_for_one_that_is_killed(locks: 
         assert {shown(first), shown(second)} == {"GPU-aaa", "GPU-bbb"}
         third = job(locks)
         try:
-            assert third.stderr is not None
-            assert "waiting for one of 2 GPUs" in third.stderr.readline()
-            assert third.poll() is None
+            waits(third, "waiting for 1 of 2 GPUs, which are in use\n")
             first.send_signal(signal.SIGKILL)
             start = time.monotonic()
             assert shown(third) in ("GPU-aaa", "GPU-bbb")
@@ -110,9 +123,39 @@ def test_two_jobs_have_two_gpus_and_a_third_waits_for_one_that_is_killed(locks: 
 
 
 @pytest.mark.usefixtures("two_gpus")
-def test_a_job_for_the_processor_takes_no_gpu(locks: Path) -> None:
-    running = job(locks, device="cpu", code=SHOW)
-    assert shown(running) == "None"
+def test_a_job_of_several_processes_has_as_many_gpus_and_is_not_overtaken(locks: Path) -> None:
+    first = job(locks)
+    try:
+        one = shown(first)
+        both = job(locks, gpus=2)
+        waits(both, "waiting for 2 of 2 GPUs, which are in use\n")
+        # One GPU is free, and is kept for the job that came before this one.
+        third = job(locks)
+        waits(third, "waiting for 1 of 2 GPUs, which are in use\n")
+    finally:
+        end(first)
+    try:
+        assert sorted(shown(both).split(",")) == ["GPU-aaa", "GPU-bbb"]
+        assert third.poll() is None
+    finally:
+        end(both)
+    assert shown(third) == one
+    end(third)
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_a_job_of_more_processes_than_gpus_is_told_so(locks: Path) -> None:
+    running = job(locks, gpus=3)
+    _, said = running.communicate(timeout=30)
+    assert running.returncode == 1
+    assert said.startswith("error: 3 GPUs are wanted, and this job may use 2\n  remedy: ")
+
+
+@pytest.mark.parametrize(("device", "gpus"), [("cpu", 1), ("cuda", 0)])
+@pytest.mark.usefixtures("two_gpus")
+def test_a_job_that_wants_no_gpu_takes_and_sees_none(locks: Path, device: str, gpus: int) -> None:
+    running = job(locks, device, SHOW, gpus)
+    assert shown(running) == ""
     end(running)
     assert not locks.exists()
 
@@ -127,7 +170,9 @@ def test_another_users_lock_file_can_be_used(locks: Path) -> None:
 
 
 def test_the_exit_code_and_arguments_are_the_commands() -> None:
-    command = [sys.executable, "-m", "pam.devices", "cpu", sys.executable, "-c"]
-    code = "import sys; print(sys.argv[1]); sys.exit(7)"
-    done = subprocess.run([*command, code, "a b; c"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (7, "a b; c\n")
+    command = [sys.executable, "-m", "pam.devices", "--gpus", "1", "cpu", sys.executable, "-c"]
+    code = "import sys; print(sys.argv[1:]); sys.exit(7)"
+    done = subprocess.run(
+        [*command, code, "a b; c", "--gpus"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (7, "['a b; c', '--gpus']\n")

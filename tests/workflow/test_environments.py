@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import sys
 import tomllib
 from importlib import metadata
 
@@ -13,38 +14,29 @@ from packaging.utils import canonicalize_name
 
 from tests.workflow.checkouts import ROOT
 
+sys.path.insert(0, str(ROOT / "envs"))
 LOCK = runpy.run_path(str(ROOT / "envs/lock.py"), run_name="lock")
+AUDIT = runpy.run_path(str(ROOT / "envs/audit.py"), run_name="audit")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-def lines(file: str) -> list[str]:
-    text = (ROOT / "envs" / file).read_text(encoding="utf-8")
-    return [line for line in text.splitlines() if line and not line.startswith("#")]
+def pins(*names: str) -> dict[str, str]:
+    """Name to version of the packages of lock files that are for this Python."""
+    return {name: pin.version for name, pin in AUDIT["read_lock"](names=names).items()}
 
 
-def pins(listed: list[str]) -> dict[str, str]:
-    """Name to version of those that are for this Python."""
-    found = {}
-    for requirement in map(Requirement, listed):
-        (specifier,) = requirement.specifier
-        assert specifier.operator == "=="
-        if requirement.marker is None or requirement.marker.evaluate():
-            found[canonicalize_name(requirement.name)] = specifier.version
-    return found
-
-
-USER = pins(lines("requirements.txt"))
-ALL = USER | pins(lines("requirements-dev.txt"))
+USER = pins("requirements-build.txt", "requirements.txt", "requirements-torch.txt")
+ALL = USER | pins("requirements-dev.txt")
 
 
 def test_torch_is_asked_for_by_its_plain_version() -> None:
-    assert "torch==2.13.0" in lines("requirements.txt")
+    assert pins("requirements-torch.txt") == {"torch": "2.13.0"}
 
 
 def test_the_conda_file_has_the_versions_of_the_lock() -> None:
     conda = yaml.safe_load((ROOT / "envs/environment.yaml").read_text(encoding="utf-8"))
     (listed,) = (item["pip"] for item in conda["dependencies"] if isinstance(item, dict))
-    own = pins(listed)
+    own = dict(line.split("==") for line in listed)
     # Its Python is 3.11, whichever this one is.
     newer = LOCK["NEWER_PYTHON"]
     assert own.keys() == USER.keys()

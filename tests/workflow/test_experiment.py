@@ -190,3 +190,24 @@ def test_a_tasks_resources_override_the_experiments() -> None:
     text = RIGHT + "    resources: {mem_mb: 5}\nresources: {runtime: 7}\n"
     asked = load(text).resources("nouns")
     assert (asked.mem_mb, asked.runtime, asked.threads) == (5, 7, 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("seeds: [1, 2]", "seeds: [1, -2]", "`seeds.1`: input should be greater than or equal"),
+        ("seeds: [1, 2]", f"seeds: [{2**64}]", "`seeds.0`: input should be less than or equal"),
+        ("  - soft\n", "  - ../models/soft\n", "`models.0`: string should match pattern"),
+        ("  - soft\n", f"  - {'a' * 300}\n", "`models.0`: string should match pattern"),
+        ("models:", 'title: "a\\n.. include:: b"\nmodels:', "`title`: string should match"),
+        ("models:", "network: {encoder: 1000000}\nmodels:", "`network.encoder`: input should be"),
+        ("models:", "network: {initial_range: .inf}\nmodels:", "`network.initial_range`: "),
+        ("models:", "decoding: {max_ratio: 1e300}\nmodels:", "`decoding.max_ratio`: "),
+        ("models:", "decoding: {length_prior: .inf}\nmodels:", "`decoding.length_prior`: "),
+    ],
+)
+def test_values_beyond_all_bounds_are_refused(old: str, new: str, message: str) -> None:
+    assert old in RIGHT
+    caught = fault(RIGHT.replace(old, new))
+    assert message in caught.message
+    assert caught.file == "mine.yaml" and caught.line and caught.remedy

@@ -177,7 +177,7 @@ def test_the_cluster_profile_works_as_typed(fresh: Checkout) -> None:
     outcome = fresh.plan("train", *OWN, "--profile", "cluster")
     assert outcome.code == 0, outcome.said
     assert outcome.jobs["train_cell"] == 2
-    assert "slurm_partition=main" in outcome.said
+    assert "Training soft on nouns, seed 1: 1 thread(s), 2000 MB, 240 min, 1 GPU" in outcome.said
 
 
 def test_only_heavy_rules_are_jobs_of_a_cluster() -> None:

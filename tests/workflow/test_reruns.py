@@ -45,6 +45,13 @@ def test_a_comment_or_a_docstring_does_nothing(finished: Checkout) -> None:
     assert nothing(planned(finished))
 
 
+def test_fewer_rows_decoded_side_by_side_train_nothing_again(finished: Checkout) -> None:
+    finished.edit("own/experiment.yaml", "device: cpu", "decoding: {batch_size: 8}\ndevice: cpu")
+    outcome = planned(finished)
+    assert outcome.trained == set()
+    assert outcome.jobs["predict_cell"] == 2
+
+
 def test_a_comment_in_a_configuration_does_nothing(finished: Checkout) -> None:
     finished.edit("own/experiment.yaml", "seeds:", "# One is enough.\nseeds:")
     finished.edit("config/models/soft.yaml", "label:", "# The baseline.\nlabel:")

@@ -1,23 +1,31 @@
-"""Whether somebody is at work: a mark that the kernel takes back when a process ends."""
+"""One run of an experiment at a time in a folder; a killed one holds nothing."""
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pam import run_lock
+from pam.errors import UserError
 
 HOLD = (
     "import sys; from pathlib import Path; from pam import run_lock; "
-    "run_lock.hold(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"
+    "run_lock.hold(sys.argv[1], Path(sys.argv[2])); print('held', flush=True); sys.stdin.read()"
 )
 
 
-def holder(mark: Path) -> subprocess.Popen[str]:
+@pytest.fixture(autouse=True)
+def of_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process is not a job; what it notes in its environment is forgotten after the test."""
+    monkeypatch.delenv(run_lock.RUN, raising=False)
+
+
+def holder(experiment: str, folder: Path) -> subprocess.Popen[str]:
     running = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(mark)],
+        [sys.executable, "-c", HOLD, experiment, str(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -27,23 +35,34 @@ def holder(mark: Path) -> subprocess.Popen[str]:
     return running
 
 
-def test_nobody_is_alive_where_nobody_was(tmp_path: Path) -> None:
-    assert not run_lock.anyone_alive(tmp_path / "alive")
-    assert not run_lock.locked(tmp_path / "locks")
+def test_a_second_run_is_told_who_is_at_work_and_a_killed_one_holds_nothing(tmp_path: Path) -> None:
+    first = holder("tiny", tmp_path / "runs")
+    try:
+        with pytest.raises(UserError) as caught:
+            run_lock.hold("tiny", tmp_path / "runs")
+        assert "another run of `tiny` is at work in this folder" in str(caught.value)
+        assert f"process {first.pid} on " in str(caught.value)
+    finally:
+        first.kill()
+        first.communicate(timeout=30)
+    run_lock.hold("tiny", tmp_path / "runs")
 
 
-def test_several_are_alive_until_the_last_one_is_killed(tmp_path: Path) -> None:
-    mark = tmp_path / "run" / "alive"
-    first, second = holder(mark), holder(mark)
-    assert run_lock.anyone_alive(mark)
-    first.send_signal(signal.SIGKILL)
-    first.communicate(timeout=30)
-    assert run_lock.anyone_alive(mark)
-    second.send_signal(signal.SIGKILL)
-    second.communicate(timeout=30)
-    assert not run_lock.anyone_alive(mark)
+def test_another_experiment_may_run_beside_it(tmp_path: Path) -> None:
+    first = holder("tiny", tmp_path)
+    try:
+        run_lock.hold("other", tmp_path)
+    finally:
+        first.kill()
+        first.communicate(timeout=30)
 
 
-def test_a_lock_of_snakemake_is_a_file_in_its_folder(tmp_path: Path) -> None:
-    (tmp_path / "0.input.lock").touch()
-    assert run_lock.locked(tmp_path)
+def test_a_job_knows_whether_another_run_has_followed_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not run_lock.replaced("tiny", tmp_path)
+    run_lock.hold("tiny", tmp_path)
+    assert not run_lock.replaced("tiny", tmp_path)
+    monkeypatch.setenv(run_lock.RUN, "process 1 on a host, since some day")
+    assert run_lock.replaced("tiny", tmp_path)
+    assert not run_lock.replaced("other", tmp_path)

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
-from pam import run_lock
 from tests.workflow.checkouts import Checkout, Outcome
 from tests.workflow.conftest import OWN
 
@@ -112,67 +108,3 @@ def test_the_front_door_says_where_the_report_is_and_that_nothing_is_to_be_done(
     assert outcome.code == 0
     assert "done: results/tiny/report.html" in outcome.said
     assert report.is_file()
-
-
-def test_the_front_door_clears_the_lock_of_a_run_that_was_killed(fresh: Checkout) -> None:
-    target = f"{RESULTS}/nouns/soft/seed1/training.json"
-    fresh.edit("own/experiment.yaml", "epochs: 1", "epochs: 400")
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", target, *OWN]
-    running = subprocess.Popen(
-        command,
-        cwd=fresh.folder,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        wait_for(fresh.folder / RESULTS / "logs/nouns/prepare.log")
-        locked = fresh.run("--rerun-incomplete", target, *OWN)
-        assert locked.code != 0
-        assert "cannot be locked" in locked.said
-    finally:
-        # The run and its jobs, as a machine that goes down takes them.
-        kill_session(running)
-    assert run_lock.locked(fresh.folder / ".snakemake/locks")
-    fresh.edit("own/experiment.yaml", "epochs: 400", "epochs: 1")
-    outcome = front_door(fresh, "--", target)
-    assert outcome.code == 0, outcome.said
-    assert "clearing the lock of a run that was killed" in outcome.said
-    assert (fresh.folder / target).is_file()
-
-
-def test_the_front_door_leaves_the_lock_of_a_living_run(fresh: Checkout) -> None:
-    alive = fresh.folder / ".snakemake/alive"
-    locks = fresh.folder / ".snakemake/locks"
-    locks.mkdir(parents=True)
-    (locks / "0.output.lock").write_text(f"{RESULTS}/nouns/data/summary.json\n", encoding="utf-8")
-    hold = f"from pam import run_lock; run_lock.hold(__import__('pathlib').Path({str(alive)!r})); "
-    other = subprocess.Popen(
-        [sys.executable, "-c", hold + "print(flush=True); input()"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    try:
-        assert other.stdout is not None
-        other.stdout.readline()
-        outcome = front_door(fresh, "--", "data")
-        assert outcome.code != 0
-        assert "another run is at work" in outcome.said
-        assert run_lock.locked(locks)
-    finally:
-        other.communicate(b"\n", timeout=30)
-
-
-def wait_for(path: Path, seconds: float = 60) -> None:
-    until = time.monotonic() + seconds
-    while not path.exists():
-        assert time.monotonic() < until, f"{path} did not come"
-        time.sleep(0.1)
-
-
-def kill_session(running: subprocess.Popen[bytes]) -> None:
-    """Kills a process and all that it started."""
-    import os
-
-    os.killpg(running.pid, signal.SIGKILL)
-    running.wait(timeout=30)

@@ -13,13 +13,15 @@ from pam.config import dump_yaml
 from pam.data.registry import load_registries
 from pam.errors import UserError
 from pam.experiment import load_plan
+from pam.files import check_writable
 from pam.fingerprint import fingerprint, model_modules
 
-if workflow.is_main_process:
-    run_lock.hold()
-
-# A command that fails shows the end of its log, so that nobody has to look for the message.
-shell.prefix('logged() {{ "${{@:2}}" > "$1" 2>&1 || {{ tail -n 20 "$1" >&2; return 1; }}; }}; ')
+# A command that fails shows the end of its log, so that nobody has to look for the message. A log on
+# a full disk may hold none: the `echo` fails then too, and bash says why.
+shell.prefix(
+    'logged() {{ "${{@:2}}" > "$1" 2>&1 || '
+    '{{ tail -n 20 "$1" >&2; echo >> "$1"; return 1; }}; }}; '
+)
 
 
 def or_exit(function, *arguments):
@@ -39,12 +41,10 @@ config.update(EXPERIMENT.model_dump())
 if EXPERIMENT.mirror:
     os.environ.update(PAM_MIRROR=EXPERIMENT.mirror)
 
-# One GPU a training, where there is one or where the configuration insists on it; `auto` still goes
-# to the processor where torch cannot use what is there.
+# GPUs of this machine, shared out among the jobs that run on it; a cluster shares out its own.
 GPUS = devices.visible() if EXPERIMENT.device != "cpu" else []
-GPU = int(bool(GPUS) or EXPERIMENT.device == "cuda")
-DEVICE = EXPERIMENT.device if GPU else "cpu"
-if GPUS and workflow.is_main_process and "gpu" not in workflow.global_resources:
+IN_PLACE = workflow.is_main_process and workflow.resource_settings.nodes is None
+if GPUS and IN_PLACE and "gpu" not in workflow.global_resources:
     workflow.register_resource("gpu", len(GPUS))
 
 RESULTS = f"results/{EXPERIMENT.experiment}"
@@ -56,15 +56,24 @@ CELL = f"{RESULTS}/{{task}}/{{model}}/seed{{seed}}"
 LOGS = f"{RESULTS}/logs"
 CONDA = "../../envs/environment.yaml"
 TEXTS = os.path.relpath(os.path.join(workflow.basedir, "workflow/report"))
-STYLE = os.path.join(TEXTS, "report.css")
-PAPER = "config/paper_figures.yaml"
+# Files of the repository stay where they are, also where results go to a storage provider.
+STYLE = local(os.path.join(TEXTS, "report.css"))
+PAPER = local("config/paper_figures.yaml")
 
 # Task to its kind, and to its beams, the main one first.
 KINDS = {name: DATASETS[task.dataset].task for name, task in EXPERIMENT.tasks.items()}
 BEAMS = {name: or_exit(PLAN.beams, name) for name in EXPERIMENT.tasks}
 
-# What may change without another training: it decides outputs and nothing before them.
-AT_TEST_TIME = {"beam", "beams", "length_penalty", "length_prior", "replace_unknown"}
+
+onstart:
+    or_exit(run_lock.hold, EXPERIMENT.experiment)
+    for folder in ("data", RESULTS):
+        or_exit(check_writable, folder)
+
+
+# Before anything is deleted that another run has made and may be reading.
+if not workflow.is_main_process and run_lock.replaced(EXPERIMENT.experiment):
+    sys.exit("error: this job is of a run that is over, and another run has followed it")
 
 
 wildcard_constraints:
@@ -92,8 +101,11 @@ def cell(wildcards):
     return or_exit(PLAN.cell, wildcards.task, wildcards.model, int(wildcards.seed))
 
 
-def experiment_text():
-    """The experiment as YAML, without where it runs, which is not part of what it is."""
+def experiment_text(wildcards):
+    """The experiment as YAML, without where it runs, which is not part of what it is.
+
+    A function of wildcards, though there are none: in a text Snakemake would look for them.
+    """
     return dump_yaml(EXPERIMENT, exclude={"device": True, "mirror": True, "resources": True})
 
 
@@ -108,24 +120,18 @@ def cell_as_it_is(wildcards, output):
 
 
 def recipe(wildcards):
-    """What of a cell decides what its training results in: its change is a reason to train again.
-
-    A new label in tables or a wider beam at test time is none.
-    """
-    return cell(wildcards).model_dump(
-        exclude={
-            "experiment": True,
-            "label": True,
-            "choices": {"label", "source"},
-            "training": {"state_every_s"},
-            "decoding": AT_TEST_TIME,
-        }
-    )
+    """What of a cell decides what its training results in."""
+    return cell(wildcards).recipe()
 
 
 def decoding(wildcards):
     """What of a cell decides how its model is searched."""
     return cell(wildcards).decoding.model_dump(exclude={"beam", "beams"})
+
+
+def batch_size(wildcards):
+    """How many outputs of a cell are worked on side by side, which its memory limits."""
+    return cell(wildcards).decoding.batch_size
 
 
 def code_with_model(verb):
@@ -139,12 +145,42 @@ def code_with_model(verb):
 
 
 def asked(name):
-    """A function of a cell's wildcards: how much of a resource its training asks for."""
+    """A function of wildcards: how much of a resource the jobs of a task, or of its model, ask for."""
 
     def amount(wildcards):
-        return getattr(or_exit(PLAN.resources, wildcards.task), name)
+        return getattr(demands(wildcards), name)
 
     return amount
+
+
+def demands(wildcards):
+    """All that the jobs of a task, or of one of its models, ask for."""
+    return or_exit(PLAN.resources, wildcards.task, wildcards.get("model"))
+
+
+def asked_gpu(wildcards):
+    """1 if a job that computes asks for a GPU, else 0.
+
+    Where nothing is said, it does if there is one or if the configuration insists on CUDA.
+    """
+    own = demands(wildcards).gpu
+    wanted = EXPERIMENT.device == "cuda" or bool(GPUS) if own is None else own
+    return int(wanted and EXPERIMENT.device != "cpu")
+
+
+def asked_gpu_model(wildcards):
+    """The kind of GPU, if a certain one is asked for."""
+    return demands(wildcards).gpu_model or "" if asked_gpu(wildcards) else ""
+
+
+def asked_device(wildcards):
+    """Where a job computes; `auto` still goes to the processor where torch cannot use a GPU."""
+    return EXPERIMENT.device if asked_gpu(wildcards) else "cpu"
+
+
+def of_all_processes(amount):
+    """A function of a cell's wildcards: an amount for each process that shares its training."""
+    return lambda wildcards: amount(wildcards) * demands(wildcards).processes
 
 
 def folder_of_input(name):

@@ -19,7 +19,8 @@ def dataset_of(wildcards):
 
 def local_files(wildcards):
     """Files of the user's own that a data set is copied from."""
-    return or_exit(check_local, wildcards.dataset, dataset(wildcards.dataset))
+    files = or_exit(check_local, wildcards.dataset, dataset(wildcards.dataset))
+    return [local(str(file)) for file in files]
 
 
 def fetched(wildcards):
@@ -95,7 +96,7 @@ def format_as_it_is(wildcards, output):
 
 def registries(wildcards):
     """Arguments that name the registries."""
-    return [word for file in EXPERIMENT.registries for word in ("--registry", file)]
+    return [f"--registry={file}" for file in EXPERIMENT.registries]
 
 
 def stage_code(stage=None):

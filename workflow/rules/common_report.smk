@@ -172,4 +172,5 @@ def gold_summaries():
 
 def captions():
     """The texts of the report."""
-    return sorted(os.path.join(TEXTS, name) for name in os.listdir(TEXTS) if name.endswith(".rst"))
+    names = sorted(name for name in os.listdir(TEXTS) if name.endswith(".rst"))
+    return [local(os.path.join(TEXTS, name)) for name in names]

@@ -37,8 +37,8 @@ rule extract_text:
     conda:
         CONDA
     resources:
-        mem_mb=2000,
-        runtime=60,
+        mem_mb=asked("data_mem_mb"),
+        runtime=asked("data_runtime"),
     params:
         code=stage_code("extract"),
         entry=stage_format("extract"),
@@ -64,8 +64,8 @@ rule tokenise_text:
     conda:
         CONDA
     resources:
-        mem_mb=2000,
-        runtime=60,
+        mem_mb=asked("data_mem_mb"),
+        runtime=asked("data_runtime"),
     params:
         code=stage_code("tokenise"),
         entry=stage_format("tokenise"),
@@ -91,8 +91,8 @@ rule segment_text:
     conda:
         CONDA
     resources:
-        mem_mb=2000,
-        runtime=60,
+        mem_mb=asked("data_mem_mb"),
+        runtime=asked("data_runtime"),
     params:
         code=stage_code("segment"),
         entry=stage_format("segment"),
@@ -118,8 +118,8 @@ rule prepare_data:
     conda:
         CONDA
     resources:
-        mem_mb=2000,
-        runtime=60,
+        mem_mb=asked("data_mem_mb"),
+        runtime=asked("data_runtime"),
     params:
         code=stage_code(),
         entry=stage_format(),

@@ -49,9 +49,12 @@ rule write_report:
     conda:
         CONDA
     params:
+        folder=folder_around_output,
         snakefile=os.path.relpath(workflow.main_snakefile),
     shell:
-        # A second Snakemake only reads here, while the first holds the lock of the folder.
-        "logged {log:q} snakemake --snakefile {params.snakefile:q} --nolock "
-        "--configfile {input.experiment:q} --report {output:q} "
-        "--report-stylesheet {input.style:q} -- tables figures {input.data:q}"
+        # Written aside, as every file is that may be read while it is made again.
+        "aside={params.folder:q}/.report.$$.html; trap 'rm -f \"$aside\"' EXIT; "
+        "logged {log:q} snakemake --snakefile {params.snakefile:q} "
+        '--configfile {input.experiment:q} --report "$aside" '
+        "--report-stylesheet {input.style:q} -- tables figures {input.data:q} && "
+        'mv "$aside" {output:q}'

@@ -21,9 +21,10 @@ rule predict_cell:
     threads: asked("threads")
     resources:
         mem_mb=asked("mem_mb"),
-        runtime=60,
-        gpu=GPU,
-        device=DEVICE,
+        runtime=asked("decode_runtime"),
+        gpu=asked_gpu,
+        gpu_model=asked_gpu_model,
+        device=asked_device,
     params:
         code=code_with_model("pam.verbs.predict"),
         decoding=decoding,
@@ -35,10 +36,10 @@ rule predict_cell:
         "beam {wildcards.beam}"
     shell:
         "printf %s {params.cell:q} > {output.cell:q} && "
-        "logged {log:q} python -m pam.devices {resources.device} python -m pam predict "
-        "--model {params.model:q} --data {params.data:q} --split test --cell {output.cell:q} "
-        "--beam {wildcards.beam} --out {output.predictions:q} --record {output.decoding:q} "
-        "--device {resources.device}"
+        "logged {log:q} python -m pam.devices --gpus {resources.gpu} {resources.device} "
+        "python -m pam predict --model {params.model:q} --data {params.data:q} --split test "
+        "--cell {output.cell:q} --beam {wildcards.beam} --out {output.predictions:q} "
+        "--record {output.decoding:q} --device {resources.device}"
 
 
 rule attend_cell:
@@ -53,7 +54,7 @@ rule attend_cell:
         CONDA
     resources:
         mem_mb=asked("mem_mb"),
-        runtime=60,
+        runtime=asked("decode_runtime"),
     params:
         code=code_with_model("pam.verbs.attend"),
         rows=EXPERIMENT.attention_words,
@@ -77,19 +78,21 @@ rule analyse_cell:
     threads: asked("threads")
     resources:
         mem_mb=asked("mem_mb"),
-        runtime=60,
-        gpu=GPU,
-        device=DEVICE,
+        runtime=asked("decode_runtime"),
+        gpu=asked_gpu,
+        gpu_model=asked_gpu_model,
+        device=asked_device,
     params:
         code=code_with_model("pam.verbs.analyse"),
+        batch_size=batch_size,
         model=folder_of_input("model"),
         data=folder_of_input("data"),
     message:
         "Analysing {wildcards.model} on {wildcards.task}, seed {wildcards.seed}"
     shell:
-        "logged {log:q} python -m pam.devices {resources.device} python -m pam analyse "
-        "--model {params.model:q} --data {params.data:q} --split test --out {output:q} "
-        "--device {resources.device}"
+        "logged {log:q} python -m pam.devices --gpus {resources.gpu} {resources.device} "
+        "python -m pam analyse --model {params.model:q} --data {params.data:q} --split test "
+        "--batch-size {params.batch_size} --out {output:q} --device {resources.device}"
 
 
 rule analyse_gold:
@@ -105,19 +108,21 @@ rule analyse_gold:
     threads: asked("threads")
     resources:
         mem_mb=asked("mem_mb"),
-        runtime=60,
-        gpu=GPU,
-        device=DEVICE,
+        runtime=asked("decode_runtime"),
+        gpu=asked_gpu,
+        gpu_model=asked_gpu_model,
+        device=asked_device,
     params:
         code=code_with_model("pam.verbs.analyse"),
+        batch_size=batch_size,
         model=folder_of_input("model"),
         data=folder_of_input("data"),
     message:
         "Aligning with {wildcards.model} on {wildcards.task}, seed {wildcards.seed}"
     shell:
-        "logged {log:q} python -m pam.devices {resources.device} python -m pam analyse "
-        "--model {params.model:q} --data {params.data:q} --split gold --out {output:q} "
-        "--device {resources.device}"
+        "logged {log:q} python -m pam.devices --gpus {resources.gpu} {resources.device} "
+        "python -m pam analyse --model {params.model:q} --data {params.data:q} --split gold "
+        "--batch-size {params.batch_size} --out {output:q} --device {resources.device}"
 
 
 rule score_cell:
@@ -177,8 +182,8 @@ rule test_significance:
     conda:
         CONDA
     resources:
-        mem_mb=4000,
-        runtime=60,
+        mem_mb=asked("mem_mb"),
+        runtime=asked("decode_runtime"),
     params:
         code=fingerprint("pam.verbs.significance"),
         beam=main_beam,

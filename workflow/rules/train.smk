@@ -14,9 +14,9 @@ rule write_experiment:
     conda:
         CONDA
     params:
-        content=experiment_text(),
+        content=experiment_text,
     shell:
-        "printf %s {params.content:q} > {output:q} 2> {log:q}"
+        "printf %s {params.content:q} | logged {log:q} cp /dev/stdin {output:q}"
 
 
 rule write_cell:
@@ -29,7 +29,7 @@ rule write_cell:
     params:
         content=cell_text,
     shell:
-        "printf %s {params.content:q} > {output:q} 2> {log:q}"
+        "printf %s {params.content:q} | logged {log:q} cp /dev/stdin {output:q}"
 
 
 rule train_cell:
@@ -46,12 +46,14 @@ rule train_cell:
         f"{RESULTS}/benchmarks/{{task}}/{{model}}/seed{{seed}}/train.tsv"
     conda:
         CONDA
-    threads: asked("threads")
+    threads: of_all_processes(asked("threads"))
     resources:
         mem_mb=asked("mem_mb"),
         runtime=asked("runtime"),
-        gpu=GPU,
-        device=DEVICE,
+        processes=asked("processes"),
+        gpu=of_all_processes(asked_gpu),
+        gpu_model=asked_gpu_model,
+        device=asked_device,
     params:
         code=code_with_model("pam.verbs.train"),
         recipe=recipe,
@@ -63,6 +65,7 @@ rule train_cell:
         "{threads} thread(s), {resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU"
     shell:
         "printf %s {params.cell:q} > {output.cell:q} && "
-        "logged {log:q} python -m pam.devices {resources.device} python -m pam train "
-        "--cell {output.cell:q} --data {params.data:q} "
-        "--out {params.out:q} --code {params.code:q} --device {resources.device}"
+        "logged {log:q} python -m pam.devices --gpus {resources.gpu} {resources.device} "
+        "python -m pam train --cell {output.cell:q} --data {params.data:q} "
+        "--out {params.out:q} --code {params.code:q} "
+        "--device {resources.device} --processes {resources.processes}"

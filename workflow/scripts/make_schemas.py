@@ -18,6 +18,7 @@ from pam.config import (
     ModelChoices,
     Network,
     Resources,
+    ResourcesByModel,
     Strict,
     TaskConfig,
     Training,
@@ -34,14 +35,14 @@ SECTIONS: dict[str, type[Strict]] = {
     "`network:`": Network,
     "`training:`": Training,
     "`decoding:`": Decoding,
-    "`resources:`": Resources,
+    "`resources:`": ResourcesByModel,
     "A model, `models/NAME.yaml`": ModelChoices,
 }
 OVERRIDES = {
     "network": "Network",
     "training": "Training",
     "decoding": "Decoding",
-    "resources": "Resources",
+    "resources": "ResourcesByModel",
 }
 
 
@@ -49,7 +50,11 @@ def schema(kind: type[Strict]) -> dict[str, Any]:
     """JSON schema of a class, in which overrides may hold what they override and nothing else."""
     sections = Experiment.model_json_schema()["$defs"]
     made = kind.model_json_schema()
-    for part in (made, *made.get("$defs", {}).values()):
+    for part in (*sections.values(), made, *made.get("$defs", {}).values()):
+        by_model = part["properties"].get("models", {}).get("additionalProperties")
+        if by_model:
+            by_model["additionalProperties"] = False
+            by_model["properties"] = _without_defaults(Resources.model_json_schema()["properties"])
         for name, section in OVERRIDES.items():
             known = part["properties"].get(name, {})
             if known.get("additionalProperties") is True:

@@ -2,8 +2,7 @@
 
     python workflow/scripts/run.py [arguments of snakemake]
 
-A run that was killed leaves Snakemake's lock and half-made files behind: the lock is cleared here
-if nobody is at work in this folder, and the files are made again.
+A plain `snakemake --cores all` does the same, but for what is said at the end.
 """
 
 import os
@@ -14,7 +13,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from pam import run_lock  # noqa: E402
 from pam.errors import UserError  # noqa: E402
 from pam.yaml_files import read_yaml  # noqa: E402
 
@@ -34,17 +32,6 @@ def report_of(arguments: list[str]) -> Path:
     return Path("results", str(name), "report.html")
 
 
-def clear_stale_lock() -> None:
-    """Removes Snakemake's lock if the run that took it is dead."""
-    if not run_lock.locked():
-        return
-    if run_lock.anyone_alive():
-        say("another run is at work in this folder; its lock stays")
-        return
-    say("clearing the lock of a run that was killed")
-    subprocess.run([*SNAKEMAKE, "--unlock", "--quiet"], check=True, stderr=subprocess.DEVNULL)
-
-
 def say(message: str) -> None:
     print(f"==> {message}", flush=True)
 
@@ -61,10 +48,9 @@ def main(arguments: list[str]) -> int:
     except (UserError, IndexError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    clear_stale_lock()
     before = modified(report)
     where = [] if any(one.split("=")[0] in PLACES for one in arguments) else ["--cores", "all"]
-    code = subprocess.run([*SNAKEMAKE, *where, "--rerun-incomplete", *arguments]).returncode
+    code = subprocess.run([*SNAKEMAKE, *where, *arguments]).returncode
     if code == 0 and report.is_file():
         done = "everything is up to date" if modified(report) == before else "done"
         say(f"{done}: {report}")

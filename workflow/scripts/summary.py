@@ -46,8 +46,8 @@ def machine(training: dict[str, Any]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text that reStructuredText does not read as markup."""
-    return re.sub(r"([\\*`|_<>])", r"\\\1", text)
+    """Text that reStructuredText does not read as markup, nor as a directive at its begin."""
+    return r"\ " + re.sub(r"([\\*`|_<>:])", r"\\\1", " ".join(text.split()))
 
 
 def front(tables: list[str]) -> str:

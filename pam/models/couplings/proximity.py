@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from pam.errors import UserError
-from pam.models.parts import Sizes
+from pam.models.parts import Sizes, check_size
 from pam.models.relative import First, RelativeCoupling
 
 BOUND = 10.0
@@ -23,10 +22,7 @@ class Proximity(RelativeCoupling):
 
     def __init__(self, sizes: Sizes, width: int = 3, first: First = "free") -> None:
         super().__init__(first)
-        if not isinstance(width, int) or width < 1:
-            raise UserError(
-                f"coupling option `width` is {width!r}", remedy="use a whole number, at least 1"
-            )
+        check_size("coupling option `width`", width)
         self.width = width
         self.raw = nn.Parameter(torch.zeros(2 * width - 1))
 

@@ -29,6 +29,10 @@ class Posterior(Feedback):
             raise UserError(
                 f"feedback option `mix` is {mix!r}", remedy="use a number from 0 to 1, or null"
             )
+        if not isinstance(gradient, bool):
+            raise UserError(
+                f"feedback option `gradient` is {gradient!r}", remedy="use true or false"
+            )
         self.mix = mix
         self.gradient = gradient
 

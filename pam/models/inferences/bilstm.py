@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from pam.config import DEEPEST
 from pam.data.vocabulary import PAD
-from pam.errors import UserError
 from pam.models.encoder import lstms, read
 from pam.models.logspace import masked_log_softmax
-from pam.models.parts import Embed, Inference, Sizes
+from pam.models.parts import Embed, Inference, Sizes, check_size
 
 
 class _Reader(nn.Module):
@@ -40,12 +40,8 @@ class BiLSTM(Inference):
 
     def __init__(self, sizes: Sizes, units: int | None = None, layers: int | None = None) -> None:
         super().__init__()
-        for name, value in (("units", units), ("layers", layers)):
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise UserError(
-                    f"inference option `{name}` is {value!r}",
-                    remedy="use a whole number, at least 1, or null for the encoder's",
-                )
+        check_size("inference option `units`", units, null="the encoder's")
+        check_size("inference option `layers`", layers, null="the encoder's", most=DEEPEST)
         units, layers = units or sizes.values // 2, layers or sizes.layers
         self.source = _Reader(sizes.embedding, units, layers, sizes.rate)
         self.target = _Reader(sizes.embedding, units, layers, sizes.rate)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pam.errors import UserError
 from pam.models.logspace import ZERO
-from pam.models.parts import Marginal, Marginalisation, Memory, Readout, Sizes
+from pam.models.parts import Marginal, Marginalisation, Memory, Readout, Sizes, check_size
 
 
 class Output(Marginalisation):
@@ -41,11 +40,7 @@ def checked(name: str, top_k: int | None) -> int | None:
     Raises:
         UserError: neither a whole number, at least 1, nor None.
     """
-    if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
-        raise UserError(
-            f"marginal option `{name}` is {top_k!r}",
-            remedy="use a whole number, at least 1, or null for the exact sum",
-        )
+    check_size(f"marginal option `{name}`", top_k, null="the exact sum")
     return top_k
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from pam.errors import UserError
-from pam.models.parts import Score, Sizes, tanh
+from pam.models.parts import Score, Sizes, check_size, tanh
 
 
 class Mlp(Score):
@@ -17,11 +16,7 @@ class Mlp(Score):
 
     def __init__(self, sizes: Sizes, units: int | None = None) -> None:
         super().__init__()
-        if units is not None and (not isinstance(units, int) or units < 1):
-            raise UserError(
-                f"score option `units` is {units!r}",
-                remedy="use a whole number, at least 1, or null for the decoder's",
-            )
+        check_size("score option `units`", units, null="the decoder's")
         units = units or sizes.query
         self.of_query = nn.Linear(sizes.query, units, bias=False)
         self.of_values = nn.Linear(sizes.values, units, bias=False)

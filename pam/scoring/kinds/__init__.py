@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from pam import plugins
+from pam.data.prepared import Prepared
 from pam.errors import UserError
 from pam.scoring.units import Units
 
@@ -55,6 +56,14 @@ class Evidence:
                 "these scores need the prepared data", remedy="name its folder with --data"
             )
         return self.data
+
+    def file(self, name: str) -> Path:
+        """A file of the prepared folder.
+
+        Raises:
+            UserError: no folder was named, or the file is missing or not what was prepared.
+        """
+        return Prepared(self.folder).file(name)
 
 
 @dataclass(frozen=True)

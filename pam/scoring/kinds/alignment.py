@@ -43,7 +43,7 @@ def count(evidence: Evidence) -> Counted:
         raise UserError(
             "alignments are scored from an analysis", remedy="name gold_analysis.json: --analysis"
         )
-    gold = read_gold(evidence.folder / "links.json")
+    gold = read_gold(evidence.file("links.json"))
     found = analysis.load(evidence.analysis).sentences
     if len(found.links) != len(gold.sure):
         raise UserError(

@@ -83,8 +83,12 @@ def read_checked(path: Path, evidence: Evidence) -> list[Prediction]:
 
 
 def read_references(evidence: Evidence) -> list[str]:
-    """Reference translations as people write them, one a sentence."""
-    return read_lines(evidence.folder / f"{evidence.split}.target.txt")
+    """Reference translations as people write them, one a sentence.
+
+    Raises:
+        UserError: the file is missing, or is not what was prepared.
+    """
+    return read_lines(evidence.file(f"{evidence.split}.target.txt"))
 
 
 def target_language(data: Prepared) -> str:

@@ -1,0 +1,187 @@
+"""Several processes for one training, started by torchrun, each with its part of every batch."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import torch
+from torch import distributed, nn
+from torch.distributed.elastic.multiprocessing.api import SignalException
+from torch.distributed.elastic.multiprocessing.errors import (
+    ChildFailedError,
+    ProcessFailure,
+    get_error_handler,
+)
+from torch.nn.parallel import DistributedDataParallel
+
+from pam.data.batches import Rows
+from pam.errors import UserError
+from pam.training.devices import choose_device
+
+PATIENCE = timedelta(days=365)
+"""A process waits for others as long as they live: for a lock, an evaluation, a slow disk."""
+CPU = torch.device("cpu")
+OTHERS_FAILED = 3
+"""What a process ends with that has lost its others; what is wrong, one of them has said."""
+
+
+@dataclass(frozen=True)
+class Team:
+    """The processes that share a training; by default this one alone.
+
+    Attributes:
+        rank: this process, from 0; size: how many there are.
+        device: where this one computes.
+    """
+
+    rank: int = 0
+    size: int = 1
+    device: torch.device = CPU
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the process that reads, writes and reports for all."""
+        return self.rank == 0
+
+    def share(self, rows: Rows) -> Rows:
+        """This process's part of a batch, in which long and short rows are mixed as in the whole;
+        none of a batch that is too small."""
+        return rows[self.rank :: self.size]
+
+    def gather(self, *values: float) -> list[tuple[float, ...]]:
+        """For each value, what all processes have of it. All call this together."""
+        if self.size == 1:
+            return [(value,) for value in values]
+        own = torch.tensor(values, dtype=torch.float64, device=self.device)
+        everyone = [torch.empty_like(own) for _ in range(self.size)]
+        distributed.all_gather(everyone, own)
+        return list(zip(*(one.tolist() for one in everyone), strict=True))
+
+    def meet(self) -> None:
+        """Waits until all processes are here."""
+        self.gather(0.0)
+
+    def synchronised(self, module: nn.Module) -> nn.Module:
+        """The module, with gradients that are the mean over processes after each backward pass."""
+        if self.size == 1:
+            return module
+        return DistributedDataParallel(module, gradient_as_bucket_view=True)
+
+
+def unsynchronised(module: nn.Module) -> AbstractContextManager[None]:
+    """In this context gradients of a module of `Team.synchronised` stay each process's own."""
+    if isinstance(module, DistributedDataParallel):
+        return module.no_sync()
+    return nullcontext()
+
+
+def stream(seed: int, step: int, rank: int) -> int:
+    """Seed of what a process draws in a step.
+
+    It depends on these alone, so that no generator needs to be saved, and a training goes on with
+    any number of processes.
+    """
+    return int(np.random.SeedSequence([seed, step, rank]).generate_state(1, np.uint64)[0])
+
+
+def launched() -> bool:
+    """Whether torchrun started this process."""
+    return distributed.is_torchelastic_launched()
+
+
+@contextmanager
+def joined(wanted: str) -> Iterator[Team]:
+    """The processes that torchrun started, this one among them; else this one alone.
+
+    What goes wrong here is handed to torchrun, which ends the other processes, instead of printed
+    by each.
+
+    Args:
+        wanted: the device, see `choose_device`; on CUDA, each process has a GPU of its own.
+    """
+    if not launched():
+        yield Team(device=choose_device(wanted))
+        return
+    rank, size, place = (int(os.environ[key]) for key in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    if rank > 0:
+        logging.getLogger().setLevel(logging.ERROR)
+    try:
+        device = choose_device(wanted, place)
+        backend = "nccl" if device.type == "cuda" else "gloo"
+        distributed.init_process_group(backend, timeout=PATIENCE)
+        yield Team(rank, size, device)
+        distributed.destroy_process_group()
+    except UserError as error:
+        get_error_handler().record_exception(error)
+        sys.exit(2)
+    except RuntimeError as error:
+        if not _others_are_lost(error):
+            raise
+        sys.exit(OTHERS_FAILED)
+
+
+def _others_are_lost(error: RuntimeError) -> bool:
+    # gloo has no class of its own for this; its messages begin with its source file.
+    return isinstance(error, distributed.DistError) or "gloo/" in str(error)
+
+
+def launch(processes: int, arguments: Sequence[str]) -> int:
+    """Runs `python -m pam ARGUMENTS` in several processes of this machine, through torchrun.
+
+    They share the threads of this process's environment. A process that fails ends the others.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        UserError: what went wrong in one of them, or that it was killed.
+    """
+    from torch.distributed import run as torchrun
+
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    each = int(threads) // processes if threads.isdecimal() else 1
+    os.environ["OMP_NUM_THREADS"] = str(max(1, each))
+    # What it has to say is said here, once.
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    with tempfile.TemporaryDirectory() as logs:
+        options = ["--standalone", f"--nproc-per-node={processes}", "--log-dir", logs]
+        try:
+            torchrun.run(torchrun.parse_args([*options, "-m", "pam", *arguments]))
+        except SignalException as stopped:
+            return 128 + stopped.sigval
+        except ChildFailedError as failed:
+            return _first_fault(failed.failures, processes)
+    return 0
+
+
+def _first_fault(failures: dict[int, ProcessFailure], processes: int) -> int:
+    """The exit code of the process that failed first, not of those that ended because of it.
+
+    Raises:
+        UserError: that process told what is wrong, or was killed.
+    """
+    for failure in failures.values():
+        said: Any = failure.message  # a text, if the process left none itself
+        if isinstance(said, dict):
+            raise UserError(said["message"].removeprefix(f"{UserError.__name__}: "))
+    ended = {rank: failure.exitcode for rank, failure in failures.items()}
+    followed = (OTHERS_FAILED, -signal.SIGTERM)
+    rank = next((rank for rank, code in ended.items() if code not in followed), min(ended))
+    if ended[rank] < 0:
+        raise UserError(
+            f"process {rank + 1} of {processes} of this training was killed "
+            f"({failures[rank].signal_name()})",
+            remedy="run it again: it goes on from its last state; if the machine ran out of "
+            "memory, lower `training.batch_size` or raise `training.accumulate` first",
+        )
+    return ended[rank]

@@ -1,0 +1,15 @@
+"""How many cases of a kind are tried: a few by `make test`, all by `make faults`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+def numbered(cases: int, sample: int) -> list[Any]:
+    """Parameters 0 .. `cases` - 1; all but the first `sample` carry the mark `faults`."""
+    return [
+        pytest.param(number, marks=pytest.mark.faults if number >= sample else ())
+        for number in range(cases)
+    ]

@@ -1,0 +1,186 @@
+"""A small experiment, from download to report, whose run can be killed at any moment."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import psutil
+
+from tests.data.conftest import Behaviour, Server
+from tests.workflow.checkouts import Checkout, with_own_data
+
+OWN = ("--configfile", "own/experiment.yaml")
+SNAKEMAKE = (sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor")
+RESULTS = Path("results/tiny")
+CELL = RESULTS / "nouns/postr-joint/seed1"
+COST = ("cost", "training", "decoding")
+SPLITS = ("train", "dev", "test")
+
+REGISTRY = """\
+small:
+  task: inflection
+  title: Made-up nouns
+  licence: none
+  obtain: from the mirror
+  files:
+"""
+
+EXPERIMENT = """\
+experiment: tiny
+title: Made-up nouns
+models: [postr-joint]
+tasks:
+  nouns: {dataset: small}
+registries: [config/datasets.yaml, own/datasets.yaml]
+device: cpu
+network: {embedding: 8, encoder: 8, decoder: 16}
+training: {epochs: 20, batch_size: 16, learning_rate: 0.02, state_every_s: 0.1}
+"""
+
+
+def with_download(made: Checkout) -> Checkout:
+    """Adds made-up nouns that are known by their hashes and come from a mirror."""
+    with_own_data(made)
+    files = ""
+    for split in SPLITS:
+        path = made.folder / f"own/{split}.tsv"
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        files += f"    {split}.tsv: {{sha256: {found}, bytes: {path.stat().st_size}}}\n"
+    made.write("own/datasets.yaml", REGISTRY + files)
+    made.write("own/experiment.yaml", EXPERIMENT)
+    return made
+
+
+def serve(server: Server, made: Checkout) -> dict[str, str]:
+    """Offers the files of `with_download`, in pieces; the environment that names the mirror."""
+    for split in SPLITS:
+        content = (made.folder / f"own/{split}.tsv").read_bytes()
+        server.answers[f"/small/{split}.tsv"] = in_pieces(content, server)
+    return {"PAM_MIRROR": server.address}
+
+
+def in_pieces(content: bytes, server: Server, pieces: int = 4, wait_s: float = 0.1) -> Behaviour:
+    """Takes its time, so that a moment within the transfer can be met."""
+
+    def behave(request: Any, times: int) -> None:
+        request.send_response(200)
+        request.send_header("Content-Length", str(len(content)))
+        request.end_headers()
+        size = -(-len(content) // pieces)
+        for start in range(0, len(content), size):
+            request.wfile.write(content[start : start + size])
+            request.wfile.flush()
+            server.released.wait(wait_s)
+
+    return behave
+
+
+@dataclass(frozen=True)
+class Running:
+    """A Snakemake in a session of its own."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def descendants(self) -> list[psutil.Process]:
+        """Every process below it that lives."""
+        try:
+            return psutil.Process(self.process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+
+    def kill_alone(self) -> None:
+        """Kills Snakemake; its jobs live on."""
+        self.process.kill()
+        self.process.wait(30)
+
+    def kill_one_job(self, draw: Random) -> None:
+        """Kills one process of its jobs, as soon as there is one, and lets Snakemake end."""
+        while self.process.poll() is None:
+            victims = self.descendants()
+            if victims:
+                draw.choice(victims).kill()
+                break
+            time.sleep(0.01)
+        self.process.wait(120)
+
+    def kill_all(self) -> None:
+        """Kills it with all that it started, those included that lost their parent."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(30)
+
+    def jobs(self) -> list[str]:
+        """The rules of the jobs that it has begun."""
+        return begun(self.log.read_text("utf-8"))
+
+    def wait_for_jobs(self, count: int) -> None:
+        """Waits until it has begun so many jobs, or has ended."""
+        while self.process.poll() is None and len(self.jobs()) < count:
+            time.sleep(0.02)
+
+    def at(self) -> str:
+        """The rule of the job that it began last."""
+        return (self.jobs() or ["before the first job"])[-1]
+
+
+def begun(said: str) -> list[str]:
+    """The rules of the jobs that were begun, by what Snakemake said."""
+    return re.findall(r"^(?:local)?rule (\w+):", said, re.MULTILINE)
+
+
+@contextmanager
+def started(
+    made: Checkout, *arguments: str, log: str = "said.log", **environment: str
+) -> Iterator[Running]:
+    """Starts Snakemake; at the end nothing of it lives."""
+    path = made.folder / log
+    with open(path, "wb") as said:
+        process = subprocess.Popen(
+            [*SNAKEMAKE, *arguments, *OWN],
+            cwd=made.folder,
+            env={**os.environ, **environment},
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    running = Running(process, path)
+    try:
+        yield running
+    finally:
+        try:
+            running.kill_all()
+        except ProcessLookupError:
+            process.wait(30)
+
+
+def results(made: Checkout) -> dict[str, Any]:
+    """All that a run measured, but for what it cost: equal for equal runs, bit by bit."""
+    found: dict[str, Any] = {}
+    for folder in (RESULTS / "nouns/data", CELL / "model", CELL / "beam1"):
+        for path in sorted((made.folder / folder).iterdir()):
+            if not path.name.startswith(".") and path.name != "decoding.json":
+                found[f"{folder}/{path.name}"] = path.read_bytes()
+    scores = json.loads((made.folder / CELL / "scores.json").read_text("utf-8"))
+    found["scores"] = {name: scores[name] for name in scores if name not in COST}
+    with open(made.folder / RESULTS / "tables/table2.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    found["table"] = [{**row, "cpu_s": "", "gpu_s": ""} for row in rows]
+    with open(made.folder / CELL / "history.csv", encoding="utf-8") as file:
+        found["losses"] = [(row["epoch"], row["train_loss"]) for row in csv.DictReader(file)]
+    report = (made.folder / RESULTS / "report.html").read_text("utf-8")
+    assert report.rstrip().endswith("</html>")
+    return found

@@ -1,0 +1,200 @@
+"""What a run keeps on disk, made once, and what is made of it: to be damaged file by file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pam.config import Decoding
+from pam.data.fetch import fetch
+from pam.data.prepare import prepare
+from pam.data.prepared import SPLITS, Prepared, Split, write_summary
+from pam.decoding.decoder import Decoder
+from pam.decoding.length_prior import FILE, LengthPrior
+from pam.files import write_json
+from pam.models.build import build
+from pam.models.saved import load_model, save_model
+from pam.scoring.kinds import Evidence, alignment, translation
+from pam.training.state import Progress, StateFolder
+from tests.cli import phrases
+from tests.data import pairs, test_wit3
+from tests.training import small
+
+STAGES = ("extract", "tokenise", "segment")
+"""Of translation, before the last."""
+
+Result = Any
+"""What must be the same; `==` has to say so."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A folder, and a function that makes of it what the next step of the workflow would.
+
+    Attributes:
+        use: takes a folder, raises UserError where it cannot be used.
+        others: folders of the same kind, whose files may come in place of this one's.
+        fair: results that are no error and no fault besides the undamaged one.
+    """
+
+    folder: Path
+    use: Callable[[Path], Result]
+    others: tuple[Path, ...] = ()
+    fair: tuple[Result, ...] = ()
+
+
+def inflection_data(room: Path) -> Subject:
+    """Prepared data of inflection; in its place may come that of other nouns."""
+    other = small.prepare(room / "others", {split: rows[3:] for split, rows in small.ROWS.items()})
+    return Subject(small.prepare(room / "nouns"), _content, (other,))
+
+
+def translation_data(room: Path) -> Subject:
+    """Prepared data of translation with subwords; in its place, of fewer of them."""
+    made = pairs.ready(room / "pairs", subwords={"merges": 12}, lowercase=True)
+    other = pairs.ready(room / "others", subwords={"merges": 11}, lowercase=True)
+    for folder in (made, other):
+        for stage in STAGES:
+            shutil.rmtree(folder / stage)
+    return Subject(made, _content, (other, inflection_data(room).folder))
+
+
+def _content(folder: Path) -> Result:
+    """All that training, decoding and scoring read of prepared data."""
+    data = Prepared(folder)
+    rows = {name: data.rows(name) for name in SPLITS}
+    found = [data.summary["splits"], data.source.symbols, data.target.symbols, rows]
+    for name in SPLITS:
+        split = data.split(name)
+        found += [split.content, split.source_row(0).tolist(), split.sources.lengths.tolist()]
+        found += [data.codec.source_symbols(row[:-1]) for row in rows[name]]
+    if data.summary["task"] == "translation":
+        found += [translation.target_language(data)]
+        found += [translation.read_references(Evidence(data=folder))]
+    return found
+
+
+def gold_data(room: Path) -> Subject:
+    """Prepared word alignments."""
+    made = phrases.gold(phrases.prepare(room / "phrases"), room / "gold")
+    rows = len(Prepared(made).rows("gold"))
+    other = phrases.gold(room / "phrases", room / "other gold")
+    links = [[[0, 0]]] * rows
+    (other / "links.json").write_text(json.dumps({"sure": links, "possible": links}))
+    write_summary(other, {"task": "alignment"})
+
+    def use(folder: Path) -> Result:
+        data, gold = Prepared(folder), alignment.read_gold(Evidence(data=folder).file("links.json"))
+        return data.rows("gold"), data.split("gold").content, gold.model_dump()
+
+    return Subject(made, use, (other,))
+
+
+def stages(room: Path) -> Subject:
+    """The folders of the stages before the last; what is made of them is the prepared data."""
+    own = pairs.dataset(room / "own", subwords={"merges": 12})
+    fetch("mine", own, room / "raw")
+    for stage in STAGES:
+        prepare("mine", own, room / "raw", room / "out", stage)
+
+    def use(folder: Path) -> Result:
+        prepare("mine", own, room / "raw", folder, "index")
+        return _content(folder)
+
+    return Subject(room / "out", use)
+
+
+def fetched(room: Path) -> Subject:
+    """Files of the user's own as they were fetched; what is made of them is the prepared data."""
+    own = pairs.dataset(room / "own")
+    fetch("mine", own, room / "raw")
+
+    def use(folder: Path) -> Result:
+        prepare("mine", own, folder, folder / "out")
+        return _content(folder / "out")
+
+    return Subject(room / "raw", use)
+
+
+def fetched_archive(room: Path) -> Subject:
+    """An archive of talks as it was fetched; what is made of it is the prepared data."""
+    (room / "raw").mkdir()
+    content = test_wit3.archive(room / "raw/de-en.tgz").read_bytes()
+    known = {"de-en.tgz": {"sha256": hashlib.sha256(content).hexdigest()}}
+    write_json(room / "raw/record.json", known)
+
+    def use(folder: Path) -> Result:
+        prepare("talks", test_wit3.talks(), folder, folder / "out")
+        return _content(folder / "out")
+
+    return Subject(room / "raw", use)
+
+
+def model(room: Path, *, subwords: bool) -> Subject:
+    """A model folder; in its place, that of another training."""
+    if subwords:
+        data = Prepared(pairs.ready(room / "data", subwords={"merges": 12}))
+        typed = ["Der Hund schläft heute.", "Katzen!"]
+    else:
+        data = Prepared(small.prepare(room / "data"))
+        typed = ["Haus\tcase=genitive,number=singular", "Blatt\tcase=x"]
+    made = [_model(room / f"seed{seed}", data, seed) for seed in (1, 2)]
+
+    def use(folder: Path) -> Result:
+        loaded = load_model(folder)
+        decoder = Decoder(loaded, folder, Decoding(beam=2, length_prior=0.3, max_extra=3))
+        codec = loaded.codec
+        return decoder([codec.source_symbols(codec.typed_source(line)) for line in typed])
+
+    return Subject(made[0], use, (made[1],))
+
+
+def _model(folder: Path, data: Prepared, seed: int) -> Path:
+    """Weights as they are before training, which are as good here."""
+    torch.manual_seed(seed)
+    cell = small.cell("prior-joint", seed=seed)
+    network = build(cell.choices, cell.network, len(data.source), len(data.target))
+    LengthPrior.of(Split.load(data.folder, "train")).save(folder / FILE)
+    save_model(folder, cell, data, network.state_dict())
+    return folder
+
+
+def states(room: Path) -> Subject:
+    """The last two states of a training; either is good, and so is a new beginning."""
+    key = "this training"
+    folders = {name: StateFolder(room / name, key) for name in ("state", "other")}
+    for name, folder in folders.items():
+        for step in (1, 2):
+            generator = torch.Generator().manual_seed(step + len(name))
+            tensors = {"model.a": torch.randn(40, 30, generator=generator), "best.b": torch.ones(3)}
+            progress = Progress(epoch=step, batch=step, loss=step / 3, history=[{"epoch": step}])
+            folder.save(tensors, progress)
+
+    def use(folder: Path) -> Result:
+        found = StateFolder(folder, key).load()
+        return found and ({name: t.tolist() for name, t in found[0].items()}, found[1])
+
+    previous = room / "previous"
+    previous.mkdir()
+    (previous / "state.safetensors").write_bytes((room / "state/previous.safetensors").read_bytes())
+    return Subject(room / "state", use, fair=(use(previous), None))
+
+
+SUBJECTS: dict[str, Callable[[Path], Subject]] = {
+    "a model of inflection": lambda room: model(room, subwords=False),
+    "a model of translation": lambda room: model(room, subwords=True),
+    "prepared data of inflection": inflection_data,
+    "prepared data of translation": translation_data,
+    "prepared word alignments": gold_data,
+    "what a stage has written": stages,
+    "fetched text": fetched,
+    "a fetched archive": fetched_archive,
+    "the states of a training": states,
+}

@@ -1,0 +1,241 @@
+"""Configurations that nobody meant: refused with a remedy, or run as they say."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import random
+import shutil
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import strategies as st
+
+from pam.config import Cell, dump_yaml, load_cell
+from pam.data.registry import load_registries
+from pam.experiment import load_plan
+from pam.models.build import build
+from pam.training.memory import enough_for
+from pam.verbs.prepare import overrides
+from tests.conftest import Recorder
+from tests.faults.cases import numbered
+from tests.faults.damage import DAMAGES
+from tests.faults.fuzz import changed, fuzz, places, replaced, texts
+from tests.faults.outcomes import outcome
+from tests.training import small
+from tests.workflow.checkouts import PAIRS, REGISTRY, ROOT
+
+CASES = 30
+"""Of a block."""
+
+EXPERIMENT = {
+    "experiment": "tiny",
+    "title": "Made up",
+    "seeds": [1, 2],
+    "baseline": "soft",
+    "models": ["soft", "postr-joint", "variational"],
+    "tasks": {
+        "nouns": {"dataset": "small", "label": "Nouns", "network": {"decoder": 6}},
+        "pairs": {
+            "dataset": "pairs",
+            "gold": "links",
+            "models": ["soft"],
+            "format": {"subwords": {"merges": 5}, "vocabulary": {"size": {"xx": 9}}},
+            "training": {"select": "loss"},
+            "decoding": {"beams": [1, 2]},
+            "resources": {"threads": 2},
+            "options": {"marginal": {"output": {"top_k": 2}}},
+        },
+    },
+    "network": {"embedding": 4, "encoder": 3, "decoder": 5, "dropout": 0.1, "initial_range": 0.1},
+    "training": {"epochs": 1, "batch_size": 8, "learning_rate": 0.01, "clip": 1.0},
+    "decoding": {"beam": 2, "length_penalty": 0.5, "max_ratio": 2.0},
+    "registries": ["own/small.yaml", "own/pairs.yaml"],
+    "device": "cpu",
+    "resources": {"threads": 1, "mem_mb": 500, "runtime": 9},
+    "options": {"marginal": {"output": {"top_k": 3}}, "feedback": {"posterior": {"mix": 0.5}}},
+}
+MODEL = {
+    "label": "Odd",
+    "source": "nowhere",
+    "score": {"kind": "mlp", "units": 3},
+    "distribution": {"kind": "fusedmax", "weight": 0.1},
+    "coupling": {"kind": "proximity", "width": 2, "first": "free"},
+    "marginal": {"kind": "output", "top_k": 3},
+    "feedback": {"kind": "posterior", "mix": 0.5, "gradient": True},
+    "inference": "none",
+    "targets": "symbols",
+    "network": {"embedding": 4, "encoder": 3, "decoder": 5},
+    "training": {"epochs": 2},
+}
+REGISTRIES = {
+    **yaml.safe_load(REGISTRY),
+    **yaml.safe_load(PAIRS),
+    "fetched": {
+        "task": "inflection",
+        "mirror_name": "nouns",
+        "obtain": "by hand",
+        "files": {
+            "train.tsv": {"urls": ["https://example.org/a.zip#t"], "sha256": "0" * 64, "bytes": 9},
+            "dev.tsv": {"urls": ["https://example.org/d"], "md5": "0" * 32, "hash_from": "a copy"},
+            "test.tsv": {},
+        },
+        "format": {"columns": ["lemma", "form", "features"], "separator": ";"},
+    },
+    "drawn": {
+        "task": "inflection",
+        "package": {"name": "german-nouns", "version": "1.2.5", "options": {"seed": 1, "dev": 2}},
+        "files": {"train.tsv": {}, "dev.tsv": {}, "test.tsv": {}},
+    },
+}
+CELL = small.cell("prox-postr-joint").model_dump()
+FORMAT = {
+    "read": {"kind": "columns", "columns": {"xx": 0, "yy": 1}, "divide": {"dev": 1, "test": 1}},
+    "tokenise": {"xx": "moses"},
+    "max_ratio": 1.5,
+    "subwords": {"merges": 5, "joint": True},
+    "vocabulary": {"size": {"xx": 9}, "min_count": 1},
+}
+VALUES = (
+    *(None, True, 0, -1, 1, 2**31, 2**63, 2**64, 10**30, 0.0, 1e-320, 1e308),
+    *(math.inf, -math.inf, math.nan, [], {}, "", "\x00", "\u2028", "../x", "$(touch x)", "{task}"),
+    *("a b", "soft\n", "é" * 3000, [1], ["a", "a"], {"kind": "none"}, {"a": 1}, b"x"),
+    datetime.date(2018, 5, 1),
+)
+BLOCKS = 60
+"""Of all keys with all odd values."""
+
+
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder: models and registries as in the repository."""
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/small.yaml").write_text(REGISTRY, encoding="utf-8")
+    (tmp_path / "own/pairs.yaml").write_text(PAIRS, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def dumped(document: Any) -> bytes:
+    return yaml.safe_dump(document, allow_unicode=True, sort_keys=False).encode()
+
+
+@st.composite
+def garbled(draw: st.DrawFn, document: Any) -> bytes:
+    """The text of a document with bytes that are damaged, or marks of YAML where none belong."""
+    content = dumped(document)
+    if draw(st.booleans()):
+        return draw(st.sampled_from(DAMAGES))(content, random.Random(draw(st.integers(0, 10**6))))
+    marks = ["&a ", "*a", "!!python/name:os.system ", "!!timestamp x", "!!int x", "!!set ", "<<: "]
+    marks += ["[" * 2000, "{", "- ", "? ", "|\n", "---\n", "%YAML 3.0\n", "\t", "\x00", "\ufeff"]
+    place = draw(st.integers(0, len(content)))
+    mark = draw(st.sampled_from(marks) | texts)
+    return content[:place] + mark.encode("utf-8", "surrogatepass") + content[place:]
+
+
+def written(document: Any) -> st.SearchStrategy[bytes]:
+    """Files that hold a changed document, or a garbled one."""
+    other = changed(document).map(dumped)
+    return st.one_of(other, other, other, garbled(document))
+
+
+def run_experiment(file: Path) -> None:
+    """What Snakemake does before the first job, and each training before its first step."""
+    plan = load_plan(files=[file])
+    datasets = load_registries(plan.experiment.registries)
+    plan.check_datasets(datasets)
+    for task in plan.experiment.tasks:
+        plan.beams(task)
+        for model in plan.experiment.models_of(task):
+            plan.resources(task, model)
+            for seed in plan.experiment.seeds:
+                run_cell(plan.cell(task, model, seed))
+
+
+def run_cell(cell: Cell) -> None:
+    """A cell is the same when it is read again, and its model can be made."""
+    Path("cell.yaml").write_text(dump_yaml(cell), encoding="utf-8")
+    assert load_cell("cell.yaml") == cell
+    with enough_for("making the network", "lower the sizes in `network`"):
+        build(cell.choices, cell.network, 9, 9)
+
+
+def run_model(file: Path) -> None:
+    """An experiment with a model of one's own."""
+    file.rename("config/models/odd.yaml")
+    own = {"models": ["odd"], "baseline": "odd", "tasks": {"nouns": {"dataset": "small"}}}
+    Path("experiment.yaml").write_bytes(dumped(EXPERIMENT | own))
+    run_experiment(Path("experiment.yaml"))
+
+
+def read_registry(file: Path) -> None:
+    for dataset in load_registries([file]).values():
+        assert dataset.layout is not None
+
+
+def read_format(file: Path) -> None:
+    """Keys given with `pam prepare --format`."""
+    text = file.read_bytes().decode("utf-8", "replace")
+    overrides(text, load_registries(["own/pairs.yaml"])["pairs"])
+
+
+CONFIGURATIONS: dict[str, tuple[Any, Callable[[Path], None]]] = {
+    "an experiment": (EXPERIMENT, run_experiment),
+    "a model": (MODEL, run_model),
+    "a registry": (REGISTRIES, read_registry),
+    "a cell": (CELL, lambda file: run_cell(load_cell(file))),
+    "a format on the command line": (FORMAT, read_format),
+}
+
+
+def check_with(use: Callable[[Path], None]) -> Callable[[bytes], None]:
+    """What is done with a file of this content."""
+
+    def check(content: bytes) -> None:
+        Path("odd.yaml").write_bytes(content)
+        use(Path("odd.yaml"))
+
+    return check
+
+
+@pytest.mark.parametrize("kind", CONFIGURATIONS)
+def test_what_is_changed_below_can_be_run_unchanged(kind: str, room: Path) -> None:
+    document, use = CONFIGURATIONS[kind]
+    check_with(use)(dumped(document))
+
+
+@pytest.mark.parametrize("block", numbered(40, sample=1))
+@pytest.mark.parametrize("kind", CONFIGURATIONS)
+def test_a_configuration_is_refused_with_a_remedy_or_can_be_run(
+    kind: str, block: int, room: Path, record: Recorder
+) -> None:
+    document, use = CONFIGURATIONS[kind]
+    fuzz(block, CASES, written(document), check_with(use))
+    record(
+        fault=f"{kind} that nobody meant",
+        showed="refused with a remedy before any work, or it can be run",
+        tried=CASES,
+    )
+
+
+@pytest.mark.parametrize("block", numbered(BLOCKS, sample=1))
+@pytest.mark.parametrize("kind", CONFIGURATIONS)
+def test_each_key_with_each_odd_value_is_refused_or_can_be_run(
+    kind: str, block: int, room: Path, record: Recorder
+) -> None:
+    document, use = CONFIGURATIONS[kind]
+    cases = list(product(places(document), VALUES))[block::BLOCKS]
+    for place, value in cases:
+        content = dumped(replaced(document, place, value))
+        outcome(partial(check_with(use), content), f"{place}: {value!r}")
+    record(
+        fault=f"each key of {kind} with each odd value",
+        showed="refused with a remedy before any work, or it can be run",
+        tried=len(cases),
+    )

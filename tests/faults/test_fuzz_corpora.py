@@ -1,0 +1,314 @@
+"""Texts that nobody expected: a fault is named by file and line, or every symbol comes through."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+
+from pam.data.fetch import fetch
+from pam.data.gold import prepare_gold
+from pam.data.prepare import prepare
+from pam.data.prepared import SPLITS, Prepared
+from pam.data.registry import Dataset
+from pam.data.vocabulary import UNK, Vocabulary
+from pam.scoring.kinds import Evidence, translation
+from pam.scoring.predictions import check_against_split, read_predictions
+from tests.conftest import Recorder
+from tests.data import pairs
+from tests.faults.cases import numbered
+from tests.faults.fuzz import fuzz, texts
+
+CASES = 25
+"""Of a block."""
+
+WORDS = (
+    "Haus",
+    "Häuser",
+    "der",
+    "case=dative",
+    "V",
+    "N;SG",
+    "a@@",
+    "don't",
+    "z.B.",
+    "3,5",
+    "&amp;",
+)
+NOT_TEXT = (
+    b"\xff",
+    b"\xed\xa0\x80",
+    b"\xc3",
+    b"\x00",
+    "é".encode("latin-1"),
+    "x\n".encode("utf-16"),
+)
+"""Bytes that are no UTF-8: lone surrogates, cut letters, other encodings."""
+
+words = st.sampled_from(WORDS) | texts
+tame = words.map(lambda word: re.sub(r"[\s\x00-\x1f\x7f-\x9f]", "", word)).filter(bool)
+"""Odd words, but such as a text may hold."""
+
+sentences = st.lists(words, min_size=1, max_size=5).map(" ".join)
+ends = st.sampled_from(["\n"] * 8 + ["\r\n", "\n\n", "\r", ""])
+
+
+def encoded(
+    lines: list[tuple[str, str]], begin: bytes, spoilt: tuple[float, bytes] | None
+) -> bytes:
+    content = begin + "".join(line + end for line, end in lines).encode("utf-8", "surrogatepass")
+    if spoilt is None:
+        return content
+    place = int(spoilt[0] * len(content))
+    return content[:place] + spoilt[1] + content[place:]
+
+
+def files(line: st.SearchStrategy[str]) -> st.SearchStrategy[bytes]:
+    """Files of a few lines, sometimes of one that is very long, with bytes that are no text."""
+    long = st.sampled_from(["x" * 70_000, "x " * 20_000, "é" * 9_000])
+    lines = st.lists(st.tuples(st.one_of(line, line, line, line, line, long), ends), max_size=4)
+    begin = st.sampled_from([b"", b"", b"", b"\xef\xbb\xbf"])
+    place = st.tuples(st.floats(0, 1), st.sampled_from(NOT_TEXT))
+    return st.builds(encoded, lines, begin, st.one_of(st.none(), st.none(), st.none(), place))
+
+
+def rows(width: int) -> st.SearchStrategy[list[tuple[str, ...]]]:
+    """Rows of odd words that are no fault."""
+    return st.lists(st.tuples(*[tame] * width), min_size=1, max_size=4)
+
+
+def joined(rows: list[tuple[str, ...]]) -> bytes:
+    return "".join("\t".join(row) + "\n" for row in rows).encode("utf-8", "surrogatepass")
+
+
+def check_prepared(folder: Path) -> None:
+    """Ids spell the text, the text holds no marks that other readers take for ends of lines."""
+    data = Prepared(folder)
+    for name in SPLITS:
+        split, rows = data.split(name), data.rows(name)
+        assert len(split) == len(rows) == data.summary["splits"][name]["rows"]
+        for number, row in enumerate(rows):
+            assert len(row) == len(data.codec.columns) and not re.search(
+                r"[\x00-\x1f\x7f]", "".join(row)
+            )
+            for vocabulary, ids, symbols in (
+                (data.source, split.source_row(number), data.codec.source_symbols(row[:-1])),
+                (data.target, split.target_row(number), data.codec.target_symbols(row[-1])),
+            ):
+                spelt = vocabulary.spell(ids)[:-1]
+                known = [s if s in vocabulary else "<unk>" for s in symbols]
+                assert spelt == known
+    if data.summary["task"] == "inflection":
+        assert not (data.split("train").source == UNK).any()
+    else:
+        for name in ("dev", "test"):
+            references = translation.read_references(Evidence(data=folder, split=name))
+            assert len(references) == len(data.rows(name))
+
+
+def again(room: Path) -> Path:
+    """An empty folder."""
+    shutil.rmtree(room, ignore_errors=True)
+    room.mkdir()
+    return room
+
+
+def of_inflection(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]:
+    row = st.lists(words, min_size=3, max_size=3) | st.lists(words, max_size=5)
+    good = b"Haus\tN,SG\tHauses\nTag\tN,PL\tTage\n"
+    file = rows(3).map(joined) | files(row.map("\t".join))
+
+    def check(contents: tuple[bytes, bytes, str]) -> None:
+        folder = again(room / "inflection")
+        for split, content in zip(SPLITS, (*contents[:2], good), strict=True):
+            (folder / f"{split}.tsv").write_bytes(content)
+        own = Dataset.model_validate(
+            {
+                "task": "inflection",
+                "files": {
+                    f"{split}.tsv": {"path": str(folder / f"{split}.tsv")} for split in SPLITS
+                },
+                "format": {"separator": contents[2]},
+            }
+        )
+        fetch("mine", own, folder / "raw")
+        prepare("mine", own, folder / "raw", folder / "out")
+        check_prepared(folder / "out")
+
+    separators = st.sampled_from([",", ";", " ", "\t", "V"])
+    return st.tuples(file, file | st.just(good), separators), check
+
+
+OPTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "tokenise": st.sampled_from(["none", "moses"]),
+        "tokenised": st.booleans(),
+        "lowercase": st.booleans(),
+        "blank_lines": st.just("drop"),
+        "subwords": st.fixed_dictionaries({"merges": st.integers(1, 9), "joint": st.booleans()}),
+        "vocabulary": st.fixed_dictionaries({"min_count": st.integers(1, 2)}),
+        "max_length": st.integers(1, 9),
+        "max_ratio": st.sampled_from([1.0, 1.5]),
+    },
+)
+
+
+def of_sentences(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]:
+    def check(drawn: tuple[tuple[bytes, bytes], dict[str, Any]]) -> None:
+        folder = again(room / "pairs")
+        own = pairs.dataset(folder / "own", **drawn[1])
+        for content, language in zip(drawn[0], ("de", "en"), strict=True):
+            for split in ("train", "test"):
+                path = folder / f"own/{split}.{language}"
+                path.write_bytes(path.read_bytes() + content)
+        fetch("mine", own, folder / "raw")
+        prepare("mine", own, folder / "raw", folder / "out")
+        check_prepared(folder / "out")
+
+    def one_each(pairs: list[tuple[str, ...]]) -> tuple[bytes, ...]:
+        return tuple("\n".join([*side, ""]).encode() for side in zip(*pairs, strict=True))
+
+    good = rows(2).map(one_each)
+    sides = st.one_of(good, good, st.tuples(files(sentences), files(sentences)))
+    return st.tuples(sides, OPTIONS), check
+
+
+def of_columns(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]:
+    row = st.lists(sentences, min_size=2, max_size=3)
+
+    def check(drawn: tuple[bytes, str, int, int]) -> None:
+        content, separator, first, second = drawn
+        folder = again(room / "columns")
+        lines = "".join(separator.join(pair) + "\n" for pair in pairs.SENTENCES["train"])
+        (folder / "all.txt").write_bytes(lines.encode() + content)
+        read = {"kind": "columns", "columns": {"de": first, "en": second}, "separator": separator}
+        own = Dataset.model_validate(
+            {
+                "task": "translation",
+                "files": {"all.txt": {"path": str(folder / "all.txt")}},
+                "splits": {"all": "all.txt"},
+                "format": {"source": "de", "target": "en", "tokenise": "none"}
+                | {"read": read | {"divide": {"dev": 1, "test": 1}}},
+            }
+        )
+        fetch("mine", own, folder / "raw")
+        prepare("mine", own, folder / "raw", folder / "out")
+        check_prepared(folder / "out")
+
+    separators = st.sampled_from(["\t", " ||| ", "a"])
+    places = st.integers(-3, 3)
+    return st.tuples(files(row.map("\t".join)), separators, places, places), check
+
+
+def of_links(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]:
+    data = pairs.ready(room / "task")
+    number = st.integers(-1, 12).map(str) | texts
+    link = st.builds("{}{}{}".format, number, st.sampled_from("-p- "), number)
+    right = st.builds("{}{}{}".format, st.integers(1, 3), st.sampled_from("-p"), st.integers(1, 3))
+
+    def check(content: bytes) -> None:
+        folder = again(room / "links")
+        sides = zip(*pairs.SENTENCES["train"], strict=True)
+        texts_of = {"de": "", "en": ""} | dict(
+            zip(("de", "en"), map("\n".join, sides), strict=True)
+        )
+        for name, text in texts_of.items():
+            (folder / f"a.{name}").write_text(text + "\n", encoding="utf-8")
+        (folder / "a.links").write_bytes(content)
+        files = {name: f"a.{name}" for name in ("de", "en", "links")}
+        own = Dataset.model_validate(
+            {
+                "task": "alignment",
+                "files": {name: {"path": str(folder / name)} for name in files.values()},
+                "splits": {"gold": files},
+                "format": {"source": "de", "target": "en"},
+            }
+        )
+        fetch("gold", own, folder / "raw")
+        prepare_gold("gold", own, folder / "raw", data, folder / "out")
+        assert Prepared(folder / "out").rows("gold")
+
+    def five(link: st.SearchStrategy[str]) -> st.SearchStrategy[bytes]:
+        """As many lines as there are sentences."""
+        lines = st.lists(st.lists(link, max_size=4).map(" ".join), min_size=5, max_size=5)
+        return lines.map(lambda own: "\n".join([*own, ""]).encode("utf-8", "surrogatepass"))
+
+    line = st.lists(link, max_size=4).map(" ".join)
+    return st.one_of(files(line), five(link), five(right), five(right)), check
+
+
+def of_vocabularies(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]:
+    path = room / "source.vocab"
+
+    def check(drawn: tuple[list[str], bytes]) -> None:
+        symbols, content = drawn
+        Vocabulary(symbols).save(path)
+        assert Vocabulary.load(path).symbols == tuple(symbols)
+        path.write_bytes(path.read_bytes() + content)
+        loaded = Vocabulary.load(path)
+        loaded.save(room / "again.vocab")
+        assert Vocabulary.load(room / "again.vocab").symbols == loaded.symbols
+        assert loaded.symbols[: len(symbols)] == tuple(symbols)
+
+    symbols = st.lists(words.filter(bool), unique=True, max_size=5)
+    return st.tuples(symbols, files(words)), check
+
+
+def of_predictions(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]:
+    names = ("lemma", "form", "predicted")
+
+    def check(content: bytes) -> None:
+        (room / "predictions.tsv").write_bytes(b"lemma\tform\tpredicted\n" + content)
+        rows = read_predictions(room / "predictions.tsv", names)
+        assert rows and all(len(row) == len(names) for row in rows)
+        lines = b"".join("\t".join(row[:2]).encode() + b"\n" for row in rows)
+        (room / "test.tsv").write_bytes(lines)
+        if lines.strip() and not rows[-1][0] == rows[-1][1] == "":
+            check_against_split(rows, room / "predictions.tsv", room / "test.tsv")
+
+    return files(st.lists(words, min_size=3, max_size=3).map("\t".join)), check
+
+
+def of_typed_lines(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]:
+    data = Prepared(pairs.ready(room / "task", subwords={"merges": 9}, lowercase=True))
+
+    def check(line: str) -> None:
+        (column,) = data.codec.typed_source(line)
+        symbols = data.codec.source_symbols([column])
+        assert symbols and all(symbol == "".join(symbol.split()) for symbol in symbols)
+        assert data.codec.target_text(data.codec.target_symbols(column)) is not None
+        assert unicodedata.normalize("NFC", data.codec.readable(column)) is not None
+
+    return sentences, check
+
+
+TEXTS = {
+    "tables of inflected words": of_inflection,
+    "sentences, a file for each language": of_sentences,
+    "sentences in columns": of_columns,
+    "links between words": of_links,
+    "vocabularies": of_vocabularies,
+    "predictions": of_predictions,
+    "typed lines": of_typed_lines,
+}
+
+
+@pytest.mark.parametrize("block", numbered(60, sample=1))
+@pytest.mark.parametrize("kind", TEXTS)
+def test_a_text_is_refused_by_file_and_line_or_comes_through_whole(
+    kind: str, block: int, tmp_path: Path, record: Recorder
+) -> None:
+    strategy, check = TEXTS[kind](tmp_path)
+    fuzz(block, CASES, strategy, check)
+    record(
+        fault=f"a text that nobody expected: {kind}",
+        showed="refused by file and line, or every symbol comes through",
+        tried=CASES,
+    )

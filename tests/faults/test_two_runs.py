@@ -1,0 +1,108 @@
+"""Two runs at once in one folder: one of an experiment works, the other is told so and ends."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Recorder
+from tests.faults.conftest import Scene
+from tests.faults.runs import RESULTS, results, started
+from tests.workflow.checkouts import Checkout, Outcome
+
+pytestmark = pytest.mark.slow
+
+REFUSED = "error: another run of `tiny` is at work in this folder (process "
+FRONT_DOORS = {
+    "snakemake": [sys.executable, "-m", "snakemake", "--cores", "1"],
+    "snakemake --profile": [sys.executable, "-m", "snakemake", "--profile", "own/profile"],
+    "make run": [sys.executable, "workflow/scripts/run.py"],
+}
+
+
+def contents(folder: Path) -> dict[Path, tuple[int, int]]:
+    """Size and time of change of all files, but for Snakemake's own record of its calls."""
+    return {
+        path: (path.stat().st_size, path.stat().st_mtime_ns)
+        for path in folder.rglob("*")
+        if path.is_file() and ".snakemake" not in path.parts and "__pycache__" not in path.parts
+    }
+
+
+def test_a_second_run_says_so_and_changes_nothing_and_the_first_ends_well(
+    finished: Scene, undisturbed: tuple[Checkout, Outcome], record: Recorder
+) -> None:
+    finished.made.write("own/profile/config.yaml", "cores: 1\nkeep-going: true\n")
+    shutil.rmtree(finished.made.folder / RESULTS / "tables")
+    (finished.made.folder / RESULTS / "report.html").unlink()
+    with started(finished.made, **finished.environment) as running:
+        running.wait_for_jobs(1)
+        # Still, so that what changes is the second run's doing.
+        os.killpg(running.process.pid, signal.SIGSTOP)
+        before = contents(finished.made.folder)
+        for name, command in FRONT_DOORS.items():
+            second = finished.made.command(
+                [*command, "--configfile", "own/experiment.yaml"], **finished.environment
+            )
+            assert second.code != 0, name
+            assert f"{REFUSED}{running.process.pid} on " in second.said, second.said
+            assert second.said.count("error: ") == 1
+        assert "Nothing to be done" not in finished.run("--dry-run").said
+        assert contents(finished.made.folder) == before
+        os.killpg(running.process.pid, signal.SIGCONT)
+        assert running.process.wait(300) == 0, running.log.read_text("utf-8")
+    assert results(finished.made) == results(undisturbed[0])
+    record(
+        fault="a second run of an experiment, by `snakemake`, with a profile, by `make run`",
+        tried=len(FRONT_DOORS),
+        showed="it names the process that is at work and ends; nothing is changed, and the first "
+        "run ends with bit-identical results",
+    )
+
+
+@pytest.mark.faults
+def test_of_two_runs_that_start_together_one_works(
+    scene: Scene, undisturbed: tuple[Checkout, Outcome], record: Recorder
+) -> None:
+    # A killed run before them, as they may both be there to go on after it.
+    with started(scene.made, **scene.environment) as running:
+        running.wait_for_jobs(1)
+        running.kill_all()
+    with (
+        started(scene.made, **scene.environment) as one,
+        started(scene.made, log="other.log", **scene.environment) as other,
+    ):
+        codes = [running.process.wait(300) for running in (one, other)]
+        said = [running.log.read_text("utf-8") for running in (one, other)]
+    assert sorted(codes) == [0, 1], said
+    assert REFUSED in said[codes.index(1)]
+    assert results(scene.made) == results(undisturbed[0])
+    record(
+        fault="two runs that start at the same moment, after a killed one",
+        showed="one works and ends with bit-identical results, the other is told so and ends",
+    )
+
+
+@pytest.mark.faults
+def test_two_experiments_run_beside_each_other(
+    scene: Scene, undisturbed: tuple[Checkout, Outcome], record: Recorder
+) -> None:
+    text = (scene.made.folder / "own/experiment.yaml").read_text("utf-8")
+    scene.made.write("own/other.yaml", text.replace("experiment: tiny", "experiment: other"))
+    with started(scene.made, **scene.environment) as running:
+        other = scene.made.run("--configfile", "own/other.yaml", **scene.environment)
+        assert other.code == 0, other.said
+        assert running.process.wait(300) == 0, running.log.read_text("utf-8")
+    assert results(scene.made) == results(undisturbed[0])
+    file = "nouns/postr-joint/seed1/beam1/predictions.tsv"
+    found = [(scene.made.folder / f"results/{name}" / file) for name in ("tiny", "other")]
+    assert found[0].read_bytes() == found[1].read_bytes()
+    record(
+        fault="two experiments on the same data at once in one folder",
+        showed="both end well; the data are fetched by one of them while the other waits",
+    )

@@ -1,0 +1,51 @@
+"""YAML is plain data of a bounded size, whatever it looks like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pam.errors import UserError
+from pam.yaml_files import LARGEST, parse_yaml, read_yaml
+
+LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+"""Nine lists of ten of the one before: a thousand million words."""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (LAUGHS, f"more than {LARGEST} keys and values"),
+        ("a: &a [*a]\n", f"more than {LARGEST} keys and values"),
+        ("a: &a {b: *a}\n", f"more than {LARGEST} keys and values"),
+        ("[" * 50_000, "lists in lists without end"),
+        ("a: 2001-99-99\n", "a value is not what it seems to be: month must be in 1..12"),
+        ("a: !!int x\n", "a value is not what it seems to be"),
+        ("a: !!timestamp x\n", "a value is not what it seems to be"),
+        ("a: " + "9" * 5000, "a value is not what it seems to be"),
+        ("a: \x00\n", "this is not valid YAML"),
+        ("a: 1\n---\nb: 2\n", "this is not valid YAML"),
+        ("{a: 1}: 2\n", "this is not valid YAML"),
+    ],
+    ids=range(11),
+)
+def test_what_is_no_configuration_is_refused(text: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_yaml(text, "config.yaml")
+    assert message in caught.value.message
+    assert caught.value.file == "config.yaml" and caught.value.remedy
+
+
+def test_an_alias_may_save_some_writing() -> None:
+    content = parse_yaml("a: &a {x: [1, 2]}\nb: *a\nc: {<<: *a, y: 3}\n", "config.yaml")
+    assert content == {"a": {"x": [1, 2]}, "b": {"x": [1, 2]}, "c": {"x": [1, 2], "y": 3}}
+
+
+@pytest.mark.parametrize("name", ["", "\x00", "a" * 5000, "none.yaml"])
+def test_what_cannot_be_a_file_is_no_file(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file"):
+        read_yaml(f"{tmp_path}/{name}")

@@ -1,0 +1,98 @@
+"""An experiment on a Slurm cluster, through the profile as it is, and what may go wrong there."""
+
+from __future__ import annotations
+
+import csv
+import re
+
+from tests.slurm.login import Login
+
+MODELS = ("soft", "mono-postr-joint")
+CELL = "results/tiny/nouns/soft/seed1/training.json"
+LONG = "epochs: 11, state_every_s: 1"
+"""Of 55 steps."""
+
+
+def test_a_cluster_makes_the_tables_with_each_training_on_a_gpu_of_its_own(login: Login) -> None:
+    login.experiment("epochs: 2")
+    login.slow_down(1.0)
+    outcome = login.run("tables")
+    assert outcome.code == 0, outcome.said + login.state()
+    for model in MODELS:
+        assert login.outcome(model) == login.undisturbed(model)
+    with (login.made.folder / "results/tiny/tables/table2.csv").open(encoding="utf-8") as file:
+        assert {row["model"] for row in csv.DictReader(file)} == set(MODELS)
+    started, ended = login.seen("start"), login.seen("end")
+    # They ran at the same time, each with the GPU that Slurm had given it.
+    assert len(started) == len(MODELS)
+    assert max(one["at"] for one in started) < min(one["at"] for one in ended)
+    given = {(one["SLURMD_NODENAME"], one["SLURM_STEP_GPUS"]) for one in started}
+    assert len(given) == len(MODELS)
+    for one in started:
+        assert one["CUDA_VISIBLE_DEVICES"] == login.cluster.gpu(
+            one["SLURMD_NODENAME"], one["SLURM_STEP_GPUS"]
+        )
+
+
+def test_a_training_whose_node_dies_goes_on_from_its_last_state_on_another_node(
+    login: Login,
+) -> None:
+    login.experiment(LONG)
+    login.slow_down(0.5)
+    running = login.start(CELL, "--retries", "0")
+    login.wait_for((login.results / "soft/seed1/state/previous.safetensors").is_file)
+    (first,) = login.seen()
+    login.cluster.crash(first["SLURMD_NODENAME"])
+    assert running.wait(600) == 0, login.state()
+    first, second = login.seen()
+    assert first["SLURM_JOB_ID"] == second["SLURM_JOB_ID"]
+    assert first["SLURMD_NODENAME"] != second["SLURMD_NODENAME"]
+    assert login.record("soft")["resumed"] == 1
+    assert login.outcome("soft") == login.undisturbed("soft")
+
+
+def test_a_training_longer_than_the_time_limit_ends_in_several_jobs(login: Login) -> None:
+    login.experiment(LONG, "resources: {gpu: true, runtime: 1}\n")
+    login.slow_down(1.0)
+    outcome = login.run(CELL, "--retries", "0")
+    assert outcome.code == 0, outcome.said + login.state()
+    jobs = login.seen()
+    assert len(jobs) >= 3
+    assert len({one["SLURM_JOB_ID"] for one in jobs}) == 1
+    assert login.record("soft")["resumed"] == len(jobs) - 1
+    assert login.outcome("soft") == login.undisturbed("soft")
+
+
+def test_an_error_of_the_user_ends_the_run_after_two_more_tries_and_is_shown(
+    login: Login,
+) -> None:
+    login.experiment("epochs: 1, learning_rate: 100000.0")
+    login.slow_down(0)
+    outcome = login.run(CELL)
+    assert outcome.code == 1
+    assert len(login.seen()) == 3
+    assert re.search(r"error: (training diverges|the loss is no longer a number)", outcome.said)
+    assert "remedy: lower `training.learning_rate`" in outcome.said
+
+
+def test_after_a_kill_of_snakemake_its_jobs_and_those_of_the_next_run_share_the_work(
+    login: Login,
+) -> None:
+    login.experiment(LONG)
+    login.slow_down(0.5)
+    # One of two nodes, and one of its two cores, so that one of two trainings has to wait.
+    login.cluster.command("scontrol", "update", "node=n2", "state=drain", "reason=test")
+    login.cluster.command("sbatch", "--output=/dev/null", "--wrap=sleep 999")
+    killed = login.start("train")
+    login.wait_for(lambda: login.seen() and login.queue("PENDING"))
+    (pending,) = login.queue("PENDING")
+    killed.kill()
+    killed.wait()
+    running = login.start("train")
+    login.wait_for(lambda: len(login.queue("PENDING")) == 3)
+    login.cluster.command("scontrol", "update", "node=n2", "state=resume")
+    assert running.wait(600) == 0, login.state()
+    assert login.queue("FAILED") == [pending]
+    for model in MODELS:
+        assert login.record(model)["resumed"] == 0
+        assert login.outcome(model) == login.undisturbed(model)

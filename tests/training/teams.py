@@ -1,0 +1,91 @@
+"""Trainings in double precision by several processes, quick to start: forked, as in `runs`."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pam.config import Cell
+from pam.data.batches import Examples
+from pam.data.prepared import Prepared
+from pam.files import read_json, write_json
+from pam.models.build import build
+from pam.models.saved import load_tensors, save_tensors
+from pam.training.distributed import joined
+from pam.training.loop import Trainer
+from pam.training.progress import Silence
+from pam.training.state import StateFolder
+from tests.training.runs import CONTEXT
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a training came to.
+
+    Attributes:
+        weights: those kept, in the first process.
+        history: rows without times.
+        states: for each process, a digest-like list of its last weights.
+    """
+
+    weights: dict[str, Tensor]
+    history: list[dict[str, Any]]
+    last: list[dict[str, Tensor]]
+
+
+def train(cell: Cell, data: Path, out: Path, processes: int) -> Outcome:
+    """A training by so many processes, with gloo where there are several."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    out.mkdir(exist_ok=True)
+    started = [
+        CONTEXT.Process(target=_work, args=(rank, processes, port, cell, data, out))
+        for rank in range(processes)
+    ]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join(120)
+    assert [process.exitcode for process in started] == [0] * processes
+    weights, _ = load_tensors(out / "best")
+    last = [load_tensors(out / f"last{rank}")[0] for rank in range(processes)]
+    return Outcome(weights, read_json(out / "history.json"), last)
+
+
+def _work(rank: int, size: int, port: int, cell: Cell, data: Path, out: Path) -> None:
+    if size > 1:
+        # What torchrun tells a process.
+        os.environ |= {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "TORCHELASTIC_RUN_ID": "test",
+        }
+    prepared = Prepared(data)
+    train, dev = (Examples(prepared.split(name), cell.choices.targets) for name in ("train", "dev"))
+    with joined("cpu") as team:
+        # Weights of their own, which must not matter.
+        torch.manual_seed(cell.seed + rank)
+        model = build(cell.choices, cell.network, len(prepared.source), len(prepared.target))
+        states = StateFolder(out / "state", "key")
+        trainer = Trainer(cell, model.double(), train, dev, states, Silence(), team)
+        weights, progress = trainer.run()
+    save_tensors(out / f"last{rank}", model.state_dict(), {})
+    if rank == 0:
+        save_tensors(out / "best", weights, {})
+        rows = [
+            {name: value for name, value in row.items() if name not in ("wall_s", "cpu_s")}
+            for row in progress.history
+        ]
+        write_json(out / "history.json", rows)
+    sys.stdout.flush()

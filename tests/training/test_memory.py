@@ -1,0 +1,185 @@
+"""A batch too large for memory names the setting to change; memory does not grow with epochs."""
+
+from __future__ import annotations
+
+import random
+import resource
+from pathlib import Path
+
+import pytest
+
+from pam.config import Cell
+from pam.errors import UserError
+from pam.files import read_json, write_json
+from pam.training.loop import Trainer
+from pam.training.memory import enough_for, keep_heap
+from tests.conftest import Recorder
+from tests.training import runs, small
+from tests.training.runs import CONTEXT, Fault
+from tests.training.test_failures import one_message
+from tests.training.test_options import trained
+
+MANY, FEW = 1500, 50
+STEP, EVALUATION = ("pam.training.loop", "Trainer._step"), ("pam.training.loop", "evaluate")
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As many rows in each split as no batch should have."""
+    draw = random.Random(1)
+    lemmas = ["".join(draw.choices("abdegiklmnoprstu", k=12)) for _ in range(3 * MANY)]
+    rows = [(lemma, "number=plural", f"{lemma}en") for lemma in lemmas]
+    splits = {name: rows[start::3] for start, name in enumerate(("train", "dev", "test"))}
+    return small.prepare(tmp_path_factory.mktemp("prepared") / "many", splits)
+
+
+def cell(size: int = FEW, decoded: int = FEW, **training: int) -> Cell:
+    """One step with a network that needs far more memory for a batch than for its weights."""
+    plain = small.cell("postr-joint", batch_size=size, max_steps=1, select="loss", **training)
+    network = {"embedding": 64, "encoder": 64, "decoder": 128, "dropout": 0.0}
+    changed = {"network": network, "decoding": {"batch_size": decoded}}
+    return Cell.model_validate(plain.model_dump() | changed)
+
+
+@pytest.mark.parametrize(
+    ("given", "fault", "work", "remedy"),
+    [
+        (
+            cell(MANY),
+            Fault(*STEP, 1, "confined"),
+            f"a training step of {MANY} examples",
+            "lower `training.batch_size`, or raise `training.accumulate`, "
+            "which cuts a batch into parts",
+        ),
+        (
+            cell(decoded=MANY),
+            Fault(*EVALUATION, 1, "confined"),
+            f"the evaluation of {MANY} examples side by side",
+            "lower `decoding.batch_size`",
+        ),
+    ],
+)
+def test_a_batch_too_large_for_memory_names_the_setting_to_change(
+    given: Cell, fault: Fault, work: str, remedy: str, many: Path, tmp_path: Path
+) -> None:
+    assert one_message(runs.train(given, many, tmp_path, fault)) == (
+        f"out of memory in {work}",
+        remedy,
+    )
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("room_mb", [2, 10, 40, 70, 80, 85, 90, 95, 100, 110, 130, 200])
+def test_memory_that_ends_anywhere_in_a_step_is_told_of_as_such(
+    room_mb: int, many: Path, tmp_path: Path, record: Recorder
+) -> None:
+    fault = Fault(*STEP, 1, "confined", room_mb)
+    message, _ = one_message(runs.train(cell(MANY), many, tmp_path, fault))
+    assert message == f"out of memory in a training step of {MANY} examples"
+    record(fault="a batch too large for memory", showed="the setting to change is named")
+
+
+def test_what_the_message_names_helps(many: Path, tmp_path: Path) -> None:
+    confined = Fault(*STEP, 1, "confined")
+    parts = runs.train(cell(MANY, accumulate=30), many, tmp_path / "parts", confined)
+    fewer = runs.train(cell(FEW), many, tmp_path / "fewer", confined)
+    assert (parts.end(), fewer.end()) == (0, 0), parts.said() + fewer.said()
+
+
+@pytest.fixture(scope="module")
+def model(many: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that decodes too many at once."""
+    out = tmp_path_factory.mktemp("model")
+    assert runs.train(cell(decoded=MANY), many, out).end() == 0
+    return out / "model"
+
+
+def test_decoding_too_many_at_once_names_the_setting_to_change(
+    model: Path, many: Path, tmp_path: Path
+) -> None:
+    def predict(*options: object) -> runs.Run:
+        arguments = ["predict", "--model", model, "--data", many, "--out", tmp_path / "out.tsv"]
+        confined = Fault("pam.verbs.predict", "_split", 1, "confined", 50)
+        return runs.start([*arguments, "--device", "cpu", *options], tmp_path / "log", confined)
+
+    assert one_message(predict()) == (
+        f"out of memory in the decoding of {MANY} sources side by side",
+        "lower `decoding.batch_size`, or the beam",
+    )
+    fewer = predict("--cell", small.write_cell(tmp_path, cell()))
+    assert fewer.end() == 0, fewer.said()
+
+
+def test_analysing_too_many_at_once_names_the_setting_to_change(
+    model: Path, many: Path, tmp_path: Path
+) -> None:
+    def analyse(*options: object) -> runs.Run:
+        arguments = ["analyse", "--model", model, "--data", many, "--out", tmp_path / "out.json"]
+        confined = Fault("pam.verbs.analyse", "_gather", 1, "confined", 50)
+        return runs.start([*arguments, "--device", "cpu", *options], tmp_path / "log", confined)
+
+    assert one_message(analyse()) == (
+        f"out of memory in the analysis of {MANY} rows side by side",
+        "lower `decoding.batch_size`, or --batch-size",
+    )
+    fewer = analyse("--batch-size", FEW)
+    assert fewer.end() == 0, fewer.said()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has ..."),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("std::bad_alloc"),
+        RuntimeError("could not execute a primitive"),
+    ],
+)
+def test_every_way_to_run_out_of_memory_is_told_as_such(error: Exception) -> None:
+    with pytest.raises(UserError, match="out of memory in this") as raised, enough_for("this", "x"):
+        raise error
+    assert raised.value.remedy == "x"
+
+
+def test_other_errors_stay_what_they_are() -> None:
+    with pytest.raises(RuntimeError, match="shapes"), enough_for("this", "x"):
+        raise RuntimeError("shapes cannot be multiplied")
+
+
+def _watched(given: Cell, data: Path, out: Path) -> None:
+    """Trains, and notes after each epoch how many bytes are resident."""
+    sizes: list[int] = []
+    save = Trainer._save
+
+    def noted(self: Trainer) -> None:
+        save(self)
+        pages = Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]
+        sizes.append(int(pages) * resource.getpagesize())
+
+    Trainer._save = noted  # type: ignore[method-assign]
+    keep_heap()
+    trained(given, data, out)
+    write_json(out / "sizes.json", sizes)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "settled"),
+    [(150, 50), pytest.param(4000, 1000, marks=pytest.mark.faults)],
+)
+def test_memory_does_not_grow_with_epochs(
+    epochs: int, settled: int, data: Path, tmp_path: Path, record: Recorder
+) -> None:
+    given = small.cell("postr-joint", epochs=epochs, batch_size=60, average=2, state_every_s=60.0)
+    process = CONTEXT.Process(target=_watched, args=(given, data, tmp_path))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    sizes = read_json(tmp_path / "sizes.json")
+    assert len(sizes) == epochs
+    grown = (max(sizes[settled:]) - sizes[settled]) / (epochs - settled)
+    # A row of the history, with what it takes to write it into the state, is all that is left of an
+    # epoch: less than any batch, and than the weights.
+    assert grown < 16384, f"{grown} bytes an epoch"
+    showed = f"{sizes[-1] / 2**20:.0f} MB, {grown:.0f} bytes more an epoch"
+    record(fault="many epochs", tried=epochs, showed=showed)
