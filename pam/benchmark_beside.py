@@ -30,7 +30,12 @@ def beside(
         `at_once` and `in_turn`: examples per wall second of all trainings together, medians over
         rounds; `lowest`, `highest`: of `at_once`; `time_ratio`: the median over rounds of the time
         at once over that in turn, which is 1 / `jobs` where there are cores enough.
+
+    Raises:
+        UserError: a fault in the data.
     """
+    # A fault in the data is told here, before other processes meet it.
+    batches_of(data, choices, plan, torch.device("cpu"))
     context = multiprocessing.get_context("spawn")
     pipes = []
     for _ in range(jobs):
