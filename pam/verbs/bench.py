@@ -11,7 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import torch
+
+    from pam.benchmark import Plan
     from pam.config import ModelChoices
+    from pam.data.prepared import Prepared
 
 HELP = "measure training and decoding speed of models, side by side, on one core"
 
@@ -60,35 +64,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import torch
 
-    from pam.benchmark import Plan, measure
+    from pam.benchmark import measure
     from pam.benchmark_beside import beside
-    from pam.config import Network
     from pam.data.prepared import Prepared
     from pam.files import write_json
     from pam.training.devices import choose_device, use_precision
     from pam.training.memory import keep_heap
-    from pam.training.record import hardware, peak_memory_mb, versions
 
     keep_heap()
     torch.set_num_threads(args.threads)
     device = choose_device(args.device)
     use_precision(args.precision)
-    network = Network(
-        embedding=args.embedding,
-        encoder=args.encoder,
-        decoder=args.decoder,
-        encoder_layers=args.layers,
-        decoder_layers=args.layers,
-    )
-    plan = Plan(
-        network,
-        args.batch_size,
-        args.rounds,
-        args.batches,
-        args.warm_up,
-        tuple(args.beams),
-        args.precision == "bf16",
-    )
+    plan = _plan(args)
     models = {name: _choices(name) for name in args.models}
     with tempfile.TemporaryDirectory() as folder:
         data = Prepared(args.data or _german_nouns(Path(folder)))
@@ -99,25 +86,60 @@ def run(args: argparse.Namespace) -> int:
             ]
         else:
             rows = measure(models, data, plan, device, args.reference)
-        record = {
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-            "command": shlex.join(["python", "-m", "pam", *sys.argv[1:]]),
-            "data": data.summary["dataset"],
-            "clock": "wall seconds" if device.type == "cuda" or args.beside else "CPU seconds",
-            "threads": args.threads,
-            "network": network.model_dump(),
-            "batch_size": args.batch_size,
-            "precision": args.precision,
-            "vocabulary": {"source": len(data.source), "target": len(data.target)},
-            "hardware": hardware(device),
-            "versions": versions(),
-            "peak_memory_mb": round(peak_memory_mb()),
-            "rows": rows,
-        }
+        record = _record(args, plan, data, device, rows)
     _print_beside(rows) if args.beside else _print(record)
     write_json(args.out, record)
     sys.stdout.write(f"written to {args.out}\n")
     return 0
+
+
+def _plan(args: argparse.Namespace) -> Plan:
+    from pam.benchmark import Plan
+    from pam.config import Network
+
+    network = Network(
+        embedding=args.embedding,
+        encoder=args.encoder,
+        decoder=args.decoder,
+        encoder_layers=args.layers,
+        decoder_layers=args.layers,
+    )
+    return Plan(
+        network,
+        args.batch_size,
+        args.rounds,
+        args.batches,
+        args.warm_up,
+        tuple(args.beams),
+        args.precision == "bf16",
+    )
+
+
+def _record(
+    args: argparse.Namespace,
+    plan: Plan,
+    data: Prepared,
+    device: torch.device,
+    rows: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """The figures, with all that they depend on."""
+    from pam.training.record import hardware, peak_memory_mb, versions
+
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "command": shlex.join(["python", "-m", "pam", *sys.argv[1:]]),
+        "data": data.summary["dataset"],
+        "clock": "wall seconds" if device.type == "cuda" or args.beside else "CPU seconds",
+        "threads": args.threads,
+        "network": plan.network.model_dump(),
+        "batch_size": args.batch_size,
+        "precision": args.precision,
+        "vocabulary": {"source": len(data.source), "target": len(data.target)},
+        "hardware": hardware(device),
+        "versions": versions(),
+        "peak_memory_mb": round(peak_memory_mb()),
+        "rows": rows,
+    }
 
 
 def _choices(name: str) -> ModelChoices:
