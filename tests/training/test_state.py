@@ -124,13 +124,19 @@ def test_a_state_of_another_training_is_begun_anew(
     assert runs.result(stopped) == runs.result(tmp_path / "new")
 
 
+def _two_at_once(data: Path, out: Path) -> tuple[runs.Run, runs.Run]:
+    """A training that is halted in midst, and a second one that waits for it."""
+    first = runs.train(CELL, data, out, Fault(*STEP, 7, "halted"))
+    first.says("epoch 1 of 3")
+    second = runs.train(CELL, data, out, log="second")
+    second.says("waiting for it")
+    return first, second
+
+
 def test_a_second_process_waits_for_the_first_and_goes_on_from_its_last_state(
     data: Path, whole: Path, tmp_path: Path
 ) -> None:
-    first = runs.train(CELL, data, tmp_path, Fault(*STEP, 7, "halted"))
-    first.says("epoch 1 of 3")
-    second = runs.train(CELL, data, tmp_path, log="second")
-    second.says("waiting for it")
+    first, second = _two_at_once(data, tmp_path)
     first.signal(signal.SIGKILL)
     assert second.end() == 0, second.said()
     holder = f"process {first.process.pid} on {platform.node()}"
@@ -143,10 +149,7 @@ def test_a_second_process_waits_for_the_first_and_goes_on_from_its_last_state(
 def test_a_second_process_leaves_alone_what_the_first_has_finished_meanwhile(
     data: Path, whole: Path, tmp_path: Path
 ) -> None:
-    first = runs.train(CELL, data, tmp_path, Fault(*STEP, 7, "halted"))
-    first.says("epoch 1 of 3")
-    second = runs.train(CELL, data, tmp_path, log="second")
-    second.says("waiting for it")
+    first, second = _two_at_once(data, tmp_path)
     first.signal(signal.SIGCONT)
     assert (first.end(), second.end()) == (0, 0), second.said()
     assert "finished already" in second.said() and " epoch " not in second.said()
