@@ -142,7 +142,12 @@ class Decoding(Strict):
 
 
 AT_TEST_TIME = {
-    *("beam", "beams", "length_penalty", "length_prior", "replace_unknown", "batch_size"),
+    "beam",
+    "beams",
+    "length_penalty",
+    "length_prior",
+    "replace_unknown",
+    "batch_size",
 }
 """Keys of `decoding` that decide outputs, or the memory that they take, and nothing before them."""
 

@@ -48,6 +48,15 @@ def write_aside(path: Path | str) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def clear_parts(folder: Path) -> None:
+    """Removes what processes that were killed while writing left half written in a folder.
+
+    Whoever calls this holds a lock, as it spares nothing that somebody is writing.
+    """
+    for left in folder.rglob(f"*{PART}"):
+        left.unlink()
+
+
 def check_writable(folder: Path | str) -> None:
     """Checks a folder and all in it, before much is computed that could not be kept.
 

@@ -12,7 +12,7 @@ from pam.data.download import Patience, UnavailableError, Wanted, by_hand, downl
 from pam.data.packages import installed, load_package
 from pam.data.registry import Dataset, File
 from pam.errors import UserError
-from pam.files import PART, read_json, sha256_of, write_json, write_text
+from pam.files import clear_parts, read_json, sha256_of, write_json, write_text
 from pam.locks import waited_for
 
 RECORD = "record.json"
@@ -50,17 +50,11 @@ def fetch(
         UserError: a file could not be had, or is not the one the registry knows.
     """
     with waited_for(out / LOCK, say):
-        _clear_away(out)
+        clear_parts(out)
         if dataset.package is not None:
             _draw(dataset, out, say)
         else:
             _bring(name, dataset, out, mirror or os.environ.get(MIRROR), patience, say)
-
-
-def _clear_away(out: Path) -> None:
-    """Removes what processes that were killed while fetching left half written."""
-    for left in out.rglob(f"*{PART}"):
-        left.unlink()
 
 
 def _bring(

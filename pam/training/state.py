@@ -14,6 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from pam.errors import UserError
+from pam.files import clear_parts
 from pam.locks import waited_for
 from pam.models.saved import load_tensors, save_tensors
 
@@ -59,15 +60,9 @@ def locked(folder: Path) -> Iterator[None]:
         UserError: see `pam.locks.take`.
     """
     with waited_for(folder / "lock", log.warning):
-        _clear_away(folder)
+        clear_parts(folder)
+        (folder / SPARE).unlink(missing_ok=True)
         yield
-
-
-def _clear_away(folder: Path) -> None:
-    """Removes what processes that were killed while saving left half written."""
-    for pattern in (f".{CURRENT}.*", SPARE):
-        for path in folder.glob(pattern):
-            path.unlink()
 
 
 class StateFolder:

@@ -111,6 +111,21 @@ class Server:
 
         return behave
 
+    def trickle(self, content: bytes, wait_s: float) -> Behaviour:
+        """Byte by byte, with so many seconds between two."""
+
+        def behave(request: BaseHTTPRequestHandler, times: int) -> None:
+            request.send_response(200)
+            request.send_header("Content-Length", str(len(content)))
+            request.end_headers()
+            for place in range(len(content)):
+                request.wfile.write(content[place : place + 1])
+                request.wfile.flush()
+                if self.released.wait(wait_s):
+                    return
+
+        return behave
+
 
 def status(code: int) -> Behaviour:
     return lambda request, times: request.send_error(code)

@@ -100,17 +100,7 @@ def test_an_empty_answer_is_refused(server: Server, target: Path) -> None:
 
 
 def test_a_trickle_is_given_up(server: Server, target: Path) -> None:
-    def trickle(request, times) -> None:  # type: ignore[no-untyped-def]
-        request.send_response(200)
-        request.send_header("Content-Length", str(len(CONTENT)))
-        request.end_headers()
-        for place in range(len(CONTENT)):
-            request.wfile.write(CONTENT[place : place + 1])
-            request.wfile.flush()
-            if server.released.wait(0.1):
-                return
-
-    server.answers["/f"] = trickle
+    server.answers["/f"] = server.trickle(CONTENT, 0.1)
     slow = Patience(attempts=1, timeout_s=0.3, slowest=1e6)
     with pytest.raises(UnavailableError, match="too slow"):
         download(target, KNOWN, [f"{server.address}/f"], slow)

@@ -136,28 +136,12 @@ def test_what_passes_is_forgotten(
     record(fault=f"the mirror answers: {fault}, twice", showed="the third try brings the file")
 
 
-def trickle(server: Server, wait_s: float) -> Behaviour:
-    """Byte by byte, each well before any time-out."""
-
-    def behave(request: Any, times: int) -> None:
-        request.send_response(200)
-        request.send_header("Content-Length", str(len(CONTENT)))
-        request.end_headers()
-        for place in range(len(CONTENT)):
-            request.wfile.write(CONTENT[place : place + 1])
-            request.wfile.flush()
-            if server.released.wait(wait_s):
-                return
-
-    return behave
-
-
 @pytest.mark.faults
 @pytest.mark.parametrize("fault", ["late", "a byte a second"])
 def test_a_mirror_that_is_too_slow_is_given_up_within_minutes(
     tmp_path: Path, server: Server, record: Recorder, fault: str
 ) -> None:
-    slow = {"late": server.late(CONTENT), "a byte a second": trickle(server, 1.0)}
+    slow = {"late": server.late(CONTENT), "a byte a second": server.trickle(CONTENT, 1.0)}
     message = {"late": "no answer within 20 s", "a byte a second": "too slow"}
     assert message[fault] in refused(tmp_path, server, slow[fault])
     record(fault=f"the mirror answers: {fault}", showed=f"{REFUSED}; within three tries of 20 s")

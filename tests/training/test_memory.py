@@ -99,35 +99,35 @@ def model(many: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / "model"
 
 
+def confined(verb: str, point: str, files: tuple[Path, Path, Path], *options: object) -> runs.Run:
+    """A verb on a model, data and where its output goes, with 50 MB more than at this point."""
+    model, data, out = files
+    arguments = [verb, "--model", model, "--data", data, "--out", out, "--device", "cpu", *options]
+    fault = Fault(f"pam.verbs.{verb}", point, 1, "confined", 50)
+    return runs.start(arguments, out.with_suffix(".log"), fault)
+
+
 def test_decoding_too_many_at_once_names_the_setting_to_change(
     model: Path, many: Path, tmp_path: Path
 ) -> None:
-    def predict(*options: object) -> runs.Run:
-        arguments = ["predict", "--model", model, "--data", many, "--out", tmp_path / "out.tsv"]
-        confined = Fault("pam.verbs.predict", "_split", 1, "confined", 50)
-        return runs.start([*arguments, "--device", "cpu", *options], tmp_path / "log", confined)
-
-    assert one_message(predict()) == (
+    files = model, many, tmp_path / "out.tsv"
+    assert one_message(confined("predict", "_split", files)) == (
         f"out of memory in the decoding of {MANY} sources side by side",
         "lower `decoding.batch_size`, or the beam",
     )
-    fewer = predict("--cell", small.write_cell(tmp_path, cell()))
+    fewer = confined("predict", "_split", files, "--cell", small.write_cell(tmp_path, cell()))
     assert fewer.end() == 0, fewer.said()
 
 
 def test_analysing_too_many_at_once_names_the_setting_to_change(
     model: Path, many: Path, tmp_path: Path
 ) -> None:
-    def analyse(*options: object) -> runs.Run:
-        arguments = ["analyse", "--model", model, "--data", many, "--out", tmp_path / "out.json"]
-        confined = Fault("pam.verbs.analyse", "_gather", 1, "confined", 50)
-        return runs.start([*arguments, "--device", "cpu", *options], tmp_path / "log", confined)
-
-    assert one_message(analyse()) == (
+    files = model, many, tmp_path / "out.json"
+    assert one_message(confined("analyse", "_gather", files)) == (
         f"out of memory in the analysis of {MANY} rows side by side",
         "lower `decoding.batch_size`, or --batch-size",
     )
-    fewer = analyse("--batch-size", FEW)
+    fewer = confined("analyse", "_gather", files, "--batch-size", FEW)
     assert fewer.end() == 0, fewer.said()
 
 
