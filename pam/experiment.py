@@ -16,17 +16,15 @@ from pam.config import (
     Options,
     Resources,
     ResourcesByModel,
-    Section,
     TaskConfig,
     kind_of,
     load_model,
-    parse,
-    unknown,
 )
 from pam.data.registry import Dataset
 from pam.data.tasks import load_task
 from pam.errors import UserError
 from pam.fingerprint import QUESTIONS, answers
+from pam.parsing import Section, parse, unknown
 from pam.yaml_files import place_of, read_yaml
 
 RESERVED_TASKS = frozenset({"tables", "figures", "logs", "report", "benchmarks"})

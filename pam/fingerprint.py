@@ -24,6 +24,7 @@ PLUMBING = frozenset(
         "pam.config",
         "pam.errors",
         "pam.files",
+        "pam.parsing",
         "pam.plugins",
         "pam.yaml_files",
         "pam.data.download",

@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 from types import ModuleType
 
-from pam.config import unknown
+from pam.parsing import unknown
 
 
 def names(package: str) -> list[str]:

@@ -9,11 +9,11 @@ from functools import partial
 
 from pydantic import Field
 
-from pam.config import Strict
 from pam.data.prepared import SPLITS
 from pam.data.readers import Pair
 from pam.data.text import Line
 from pam.errors import UserError
+from pam.parsing import Strict
 
 ALL = "all"
 """The one split, in a registry, of a text that is divided."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pam.config import unknown
 from pam.data.fetch import check_fetched
 from pam.data.prepared import RECORD, hashes_of, write_summary
 from pam.data.registry import Dataset
@@ -13,6 +12,7 @@ from pam.data.sealed import read_sealed, write_sealed
 from pam.data.tasks import Files, load_task
 from pam.errors import UserError
 from pam.files import sha256_of
+from pam.parsing import unknown
 
 
 def prepare(

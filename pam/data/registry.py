@@ -14,11 +14,12 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from pam.config import NAME, Strict, parse, unknown
+from pam.config import NAME
 from pam.data.packages import load_package
 from pam.data.prepared import SPLITS
 from pam.data.tasks import load_task
 from pam.errors import UserError
+from pam.parsing import Strict, parse, unknown
 from pam.yaml_files import line_of, read_yaml
 
 Section = TypeVar("Section", bound=Strict)

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from pam.config import Strict, parse
 from pam.data.prepared import Split
 from pam.files import read_json, write_text
+from pam.parsing import Strict, parse
 
 FILE = "lengths.json"
 """Its name in a model's folder."""

@@ -12,12 +12,13 @@ from typing import Any
 from torch import nn
 
 from pam import plugins
-from pam.config import Choice, ModelChoices, Network, kind_of, unknown
+from pam.config import Choice, ModelChoices, Network, kind_of
 from pam.errors import UserError
 from pam.models.decoder import Recurrence
 from pam.models.encoder import Encoder
 from pam.models.parts import Feedback, Inference, Marginalisation, Readout, Sizes
 from pam.models.seq2seq import Seq2Seq
+from pam.parsing import unknown
 
 QUESTIONS = ("score", "distribution", "coupling", "marginal", "feedback", "inference")
 """The questions of a model's file that components answer."""

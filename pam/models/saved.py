@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from pam.config import Cell, dump_yaml, load_cell
+from pam.config import Cell, load_cell
 from pam.data.prepared import Prepared
 from pam.data.tasks import Codec, load_task
 from pam.data.vocabulary import Vocabulary
@@ -22,6 +22,7 @@ from pam.errors import UserError
 from pam.files import sha256_of, write_aside, write_text
 from pam.models.build import build
 from pam.models.seq2seq import Seq2Seq
+from pam.parsing import dump_yaml
 
 FORMAT = "pam-model-2"
 WEIGHTS, CONFIG = "weights.safetensors", "config.yaml"

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from pam.config import Experiment, TaskConfig, parse, unknown
+from pam.config import Experiment, TaskConfig
 from pam.errors import UserError
+from pam.parsing import parse, unknown
 from pam.scoring import record
 from pam.scoring.metrics import metric
 from pam.scoring.record import Scores

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from pam.config import Strict, parse
 from pam.errors import UserError
+from pam.parsing import Strict, parse
 from pam.reporting.cells import TaskCells
 from pam.yaml_files import read_yaml
 

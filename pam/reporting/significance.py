@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pam.config import Strict
+from pam.parsing import Strict
 from pam.reporting.comparison import Row
 from pam.reporting.numbers import probability
 from pam.reporting.sheets import Column, Extra

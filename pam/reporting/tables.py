@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
-from pam.config import Experiment, unknown
+from pam.config import Experiment
+from pam.parsing import unknown
 from pam.reporting import costs, overhead, sheets
 from pam.reporting.cells import TaskCells, load_cells
 from pam.reporting.comparison import Row, compare

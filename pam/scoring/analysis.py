@@ -13,8 +13,8 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from pam.config import Strict
 from pam.files import write_text
+from pam.parsing import Strict
 from pam.scoring.record import read_made
 
 Link = Annotated[tuple[int, int], Field(strict=False)]

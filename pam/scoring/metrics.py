@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from pam.config import unknown
+from pam.parsing import unknown
 
 Floats = NDArray[np.float64]
 

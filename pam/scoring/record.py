@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import Field, model_validator
 
-from pam.config import Strict, parse
 from pam.errors import UserError
 from pam.files import read_json, write_text
+from pam.parsing import Strict, parse
 from pam.scoring import bootstrap
 from pam.scoring.metrics import metric
 from pam.scoring.units import Units

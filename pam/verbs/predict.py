@@ -101,7 +101,8 @@ def _decoding(args: argparse.Namespace, own: Decoding) -> Decoding:
     Raises:
         UserError: a value that is not possible.
     """
-    from pam.config import load_cell, parse
+    from pam.config import load_cell
+    from pam.parsing import parse
 
     if args.cell is not None:
         own = load_cell(args.cell).decoding

@@ -52,9 +52,9 @@ def overrides(text: str, dataset: Dataset) -> dict[str, Any]:
     Raises:
         UserError: not YAML, or not what this kind of task knows.
     """
-    from pam.config import parse
     from pam.data.tasks import load_task
     from pam.errors import UserError
+    from pam.parsing import parse
     from pam.yaml_files import parse_yaml
 
     given = parse_yaml(text, "--format")

@@ -16,10 +16,11 @@ import pytest
 import yaml
 from hypothesis import strategies as st
 
-from pam.config import Cell, dump_yaml, load_cell
+from pam.config import Cell, load_cell
 from pam.data.registry import load_registries
 from pam.experiment import load_plan
 from pam.models.build import build
+from pam.parsing import dump_yaml
 from pam.training.memory import enough_for
 from pam.verbs.prepare import overrides
 from tests.conftest import Recorder

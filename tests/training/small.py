@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pam.config import Cell, ModelChoices, dump_yaml, load_model
+from pam.config import Cell, ModelChoices, load_model
 from pam.data.prepared import write_summary
 from pam.data.tasks import inflection
 from pam.files import write_text
+from pam.parsing import dump_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 FEATURES = (

@@ -9,7 +9,7 @@ for name, folder in (("PATH", os.path.dirname(sys.executable)), ("PYTHONPATH", w
     os.environ.update({name: os.pathsep.join(filter(None, [folder, os.environ.get(name)]))})
 
 from pam import devices, run_lock
-from pam.config import dump_yaml
+from pam.parsing import dump_yaml
 from pam.data.registry import load_registries
 from pam.errors import UserError
 from pam.experiment import load_plan

@@ -19,11 +19,11 @@ from pam.config import (
     Network,
     Resources,
     ResourcesByModel,
-    Strict,
     TaskConfig,
     Training,
 )
 from pam.files import write_text
+from pam.parsing import Strict
 
 SCHEMAS: dict[str, type[Strict]] = {"config": Experiment, "model": ModelChoices}
 DRAFT = "https://json-schema.org/draft/2020-12/schema"

@@ -6,8 +6,8 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from typing import Any, Protocol, cast
 
 from pam import plugins
-from pam.config import Strict
 from pam.errors import UserError
+from pam.parsing import Strict
 
 
 class PackageData(Protocol):

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from pydantic import Field
 
-from pam.config import Strict
 from pam.data.prepared import SPLITS
 from pam.errors import UserError
+from pam.parsing import Strict
 
 TABLE = "german_nouns/nouns.csv"
 

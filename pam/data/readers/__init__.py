@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any, Protocol, cast
 
 from pam import plugins
-from pam.config import Strict
 from pam.data.tasks import Files
 from pam.data.text import Line
+from pam.parsing import Strict
 
 Pair = tuple[Line, Line]
 """A sentence and its translation, each with where it stands."""

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from pydantic import Field
 
-from pam.config import Strict
 from pam.data.divide import Divide, files_wanted, in_splits
 from pam.data.readers import Pair
 from pam.data.tasks import Files
 from pam.data.text import Line, lines_of
 from pam.errors import UserError
+from pam.parsing import Strict
 
 
 class Options(Strict):

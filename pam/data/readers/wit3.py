@@ -15,13 +15,13 @@ from pathlib import Path
 
 from pydantic import Field
 
-from pam.config import Strict
 from pam.data.archives import extract_all
 from pam.data.readers import Pair
 from pam.data.readers.lines import side_by_side
 from pam.data.tasks import Files
 from pam.data.text import Line, lines_of
 from pam.errors import UserError
+from pam.parsing import Strict
 
 ALL = "all"
 """The one file: the archive."""

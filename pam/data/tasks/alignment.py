@@ -10,10 +10,10 @@ from pathlib import Path
 
 from pydantic import Field
 
-from pam.config import Strict
 from pam.data.tasks import Stage
 from pam.data.translation import codec as codecs
 from pam.data.translation.format import LANGUAGE
+from pam.parsing import Strict
 
 COLUMNS = codecs.COLUMNS
 

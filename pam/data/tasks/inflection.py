@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from pydantic import Field, field_validator
 
-from pam.config import Strict
 from pam.data.alignment import Aligner
 from pam.data.prepared import SPLITS, Split
 from pam.data.tasks import Files, Side, Stage
@@ -23,6 +22,7 @@ from pam.data.text import read_lines
 from pam.data.vocabulary import Vocabulary
 from pam.errors import UserError
 from pam.files import sha256_of, write_text
+from pam.parsing import Strict
 
 COLUMNS = ("lemma", "features", "form")
 

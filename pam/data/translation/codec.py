@@ -9,12 +9,12 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError
 
-from pam.config import Strict
 from pam.data.subwords import Subwords, join, word_numbers
 from pam.data.tasks import Side
 from pam.data.tokenisers import Tokeniser, load_tokeniser
 from pam.errors import UserError
 from pam.files import write_text
+from pam.parsing import Strict
 
 FILE = "codec.json"
 """All that a codec is, in a prepared folder and in a model folder."""

@@ -6,11 +6,12 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from pam.config import Choice, Strict, kind_of
+from pam.config import Choice, kind_of
 from pam.data.readers import load_reader
 from pam.data.tasks import Side
 from pam.data.tokenisers import tokenisers
 from pam.errors import UserError
+from pam.parsing import Strict
 
 LANGUAGE = r"^[a-z]{2,3}$"
 

@@ -13,8 +13,8 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from pam.config import Strict
 from pam.errors import UserError
+from pam.parsing import Strict
 from pam.reporting import style
 from pam.scoring.record import read_made
 

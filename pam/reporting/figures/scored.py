@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pam.config import unknown
+from pam.parsing import unknown
 from pam.reporting import cells, paper, style
 from pam.reporting.comparison import Row, compare
 from pam.scoring.metrics import Metric

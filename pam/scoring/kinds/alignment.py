@@ -15,8 +15,8 @@ import numpy as np
 from nltk.translate.metrics import alignment_error_rate
 from pydantic import Field
 
-from pam.config import Strict
 from pam.errors import UserError
+from pam.parsing import Strict
 from pam.scoring import analysis
 from pam.scoring.analysis import Links
 from pam.scoring.kinds import Counted, Evidence

@@ -11,11 +11,11 @@ from importlib.metadata import Distribution
 
 from pydantic import Field
 
-from pam.config import Strict
 from pam.data.packages.babel.draw import Draw
 from pam.data.packages.babel.frames import FRAMES, Phrase
 from pam.data.packages.babel.words import linked
 from pam.errors import UserError
+from pam.parsing import Strict
 
 TRIES = 100
 """Phrases that may be drawn in vain, because they were drawn before, for each that is wanted."""
