@@ -58,6 +58,9 @@ class Network(Strict):
         1, ge=1, le=DEEPEST, description="layers of the bidirectional encoder"
     )
     decoder_layers: int = Field(1, ge=1, le=DEEPEST, description="layers of the decoder")
+    encoder_reads: Literal["both", "forward", "backward"] = Field(
+        "both", description="directions in which the encoder reads; backward: a reversed source"
+    )
     dropout: float = Field(
         0.2, ge=0, lt=1, description="on embeddings, encoder states and decoder states"
     )
@@ -185,13 +188,18 @@ class ModelChoices(Strict):
     label: Text = Field(description="the model's name in tables and figures")
     source: Text = Field("", description="the paper and section that define it")
     score: Choice = Field("general", description="score e_t(a) of a source position")
+    window: Choice = Field("none", description="source positions that a step considers at all")
     distribution: Choice = Field("softmax", description="scores to alignment distribution")
     coupling: Choice = Field("none", description="dependence on the previous alignment")
+    latent: Choice = Field(
+        "none", description="latent vectors besides the alignment, of contexts or of the sentence"
+    )
     marginal: Choice = Field("input", description="where attention is summed out")
     feedback: Choice = Field("prior", description="the alignment fed to the next state")
     inference: Choice = Field(
         "none", description="alignments given the whole target too, for a variational bound"
     )
+    estimator: Choice = Field("exact", description="how a bound's expectation is computed")
     targets: Literal["symbols", "actions"] = Field(
         "symbols", description="output alphabet: symbols, or symbols and pointer steps"
     )

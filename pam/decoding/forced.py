@@ -15,7 +15,7 @@ from pam.fast.joint import log_likelihood
 from pam.fast.readout import sigmoid_readout
 from pam.models.logspace import safe_log
 from pam.models.marginals.output import Output
-from pam.models.parts import Memory
+from pam.models.memory import Memory
 from pam.models.seq2seq import Seq2Seq
 
 

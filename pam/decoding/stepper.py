@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pam.fast.stepper import FastStepper, steps_fast
-from pam.models.parts import Memory
+from pam.models.memory import Memory
 from pam.models.seq2seq import Seq2Seq
 
 

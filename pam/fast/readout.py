@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from pam.data.vocabulary import PAD
 from pam.fast.joint import log_likelihood
-from pam.models.parts import Memory
+from pam.models.memory import Memory
 from pam.models.seq2seq import Seq2Seq
 
 

@@ -11,21 +11,21 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pam.fast.cell import doubled_candidate
+from pam.fast.coverage import mirror, recurs
 from pam.fast.output import CHUNK, OutputLayer
 from pam.fast.readout import sigmoid_readout
-from pam.fast.teacher import coupling_tensors, covers, mirror
+from pam.fast.teacher import coupling_tensors
 from pam.fast.toeplitz import Toeplitz
-from pam.models.couplings.pointer import Pointer
 from pam.models.feedbacks.posterior import Posterior
 from pam.models.marginals.output import Output
-from pam.models.parts import Memory
+from pam.models.memory import Memory
 from pam.models.projection import Projection
 from pam.models.seq2seq import Seq2Seq
 
 
 def steps_fast(model: Seq2Seq) -> bool:
     """Whether `FastStepper` computes this model."""
-    return covers(model) and not isinstance(model.coupling, Pointer)
+    return recurs(model) and not model.latent.sampling
 
 
 class FastStepper:

@@ -2,65 +2,28 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache, partial
-from types import ModuleType
+from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from pam.data.vocabulary import PAD, STEP
 from pam.fast import recurrence
 from pam.fast.alignment import Aligner, Coupled, Free, Sparse
 from pam.fast.cell import doubled_candidate
-from pam.fast.joint import log_likelihood
+from pam.fast.coverage import covers, mirror, points, recurs
+from pam.fast.emission import bounds, log_probs
 from pam.fast.readout import SigmoidReadout, Tokens, sigmoid_readout
-from pam.models.couplings.none import NoCoupling
-from pam.models.couplings.pointer import Pointer
-from pam.models.distributions.softmax import Softmax
+from pam.fast.steps import Batch, Steps
+from pam.fast.unrolled import unroll
 from pam.models.feedbacks.posterior import Posterior
-from pam.models.logspace import ZERO
-from pam.models.marginals.bound import Bound
 from pam.models.marginals.output import Output
-from pam.models.parts import Memory
+from pam.models.memory import Memory
 from pam.models.projection import Projection
 from pam.models.relative import RelativeCoupling
-from pam.models.seq2seq import Seq2Seq, shifted
-
-
-def covers(model: Seq2Seq) -> bool:
-    """Whether the fast path computes this model; the reference computes every model."""
-    if isinstance(model.coupling, Pointer):
-        return True
-    coupled = isinstance(model.coupling, RelativeCoupling)
-    free = isinstance(model.coupling, NoCoupling)
-    return mirror(model.score) is not None and (
-        (isinstance(model.distribution, Softmax) and (free or coupled))
-        or (isinstance(model.distribution, Projection) and free)
-    )
-
-
-def _aligner(model: Seq2Seq) -> Callable[..., Aligner]:
-    """What turns scores into priors, made from the tensors of `coupling_tensors`."""
-    if isinstance(model.coupling, RelativeCoupling):
-        return Coupled
-    if isinstance(model.distribution, Projection):
-        return partial(Sparse, model.distribution)
-    return Free
-
-
-def mirror(part: nn.Module) -> ModuleType | None:
-    """The module of this package that computes what a component defines, if there is one."""
-    return _module(type(part).__module__.replace("pam.models.", "pam.fast.", 1))
-
-
-@cache
-def _module(name: str) -> ModuleType | None:
-    return importlib.import_module(name) if importlib.util.find_spec(name) else None
+from pam.models.seq2seq import Seq2Seq, averaged, shifted
 
 
 def token_log_probs(
@@ -78,7 +41,8 @@ def token_log_probs(
     """
     if not covers(model):
         return model.teacher_forced(source, lengths, target).log_probs
-    return _token_values(model, source, lengths, target, narrow, bound=False)
+    batch = _batch(model, source, lengths, target, narrow, draws=False)
+    return _pointed(model, batch) if points(model) else _log_probs(model, batch)[0]
 
 
 def token_objective(
@@ -87,95 +51,79 @@ def token_objective(
     """What training maximises per token, as `Seq2Seq.objective` defines it; see above."""
     if not covers(model):
         return model.objective(source, lengths, target)
-    return _token_values(model, source, lengths, target, narrow, bound=model.inference.infers)
+    objective = partial(_objective, model, narrow)
+    if model.latent.samples > 1:
+        return averaged(objective, model.latent.samples, source, lengths, target)
+    return objective(source, lengths, target)
 
 
-@dataclass(frozen=True)
-class _Batch:
-    """A batch on its way through the decoder.
-
-    Attributes:
-        memory: the encoded sources.
-        embedded: (n, B, E) of the decoder's inputs.
-        masks: dropout masks of the recurrence, or None.
-        target: (B, n).
-        narrow: whether large products are taken in bfloat16.
-    """
-
-    memory: Memory
-    embedded: Tensor
-    masks: Tensor | None
-    target: Tensor
-    narrow: bool
-
-
-def _token_values(
-    model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor, narrow: bool, bound: bool
+def _objective(
+    model: Seq2Seq, narrow: bool, source: Tensor, lengths: Tensor, target: Tensor
 ) -> Tensor:
+    batch = _batch(model, source, lengths, target, narrow, draws=True)
+    if points(model):
+        return model.charged(_pointed(model, batch), batch.memory, None, target)
+    if model.inference.infers:
+        with torch.autocast(source.device.type, torch.bfloat16, enabled=narrow):
+            log_q = model.infer(source, lengths, target)
+        if log_q is not None:
+            log_q = log_q.to(batch.memory.values.dtype)
+        readout = sigmoid_readout(model, batch.memory)
+        steps = _steps(model, batch, readout)
+        values = bounds(model, batch, steps, readout, log_q)
+    else:
+        values, steps = _log_probs(model, batch)
+    if steps.costs is not None:
+        values = values - steps.costs.t()
+    return model.charged(values, batch.memory, steps.summed, target)
+
+
+def _batch(
+    model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor, narrow: bool, draws: bool
+) -> Batch:
     with torch.autocast(source.device.type, torch.bfloat16, enabled=narrow):
         memory = model.encode(source, lengths).to(model.readout.output.weight.dtype)
-    batch = _Batch(
+    return Batch(
         memory=memory,
         embedded=model.recurrence.embed(shifted(target)),
         masks=model.recurrence.draw_masks(target.shape[1], target.shape[0]),
+        noise=model.draw_noise(memory, target.shape[1]) if draws else None,
         target=target,
         narrow=narrow,
     )
-    if isinstance(model.coupling, Pointer):
-        return _pointed(model, batch)
-    if not bound:
-        return _attended(model, batch)
-    with torch.autocast(source.device.type, torch.bfloat16, enabled=narrow):
-        log_q = model.infer(source, lengths, target)
-    assert log_q is not None
-    return _bounded(model, batch, log_q.to(memory.values.dtype))
 
 
-def _attended(model: Seq2Seq, batch: _Batch) -> Tensor:
-    marginal, feedback = model.marginalisation, model.feedback
-    readout, posterior = sigmoid_readout(model, batch.memory), None
-    top_k = marginal.top_k if isinstance(marginal, Output) else None
-    if isinstance(feedback, Posterior):
-        sizes = batch.memory.mask.sum(1)
-        share = feedback.share(sizes > (sizes if top_k is None else top_k)).to(readout.views)
-        posterior = recurrence.Posterior(batch.target.t(), share, feedback.gradient, top_k)
-    queries, log_prior, gold = _recur(model, batch, readout, posterior)
-    if posterior is not None:
-        return gold.t()
-    tokens = Tokens.of(batch.target)
-    if not isinstance(marginal, Output):
-        contexts = torch.bmm(log_prior.exp().transpose(0, 1), readout.views).transpose(0, 1)
-        return tokens.softly(readout, queries, contexts, batch.narrow)
-    kept = None
-    if top_k is not None and top_k < log_prior.shape[2]:
-        kept = log_prior.topk(top_k, dim=2).indices
-        log_prior = log_prior.gather(2, kept)
-    z, weights = tokens.hidden(readout, queries, kept), tokens.pick(log_prior)
-    output = readout.weight, readout.bias, tokens.symbols
-    return tokens.spread(log_likelihood(z, weights, *output, narrow=batch.narrow))
+def _log_probs(model: Seq2Seq, batch: Batch) -> tuple[Tensor, Steps]:
+    """log p(y_t | y_<t, x), (B, n), and the steps."""
+    readout = sigmoid_readout(model, batch.memory)
+    if isinstance(model.feedback, Posterior):
+        return _fed_back(model, batch, readout)
+    steps = _steps(model, batch, readout)
+    return log_probs(model, batch, steps, readout), steps
 
 
-def _bounded(model: Seq2Seq, batch: _Batch, log_q: Tensor) -> Tensor:
-    """E_q[log p(y_t | s_t, h_a)] - KL(q || prior), (B, n); see `pam.models.marginals.bound`."""
-    marginal = model.marginalisation
-    assert isinstance(marginal, Bound)
-    readout, tokens = sigmoid_readout(model, batch.memory), Tokens.of(batch.target)
+def _steps(model: Seq2Seq, batch: Batch, readout: SigmoidReadout) -> Steps:
+    if not recurs(model) or (batch.noise is not None and model.latent.draws):
+        return unroll(model, batch)
     queries, log_prior, _ = _recur(model, batch, readout, None)
-    log_q, kept = log_q.transpose(0, 1), None
-    if marginal.q_top_k is not None and marginal.q_top_k < log_q.shape[2]:
-        kept = log_q.topk(marginal.q_top_k, dim=2).indices
-        log_q = torch.log_softmax(log_q.gather(2, kept), dim=2)
-        log_prior = log_prior.gather(2, kept)
-    log_q, log_prior = tokens.pick(log_q), tokens.pick(log_prior).clamp_min(ZERO)
-    z, q = tokens.hidden(readout, queries, kept), log_q.exp()
-    output = readout.weight, readout.bias, tokens.symbols
-    expected = log_likelihood(z, q, *output, summed=False, narrow=batch.narrow)
-    return tokens.spread(expected + (q * (log_prior - log_q)).sum(1))
+    return Steps(queries, log_prior)
+
+
+def _fed_back(model: Seq2Seq, batch: Batch, readout: SigmoidReadout) -> tuple[Tensor, Steps]:
+    """log p(y_t | y_<t, x), (B, n), where the posterior is fed back."""
+    marginal, feedback = model.marginalisation, model.feedback
+    assert isinstance(feedback, Posterior)
+    top_k = marginal.top_k if isinstance(marginal, Output) else None
+    sizes = batch.memory.mask.sum(1)
+    share = feedback.share(sizes > (sizes if top_k is None else top_k)).to(readout.views)
+    posterior = recurrence.Posterior(batch.target.t(), share, feedback.gradient, top_k)
+    queries, log_prior, gold = _recur(model, batch, readout, posterior)
+    return gold.t(), Steps(queries, log_prior)
 
 
 def _recur(
     model: Seq2Seq,
-    batch: _Batch,
+    batch: Batch,
     readout: SigmoidReadout,
     posterior: recurrence.Posterior | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -212,7 +160,7 @@ def _counts(target: Tensor) -> list[int]:
     return counts
 
 
-def _pointed(model: Seq2Seq, batch: _Batch) -> Tensor:
+def _pointed(model: Seq2Seq, batch: Batch) -> Tensor:
     """Hard monotone attention: the targets say where the pointer stands, so nothing feeds back."""
     memory, target = batch.memory, batch.target
     steps = (target == STEP).cumsum(1)
@@ -232,6 +180,15 @@ def _pointed(model: Seq2Seq, batch: _Batch) -> Tensor:
     return Tokens.of(target).softly(readout, below, readout.views[rows, at], batch.narrow)
 
 
+def _aligner(model: Seq2Seq) -> Callable[..., Aligner]:
+    """What turns scores into priors, made from the tensors of `coupling_tensors`."""
+    if isinstance(model.coupling, RelativeCoupling):
+        return Coupled
+    if isinstance(model.distribution, Projection):
+        return partial(Sparse, model.distribution)
+    return Free
+
+
 def coupling_tensors(model: Seq2Seq, memory: Memory) -> tuple[Tensor, ...]:
     """exp(k(d)) of all distances (2m - 1,), and energies (m,) of the first step if it has any."""
     coupling = model.coupling
@@ -245,7 +202,7 @@ def coupling_tensors(model: Seq2Seq, memory: Memory) -> tuple[Tensor, ...]:
     return weights, coupling.energies(distances[length - 1 :] + 1)
 
 
-def _gates(model: Seq2Seq, batch: _Batch) -> Tensor:
+def _gates(model: Seq2Seq, batch: Batch) -> Tensor:
     """(T, B, 4H) the first layer's gates from embeddings and biases, candidate rows doubled."""
     cell = model.recurrence.stack[0]
     embedded = batch.embedded

@@ -16,11 +16,15 @@ from pam.config import Choice, ModelChoices, Network, kind_of
 from pam.errors import UserError
 from pam.models.decoder import Recurrence
 from pam.models.encoder import Encoder
-from pam.models.parts import Feedback, Inference, Marginalisation, Readout, Sizes
+from pam.models.readout import Readout
 from pam.models.seq2seq import Seq2Seq
+from pam.models.sizes import Sizes
 from pam.parsing import unknown
 
-QUESTIONS = ("score", "distribution", "coupling", "marginal", "feedback", "inference")
+QUESTIONS = (
+    *("score", "window", "distribution", "coupling", "latent"),
+    *("marginal", "feedback", "inference", "estimator"),
+)
 """The questions of a model's file that components answer."""
 
 
@@ -52,21 +56,27 @@ def build(choices: ModelChoices, network: Network, source: int, target: int) -> 
     Raises:
         UserError: a choice that does not exist, or choices that do not fit together.
     """
-    values = 2 * network.encoder
+    values = network.encoder * (2 if network.encoder_reads == "both" else 1)
     sizes = Sizes(
         query=network.decoder,
         values=values,
         embedding=network.embedding,
+        direction=network.encoder,
         layers=network.encoder_layers,
         rate=network.dropout,
     )
     parts: dict[str, Any] = {
         question: component(question, getattr(choices, question), sizes) for question in QUESTIONS
     }
-    _check_fit(choices, parts["marginal"], parts["feedback"], parts["inference"])
+    _check_fit(choices, parts)
     model = Seq2Seq(
         encoder=Encoder(
-            source, network.embedding, network.encoder, network.encoder_layers, network.dropout
+            source,
+            network.embedding,
+            network.encoder,
+            network.encoder_layers,
+            network.dropout,
+            network.encoder_reads,
         ),
         recurrence=Recurrence(
             target,
@@ -78,12 +88,8 @@ def build(choices: ModelChoices, network: Network, source: int, target: int) -> 
             rate=network.dropout,
         ),
         readout=Readout(sizes, target),
-        score=parts["score"],
-        distribution=parts["distribution"],
-        coupling=parts["coupling"],
-        marginalisation=parts["marginal"],
-        feedback=parts["feedback"],
-        inference=parts["inference"],
+        marginalisation=parts.pop("marginal"),
+        **parts,
     )
     if network.initial_range is not None:
         for parameter in model.parameters():
@@ -92,9 +98,8 @@ def build(choices: ModelChoices, network: Network, source: int, target: int) -> 
     return model
 
 
-def _check_fit(
-    choices: ModelChoices, marginal: Marginalisation, feedback: Feedback, inference: Inference
-) -> None:
+def _check_fit(choices: ModelChoices, parts: dict[str, Any]) -> None:
+    marginal, feedback, inference = parts["marginal"], parts["feedback"], parts["inference"]
     if feedback.needs_positions and not marginal.gives_positions:
         raise UserError(
             f"model {choices.label}: the posterior needs p(y | s, h_a) of each position",
@@ -103,7 +108,12 @@ def _check_fit(
     if marginal.needs_inference != inference.infers:
         raise UserError(
             f"model {choices.label}: a bound and an inference network need each other",
-            remedy="use `marginal: bound` and `inference: bilstm` together, or neither",
+            remedy="use `marginal: bound` with `inference: bilstm` or `prior`, or neither",
+        )
+    if parts["estimator"].draws and not marginal.needs_inference:
+        raise UserError(
+            f"model {choices.label}: only a bound has an expectation to estimate",
+            remedy="use `marginal: bound`, or leave `estimator` out",
         )
     pointers = {kind_of(choices.coupling)[0], kind_of(choices.feedback)[0]}
     if "pointer" in pointers and (len(pointers) > 1 or choices.targets != "actions"):

@@ -6,9 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pam.models.dropout import dropout_mask
-
-Hidden = tuple[tuple[Tensor, Tensor], ...]
-"""Per layer (h, c), each (B, H)."""
+from pam.models.parts import Hidden
 
 
 class Recurrence(nn.Module):

@@ -1,4 +1,4 @@
-"""The interfaces that the choices implement, and what they share."""
+"""The interfaces that the choices implement, and what passes between them."""
 
 from __future__ import annotations
 
@@ -9,90 +9,48 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from pam.config import LARGEST
-from pam.errors import UserError
+from pam.models.memory import Memory, Noise, Past
+from pam.models.readout import Gold, Readout
 
 Embed = Callable[[Tensor], Tensor]
 
-
-def check_size(option: str, value: object, null: str | None = None, most: int = LARGEST) -> None:
-    """Checks the option of a component that says how many units, layers or places it has.
-
-    Args:
-        option: which, for the message.
-        null: what None stands for, where it is allowed.
-
-    Raises:
-        UserError: not a whole number from 1 to `most`.
-    """
-    if value is None and null is not None:
-        return
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        either = "" if null is None else f", or null for {null}"
-        raise UserError(
-            f"{option} is {value!r}", remedy=f"use a whole number from 1 to {most}{either}"
-        )
+Hidden = tuple[tuple[Tensor, Tensor], ...]
+"""The recurrence's state: per layer (h, c), each (B, H)."""
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """What a component needs to know to make its parameters.
+class Attention:
+    """What a step attends to, before its symbol is chosen.
 
     Attributes:
-        query: units H of the decoder state s_t.
-        values: units D of an encoder state h_a (both directions).
-        embedding: units E of an embedding, of a source or a target symbol.
-        layers: layers of the encoder.
-        rate: dropout rate.
+        query: (B, H) s_t.
+        viewed: (B, R) the readout's view of it, and of what the latent adds to the context.
+        log_prior: (B, m).
+        hidden: the recurrence's new state.
+        drawn: (B, m) the one position that is fed back, or None.
+        shift: (B, D) what the latent adds to the context, or None.
+        cost: (B,) nats that the objective pays for that, or None.
+        gumbel: (B, m) the noise of the step, or None.
     """
 
-    query: int
-    values: int
-    embedding: int
-    layers: int
-    rate: float
+    query: Tensor
+    viewed: Tensor
+    log_prior: Tensor
+    hidden: Hidden
+    drawn: Tensor | None = None
+    shift: Tensor | None = None
+    cost: Tensor | None = None
+    gumbel: Tensor | None = None
 
-
-@dataclass(frozen=True)
-class Memory:
-    """A batch of encoded sources, with what is computed once per sentence.
-
-    Attributes:
-        values: (B, m, D) encoder states h_a.
-        mask: (B, m) true at real positions.
-        keys: (B, m, .) the score's view of the values.
-        readout: (B, m, R) the readout's view of the values, W_x h_a.
-        start: the decoder's first state, a list over layers of (h, c), each (B, H).
-    """
-
-    values: Tensor
-    mask: Tensor
-    keys: Tensor
-    readout: Tensor
-    start: tuple[tuple[Tensor, Tensor], ...]
-
-    def context(self, alignment: Tensor) -> Tensor:
-        """The weighted sum of encoder states, sum_a alignment(a) h_a: (B, m) to (B, D)."""
-        return torch.einsum("bm,bmd->bd", alignment, self.values)
-
-    def to(self, dtype: torch.dtype) -> Memory:
-        """The memory in another floating type."""
-        return Memory(
-            values=self.values.to(dtype),
-            mask=self.mask,
-            keys=self.keys.to(dtype),
-            readout=self.readout.to(dtype),
-            start=tuple((h.to(dtype), c.to(dtype)) for h, c in self.start),
-        )
-
-    def select(self, rows: Tensor) -> Memory:
-        """The memory of the given rows (a permutation, a subset or repetitions)."""
-        return Memory(
-            values=self.values[rows],
-            mask=self.mask[rows],
-            keys=self.keys[rows],
-            readout=self.readout[rows],
-            start=tuple((h[rows], c[rows]) for h, c in self.start),
+    def select(self, rows: Tensor) -> Attention:
+        """The attention of the given hypotheses."""
+        optional = (self.drawn, self.shift, self.cost, self.gumbel)
+        return Attention(
+            self.query[rows],
+            self.viewed[rows],
+            self.log_prior[rows],
+            tuple((h[rows], c[rows]) for h, c in self.hidden),
+            *(None if part is None else part[rows] for part in optional),
         )
 
 
@@ -104,8 +62,12 @@ class Score(nn.Module, ABC):
         """What is computed once per sentence: (B, m, D) to (B, m, .)."""
 
     @abstractmethod
-    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Scores: query (B, H), keys (B, m, .) to (B, m)."""
+    def forward(self, query: Tensor, memory: Memory, past: Past) -> Tensor:
+        """Scores of queries (B, H): (B, m), finite, without meaning where the mask is false."""
+
+    def cost(self, memory: Memory, summed: Tensor) -> Tensor | None:
+        """(B,) nats that the objective pays for what was attended in all, (B, m); None: nothing."""
+        return None
 
 
 class Distribution(nn.Module, ABC):
@@ -114,6 +76,17 @@ class Distribution(nn.Module, ABC):
     @abstractmethod
     def forward(self, scores: Tensor, mask: Tensor) -> Tensor:
         """Log probabilities: (..., m) to (..., m); `logspace.ZERO` where the mask is false."""
+
+
+class Window(nn.Module, ABC):
+    """The positions that a step considers at all."""
+
+    @abstractmethod
+    def forward(
+        self, scores: Tensor, query: Tensor, mask: Tensor, past: Past
+    ) -> tuple[Tensor, Tensor]:
+        """Scores (B, m) as the window weighs them, and the mask (B, m) of what it shows: at least
+        one position of each row. `query` is (B, H), `mask` (B, m)."""
 
 
 class Coupling(nn.Module, ABC):
@@ -134,6 +107,48 @@ class Coupling(nn.Module, ABC):
         Returns:
             (B, m), log probabilities that sum to one over real positions.
         """
+
+
+@dataclass(frozen=True)
+class Glimpse:
+    """A context as a latent variable, drawn.
+
+    Attributes:
+        log_weights: (B, m) of the encoder states in it.
+        shift: (B, D) what is added to their sum. cost: (B,) nats that the objective pays.
+    """
+
+    log_weights: Tensor
+    shift: Tensor | None = None
+    cost: Tensor | None = None
+
+
+class Latent(nn.Module, ABC):
+    """Latent vectors besides the alignment, drawn in training."""
+
+    draws = True
+    """Whether a step draws anything."""
+
+    sampling = False
+    """Whether vectors are drawn at test time too, where they are their means otherwise."""
+
+    samples = 1
+    """Draws of everything by which training estimates the objective of a sentence."""
+
+    share = 0.0
+    """How much of the training is done, from 0 to 1, told by the training loop."""
+
+    def of_sentence(self, memory: Memory, final: Tensor, readout: Readout) -> Memory:
+        """The memory (B, .) with what a latent vector of the sentence adds to it.
+
+        Args:
+            final: (B, D) the encoder's final states.
+        """
+        return memory
+
+    def of_step(self, log_prior: Tensor, memory: Memory, noise: Noise | None) -> Glimpse:
+        """The context of a step with log prior (B, m); its mean without noise."""
+        return Glimpse(log_prior)
 
 
 @dataclass(frozen=True)
@@ -160,40 +175,6 @@ class Marginal:
         )
 
 
-class Readout(nn.Module):
-    """p(y | s_t, x) for a query and one view of the source (Luong et al. 2015, equations 5, 6).
-
-    z = tanh(W_x x + W_s s + b), p = softmax(W_o z + b_o). The first product depends on the source
-    alone, so it is computed once per sentence (`of_values`).
-    """
-
-    def __init__(self, sizes: Sizes, vocabulary: int) -> None:
-        super().__init__()
-        self.of_values = nn.Linear(sizes.values, sizes.query, bias=False)
-        self.of_query = nn.Linear(sizes.query, sizes.query)
-        self.output = nn.Linear(sizes.query, vocabulary)
-
-    def forward(self, query: Tensor, values: Tensor) -> Tensor:
-        """Log probabilities of every symbol.
-
-        Args:
-            query: (B, H).
-            values: (B, R) or (B, m, R), made by `of_values`.
-
-        Returns:
-            (B, V) or (B, m, V).
-        """
-        of_query = self.of_query(query)
-        if values.dim() == 3:
-            of_query = of_query.unsqueeze(1)
-        return torch.log_softmax(self.output(tanh(values + of_query)), dim=-1)
-
-
-def tanh(x: Tensor) -> Tensor:
-    """tanh(x) as 2 sigmoid(2x) - 1, several times faster on a CPU and equal to within rounding."""
-    return torch.sigmoid(2 * x) * 2 - 1
-
-
 class Marginalisation(nn.Module, ABC):
     """Where the position is summed out."""
 
@@ -204,23 +185,8 @@ class Marginalisation(nn.Module, ABC):
     """Whether its objective is a bound, by alignments that an inference network gives."""
 
     @abstractmethod
-    def forward(
-        self, query: Tensor, log_prior: Tensor, memory: Memory, readout: Readout
-    ) -> Marginal:
-        """p(y_t | y_<t, x) from query (B, H) and log prior_t (B, m)."""
-
-    def objective(
-        self, marginal: Marginal, log_prior: Tensor, log_q: Tensor | None, symbol: Tensor
-    ) -> Tensor:
-        """What training maximises at a step, (B,): log p(y_t | y_<t, x), or a bound of it.
-
-        Args:
-            marginal: the outcome of `forward`.
-            log_prior: (B, m).
-            log_q: (B, m) alignment given the whole target, or None without an inference network.
-            symbol: (B,) y_t.
-        """
-        return marginal.log_probs.gather(1, symbol[:, None]).squeeze(1)
+    def forward(self, attention: Attention, memory: Memory, readout: Readout) -> Marginal:
+        """p(y_t | y_<t, x)."""
 
 
 class Inference(nn.Module, ABC):
@@ -247,7 +213,26 @@ class Inference(nn.Module, ABC):
 
         Returns:
             (B, n, m), `logspace.ZERO` at padded source positions, without meaning at padded
-            target positions; None if there is no such distribution.
+            target positions; None if there is no such distribution, or if it is the prior.
+        """
+
+
+class Estimator(nn.Module, ABC):
+    """How a bound's expectation of log p(y_t | s_t, h_a) is computed, and its gradient."""
+
+    draws = True
+    """Whether it draws positions."""
+
+    @abstractmethod
+    def forward(
+        self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None
+    ) -> Tensor:
+        """E_q[log p(y_t | s_t, h_a)] or an estimate of it, (B,).
+
+        Args:
+            gold: what the readout says of y_t.
+            log_q, log_prior: (B, m).
+            gumbel: (B, m) standard Gumbel noise; None if nothing is drawn.
         """
 
 
@@ -257,12 +242,31 @@ class Feedback(nn.Module, ABC):
     needs_positions = False
     """Whether the marginal must provide p(y | s, h_a) of every position."""
 
+    draws = False
+    """Whether a position is drawn from the prior, in training."""
+
+    feeds = True
+    """Whether a context is fed to the next state at all."""
+
     def first(self, memory: Memory) -> Tensor | None:
         """The alignment before the first output (B, m), or None: an empty context."""
         return None
 
+    def draw(self, log_prior: Tensor, gumbel: Tensor | None) -> Tensor | None:
+        """The one position (B, m) that is fed back, if it is one; without noise, the best."""
+        return None
+
     @abstractmethod
     def forward(
-        self, log_prior: Tensor, marginal: Marginal, symbol: Tensor, mask: Tensor
+        self, attention: Attention, marginal: Marginal | None, symbol: Tensor, mask: Tensor
     ) -> Tensor:
-        """The alignment handed on: (B, m), given the symbol y_t (B,) that was written."""
+        """The alignment handed on: (B, m), given the symbol y_t (B,) that was written.
+
+        Args:
+            marginal: None is allowed unless `needs_positions`.
+        """
+
+
+def log_likelihood(marginal: Marginal, symbol: Tensor) -> Tensor:
+    """log p(y_t | y_<t, x) of symbols (B,): (B,)."""
+    return torch.gather(marginal.log_probs, 1, symbol[:, None]).squeeze(1)

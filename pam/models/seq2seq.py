@@ -5,26 +5,33 @@ What stands here is the definition, plain and in log space. `pam.fast` computes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from pam.data.vocabulary import BOS
-from pam.models.decoder import Hidden, Recurrence
+from pam.data.vocabulary import BOS, PAD
+from pam.models.decoder import Recurrence
 from pam.models.encoder import Encoder
+from pam.models.marginals.bound import Bound
+from pam.models.memory import Memory, Noise, Past
 from pam.models.parts import (
+    Attention,
     Coupling,
     Distribution,
+    Estimator,
     Feedback,
+    Hidden,
     Inference,
+    Latent,
     Marginal,
     Marginalisation,
-    Memory,
-    Readout,
     Score,
+    Window,
+    log_likelihood,
 )
+from pam.models.readout import GoldOfStep, Readout
 
 
 @dataclass(frozen=True)
@@ -34,20 +41,22 @@ class State:
     Attributes:
         hidden: the recurrence's state, per layer (h, c), each (B, H).
         context: (B, D) c_{t-1}, fed to the next state.
-        alignment: (B, m) the alignment handed on, or None before the first output.
+        past: what was attended so far.
     """
 
     hidden: Hidden
     context: Tensor
-    alignment: Tensor | None
+    past: Past
+
+    @property
+    def alignment(self) -> Tensor | None:
+        """(B, m) the alignment handed on, or None before the first output."""
+        return self.past.alignment
 
     def select(self, rows: Tensor) -> State:
         """The state of the given hypotheses."""
-        return State(
-            hidden=tuple((h[rows], c[rows]) for h, c in self.hidden),
-            context=self.context[rows],
-            alignment=None if self.alignment is None else self.alignment[rows],
-        )
+        hidden = tuple((h[rows], c[rows]) for h, c in self.hidden)
+        return State(hidden, self.context[rows], self.past.select(rows))
 
 
 @dataclass(frozen=True)
@@ -55,22 +64,28 @@ class Step:
     """One step before its symbol is chosen.
 
     Attributes:
+        attention: what it attends to.
         marginal: p(y_t | y_<t, x), `marginal.log_probs` of (B, V), and its parts.
-        log_prior: (B, m).
-        hidden: the recurrence's new state.
+        past: what was attended before it.
     """
 
+    attention: Attention
     marginal: Marginal
-    log_prior: Tensor
-    hidden: Hidden
+    past: Past
+
+    @property
+    def log_prior(self) -> Tensor:
+        """(B, m)."""
+        return self.attention.log_prior
+
+    @property
+    def hidden(self) -> Hidden:
+        """The recurrence's new state."""
+        return self.attention.hidden
 
     def select(self, rows: Tensor) -> Step:
         """The step of the given hypotheses."""
-        return Step(
-            marginal=self.marginal.select(rows),
-            log_prior=self.log_prior[rows],
-            hidden=tuple((h[rows], c[rows]) for h, c in self.hidden),
-        )
+        return Step(self.attention.select(rows), self.marginal.select(rows), self.past.select(rows))
 
 
 @dataclass(frozen=True)
@@ -97,63 +112,114 @@ class Seq2Seq(nn.Module):
         recurrence: Recurrence,
         readout: Readout,
         score: Score,
+        window: Window,
         distribution: Distribution,
         coupling: Coupling,
+        latent: Latent,
         marginalisation: Marginalisation,
         feedback: Feedback,
         inference: Inference,
+        estimator: Estimator,
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.recurrence = recurrence
         self.readout = readout
         self.score = score
+        self.window = window
         self.distribution = distribution
         self.coupling = coupling
+        self.latent = latent
         self.marginalisation = marginalisation
         self.feedback = feedback
         self.inference = inference
+        self.estimator = estimator
 
     def encode(self, source: Tensor, lengths: Tensor) -> Memory:
         """Encodes sources (B, m) of real `lengths` (B,)."""
         values, final = self.encoder(source, lengths)
-        mask = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
-        return Memory(
+        memory = Memory(
             values=values,
-            mask=mask,
+            mask=torch.arange(source.shape[1], device=source.device) < lengths[:, None],
             keys=self.score.keys(values),
             readout=self.readout.of_values(values),
             start=self.recurrence.start(final),
         )
+        return self.latent.of_sentence(memory, final, self.readout)
 
     def start(self, memory: Memory) -> State:
         """The state before the first output; its context is empty unless the feedback has one."""
         alignment = self.feedback.first(memory)
         empty = memory.values.new_zeros(memory.values.shape[0], memory.values.shape[2])
         context = empty if alignment is None else memory.context(alignment)
-        return State(memory.start, context, alignment)
+        return State(memory.start, context, Past(alignment=alignment))
 
-    def step(
-        self, memory: Memory, state: State, embedded: Tensor, masks: Tensor | None = None
-    ) -> Step:
-        """p(y_t | y_<t, x), in the order of Figure 1 (right) of Shankar & Sarawagi (2019).
+    def attend(
+        self,
+        memory: Memory,
+        state: State,
+        embedded: Tensor,
+        masks: Tensor | None = None,
+        noise: Noise | None = None,
+    ) -> Attention:
+        """Where a step looks, in the order of Figure 1 (right) of Shankar & Sarawagi (2019).
 
         Args:
             memory: the encoded sources.
             state: what the last step handed on.
             embedded: (B, E) embedding of y_{t-1}.
             masks: (layers, B, H) dropout masks, or None.
+            noise: of this step; without it latents are their means and no position is drawn.
         """
         query, hidden = self.recurrence(embedded, state.context, state.hidden, masks)
-        scores = self.score(query, memory.keys)
-        log_prior = self.coupling(scores, state.alignment, memory.mask, self.distribution)
-        marginal = self.marginalisation(query, log_prior, memory, self.readout)
-        return Step(marginal, log_prior, hidden)
+        scores = self.score(query, memory, state.past)
+        scores, mask = self.window(scores, query, memory.mask, state.past)
+        log_prior = self.coupling(scores, state.past.alignment, mask, self.distribution)
+        glimpse = self.latent.of_step(log_prior, memory, noise)
+        gumbel = None if noise is None else noise.gumbel
+        return Attention(
+            query=query,
+            viewed=self.readout.view(query, glimpse.shift),
+            log_prior=glimpse.log_weights,
+            hidden=hidden,
+            drawn=self.feedback.draw(log_prior, gumbel),
+            shift=glimpse.shift,
+            cost=glimpse.cost,
+            gumbel=gumbel,
+        )
+
+    def step(
+        self,
+        memory: Memory,
+        state: State,
+        embedded: Tensor,
+        masks: Tensor | None = None,
+        noise: Noise | None = None,
+    ) -> Step:
+        """p(y_t | y_<t, x) and what it comes from; arguments as those of `attend`."""
+        attention = self.attend(memory, state, embedded, masks, noise)
+        return Step(attention, self.marginalisation(attention, memory, self.readout), state.past)
 
     def advance(self, memory: Memory, step: Step, symbol: Tensor) -> State:
         """The state after y_t = `symbol` (B,) was written."""
-        alignment = self.feedback(step.log_prior, step.marginal, symbol, memory.mask)
-        return State(step.hidden, memory.context(alignment), alignment)
+        return self.move(memory, step.past, step.attention, step.marginal, symbol)
+
+    def move(
+        self,
+        memory: Memory,
+        past: Past,
+        attention: Attention,
+        marginal: Marginal | None,
+        symbol: Tensor,
+    ) -> State:
+        """As `advance`; the marginal may be None where the feedback has no need of it."""
+        alignment = self.feedback(attention, marginal, symbol, memory.mask)
+        context = memory.context(alignment)
+        if attention.shift is not None:
+            context = context + attention.shift
+        if not self.feedback.feeds:
+            context = torch.zeros_like(context)
+        return State(attention.hidden, context, past.then(alignment))
 
     def teacher_forced(self, source: Tensor, lengths: Tensor, target: Tensor) -> Aligned:
         """log p(y_t | y_<t, x) of given targets, the reference computation.
@@ -166,8 +232,8 @@ class Seq2Seq(nn.Module):
             Entries at padded target positions carry no meaning; mask them.
         """
         log_probs, priors, alignments = [], [], []
-        for symbol, step, state in self._forced(source, lengths, target):
-            log_probs.append(step.marginal.log_probs.gather(1, symbol[:, None]).squeeze(1))
+        for symbol, step, state in self._forced(self.encode(source, lengths), target):
+            log_probs.append(log_likelihood(step.marginal, symbol))
             priors.append(step.log_prior.exp())
             alignments.append(state.alignment)
         return Aligned(
@@ -177,24 +243,60 @@ class Seq2Seq(nn.Module):
         )
 
     def objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        """What training maximises: log p(y_t | y_<t, x), or a bound of it by `infer`'s alignments.
+        """What training maximises: log p(y_t | y_<t, x), or a bound of it, less what latents cost.
 
         Args:
             source: (B, m) padded at the end; lengths: (B,).
             target: (B, n) with the end symbol, padded at the end.
 
         Returns:
-            (B, n). Entries at padded target positions carry no meaning; mask them.
+            (B, n); what a whole sentence costs is paid at its last symbol. Entries at padded target
+            positions carry no meaning; mask them.
         """
-        forced = list(self._forced(source, lengths, target))
+        if self.latent.samples > 1:
+            return averaged(self._objective, self.latent.samples, source, lengths, target)
+        return self._objective(source, lengths, target)
+
+    def _objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        memory = self.encode(source, lengths)
+        forced = list(self._forced(memory, target, draws=True))
         log_q = self.infer(source, lengths, target)
-        objectives = [
-            self.marginalisation.objective(
-                step.marginal, step.log_prior, None if log_q is None else log_q[:, t], symbol
+        values, alignments = [], []
+        for t, (symbol, step, state) in enumerate(forced):
+            q = None if log_q is None else log_q[:, t]
+            values.append(self._value(memory, step, symbol, q))
+            alignments.append(state.alignment)
+        real = (target != PAD).t().to(memory.values)
+        summed = (torch.stack([a for a in alignments if a is not None]) * real[:, :, None]).sum(0)
+        return self.charged(torch.stack(values, 1), memory, summed, target)
+
+    def _value(self, memory: Memory, step: Step, symbol: Tensor, log_q: Tensor | None) -> Tensor:
+        """What a step adds to the objective, (B,)."""
+        attention = step.attention
+        if isinstance(self.marginalisation, Bound):
+            gold = GoldOfStep(self.readout, attention.viewed, memory.readout, symbol)
+            value = self.marginalisation.objective(
+                gold, attention.log_prior, log_q, self.estimator, attention.gumbel
             )
-            for t, (symbol, step, _) in enumerate(forced)
-        ]
-        return torch.stack(objectives, 1)
+        else:
+            value = log_likelihood(step.marginal, symbol)
+        return value if attention.cost is None else value - attention.cost
+
+    def charged(
+        self, values: Tensor, memory: Memory, summed: Tensor | None, target: Tensor
+    ) -> Tensor:
+        """Values (B, n) less what the latent and the score cost a whole sentence.
+
+        Args:
+            summed: (B, m) alignments handed on, added up over the real symbols of `target` (B, n);
+                None where the score costs nothing.
+        """
+        both = memory.cost, None if summed is None else self.score.cost(memory, summed)
+        costs = [cost for cost in both if cost is not None]
+        if not costs:
+            return values
+        last = ((target != PAD).sum(1, keepdim=True) - 1).clamp_min(0)
+        return values.scatter_add(1, last, -torch.stack(costs).sum(0)[:, None])
 
     def infer(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor | None:
         """log q_t(a | x, y), (B, n, m), or None; see `Inference`. Drawn after all else, its dropout
@@ -204,16 +306,27 @@ class Seq2Seq(nn.Module):
         )
         return log_q
 
+    def draw_noise(self, memory: Memory, steps: int) -> Noise | None:
+        """The noise of a training batch, None if the model draws nothing."""
+        parts = self.latent, self.feedback, self.estimator
+        return Noise.draw(steps, memory) if any(part.draws for part in parts) else None
+
     def _forced(
-        self, source: Tensor, lengths: Tensor, target: Tensor
+        self, memory: Memory, target: Tensor, draws: bool = False
     ) -> Iterator[tuple[Tensor, Step, State]]:
         """Each y_t (B,), with the step before it and the state after it."""
-        memory = self.encode(source, lengths)
         state = self.start(memory)
         embedded = self.recurrence.embed(shifted(target))  # (n, B, E)
         masks = self.recurrence.draw_masks(target.shape[1], target.shape[0])
+        noise = self.draw_noise(memory, target.shape[1]) if draws else None
         for t, symbol in enumerate(target.unbind(1)):
-            step = self.step(memory, state, embedded[t], None if masks is None else masks[:, t])
+            step = self.step(
+                memory,
+                state,
+                embedded[t],
+                None if masks is None else masks[:, t],
+                None if noise is None else noise.at(t),
+            )
             state = self.advance(memory, step, symbol)
             yield symbol, step, state
 
@@ -222,3 +335,16 @@ def shifted(target: Tensor) -> Tensor:
     """The decoder's inputs, time first: (B, n) targets to (n, B), begun with BOS."""
     first = torch.full_like(target[:, :1], BOS)
     return torch.cat([first, target[:, :-1]], dim=1).t()
+
+
+def averaged(
+    objective: Callable[[Tensor, Tensor, Tensor], Tensor],
+    samples: int,
+    source: Tensor,
+    lengths: Tensor,
+    target: Tensor,
+) -> Tensor:
+    """The mean of an objective (B, n) over so many draws of all that is drawn."""
+    given = (part.repeat_interleave(samples, 0) for part in (source, lengths, target))
+    values: Tensor = objective(*given).unflatten(0, (-1, samples))
+    return values.mean(1)

@@ -164,6 +164,7 @@ class Trainer:
         rate = learning_rate(training, self._done(), self._steps())
         for group in self.optimiser.param_groups:
             group["lr"] = rate
+        self.model.latent.share = self._done() / self._steps()
         self.optimiser.zero_grad()
         tokens = int(self.train.target_lengths[rows].sum())
         own = self._gradient(self.team.share(rows), tokens)

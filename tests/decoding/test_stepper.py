@@ -10,13 +10,14 @@ import torch
 from pam.data.vocabulary import BOS
 from pam.decoding.stepper import ReferenceStepper, most_attended, stepper
 from pam.fast.stepper import FastStepper
+from pam.models.memory import Past
 from pam.models.seq2seq import State
 from tests.models import tiny
 
 BEAM = 3
 TOP_2 = {"kind": "output", "top_k": 2}
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
-    *((name, {}) for name in tiny.NAMED if name != "hard-mono"),
+    *((name, {}) for name in tiny.STEPPED),
     ("prior-joint", {"marginal": TOP_2}),
     ("postr-joint", {"marginal": TOP_2}),
     ("mono-postr-joint", {"marginal": TOP_2}),
@@ -62,12 +63,14 @@ def test_the_most_attended_position_is_never_the_end_or_padding() -> None:
     steps.state = State(
         steps.state.hidden,
         steps.state.context,
-        torch.tensor(
-            [
-                *([0.1, 0.2, 0.3, 0.4], [0.5, 0.2, 0.2, 0.1]),  # three words and the end
-                *([0.4, 0.6, 0.0, 0.0], [0.9, 0.1, 0.0, 0.0]),  # one word, the end, padding
-                *([1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]),  # nothing but the end
-            ]
+        Past(
+            alignment=torch.tensor(
+                [
+                    *([0.1, 0.2, 0.3, 0.4], [0.5, 0.2, 0.2, 0.1]),  # three words and the end
+                    *([0.4, 0.6, 0.0, 0.0], [0.9, 0.1, 0.0, 0.0]),  # one word, the end, padding
+                    *([1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]),  # nothing but the end
+                ]
+            )
         ),
     )
     found = most_attended(steps, torch.tensor([4, 2, 1]))

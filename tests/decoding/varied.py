@@ -13,6 +13,17 @@ SEEDS = {
     "sparse": (115, 151),
     "sparsemax": (115, 151),
     "variational": (115, 151),
+    "variational-sample": (115, 27),
+    "variational-gumbel": (115, 27),
+    "soft-concat": (2, 10),
+    "soft-location": (2, 20),
+    "soft-unfed": (115, 151),
+    "acvi": (2, 3),
+    "ved": (9, 1),
+    "none": (6, 230),
+    "structural": (20, 20),
+    "fertility": (1, 17),
+    "local-p": (2, 36),
 }
 """Of `model` and of `short`, chosen for what they write for `SOURCES`; (9, 17) for the others."""
 ACTIONS = {name: name == "hard-mono" for name in tiny.NAMED}

@@ -11,7 +11,7 @@ from pam.models.couplings.monotone import Monotone
 from pam.models.couplings.proximity import BOUND, Proximity
 from pam.models.distributions.fusedmax import Fusedmax
 from pam.models.distributions.sparsemax import Sparsemax
-from pam.models.parts import Memory
+from pam.models.memory import Memory
 from pam.models.seq2seq import Seq2Seq
 from tests.models import tiny
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from pam.fast import joint, likelihood, toeplitz
-from pam.fast.teacher import covers, token_log_probs, token_objective
+from pam.fast.coverage import covers
+from pam.fast.teacher import token_log_probs, token_objective
 from pam.models.seq2seq import Seq2Seq
 from tests.models import tiny
 
@@ -32,6 +33,19 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("postr-joint", {"distribution": "sparsemax"}),
     ("variational", {}),
     ("variational", {"marginal": {"kind": "bound", "q_top_k": 3}}),
+    ("variational-sample", {"marginal": {"kind": "bound", "q_top_k": 3}}),
+    ("variational-sample", {"estimator": {"kind": "reinforce", "baseline": "none"}}),
+    # A moving baseline that stands still, as the two paths call it at other times.
+    ("hard", {"estimator": {"kind": "reinforce", "baseline": "moving", "decay": 1.0}}),
+    ("hard", {"estimator": "exact"}),
+    ("hard", {"feedback": "prior", "estimator": "gumbel"}),
+    ("acvi", {"latent": {"kind": "acvi", "samples": 3, "last": 1.0}}),
+    ("acvi", {"feedback": "none", "score": "location"}),
+    ("ved", {"latent": {"kind": "ved", "samples": 2}}),
+    ("ved", {"marginal": "output", "feedback": "posterior"}),
+    ("structured", {"marginal": "output", "coupling": {"kind": "chain", "reach": 1}}),
+    ("local-m", {"window": {"kind": "monotonic", "width": 1}, "distribution": "sparsemax"}),
+    ("local-p", {"window": {"kind": "predictive", "width": 2}, "marginal": "output"}),
 ]
 
 

@@ -9,22 +9,23 @@ from torch import Tensor
 
 from pam.config import ModelChoices, Network, load_model
 from pam.models.build import build
-from pam.models.parts import Sizes
 from pam.models.projection import Projection
 from pam.models.seq2seq import Seq2Seq
+from pam.models.sizes import Sizes
 
 VOCABULARY = 9
-SIZES = Sizes(query=5, values=6, embedding=4, layers=1, rate=0.0)
+SIZES = Sizes(query=5, values=6, embedding=4, direction=3, layers=1, rate=0.0)
+STEPPED = (
+    *("soft", "soft-concat", "sparse", "sparsemax", "acvi", "ved"),
+    *("prior-joint", "postr-joint", "prox-postr-joint", "mono-postr-joint"),
+    *("variational", "variational-sample", "variational-gumbel"),
+)
+"""Models whose decoding steps have a path of their own."""
+
 NAMED = (
-    "soft",
-    "sparse",
-    "sparsemax",
-    "hard-mono",
-    "prior-joint",
-    "postr-joint",
-    "prox-postr-joint",
-    "mono-postr-joint",
-    "variational",
+    *STEPPED,
+    *("hard-mono", "hard", "none", "soft-location", "soft-unfed"),
+    *("structural", "fertility", "local-m", "local-p", "structured"),
 )
 
 
@@ -33,7 +34,9 @@ def choices(name: str = "soft", **changed: Any) -> ModelChoices:
     return ModelChoices(**{**load_model(name).model_dump(), "network": {}, **changed})
 
 
-def model(chosen: ModelChoices, layers: int = 1, dropout: float = 0.0, seed: int = 1) -> Seq2Seq:
+def model(
+    chosen: ModelChoices, layers: int = 1, dropout: float = 0.0, seed: int = 1, **sizes: Any
+) -> Seq2Seq:
     """A model in float64 whose weights are large enough for every effect to show."""
     torch.manual_seed(seed)
     network = Network(
@@ -43,6 +46,7 @@ def model(chosen: ModelChoices, layers: int = 1, dropout: float = 0.0, seed: int
         encoder_layers=layers,
         decoder_layers=layers,
         dropout=dropout,
+        **sizes,
     )
     made = build(chosen, network, VOCABULARY, VOCABULARY).double()
     for parameter in made.parameters():

@@ -70,6 +70,17 @@ def test_a_training_killed_at_this_moment_goes_on_to_the_same_result(
     assert runs.record_of(tmp_path)["resumed"] == resumed
 
 
+@pytest.mark.parametrize("model", ["acvi", "hard-moving"])
+def test_what_a_training_draws_and_averages_is_gone_on_with_too(
+    model: str, data: Path, tmp_path: Path
+) -> None:
+    cell, whole, killed = small.cell(model), tmp_path / "whole", tmp_path / "killed"
+    assert runs.train(cell, data, whole).end() == 0
+    assert runs.train(cell, data, killed, Fault(*STEP, 7)).end() == -signal.SIGKILL
+    assert runs.train(cell, data, killed).end() == 0
+    assert runs.result(killed) == runs.result(whole)
+
+
 def test_a_training_killed_again_and_again_goes_on_to_the_same_result(
     data: Path, undisturbed: Path, tmp_path: Path
 ) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pam.models.parts import Memory, Score
+from pam.models.memory import Memory
+from pam.models.parts import Score
 
 
 def tensors(score: Score, memory: Memory) -> tuple[Tensor, ...]:

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pam.models.parts import Memory, Score
+from pam.models.memory import Memory
+from pam.models.parts import Score
 from pam.models.scores.mlp import Mlp as Reference
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from pam.models.parts import Sizes
 from pam.models.relative import First, RelativeCoupling
+from pam.models.sizes import Sizes
 
 
 class Monotone(RelativeCoupling):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from pam.models.parts import Coupling, Distribution, Sizes
+from pam.models.parts import Coupling, Distribution
+from pam.models.sizes import Sizes
 
 
 class NoCoupling(Coupling):

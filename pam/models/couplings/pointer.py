@@ -6,7 +6,8 @@ from torch import Tensor
 
 from pam.errors import UserError
 from pam.models.logspace import safe_log
-from pam.models.parts import Coupling, Distribution, Sizes
+from pam.models.parts import Coupling, Distribution
+from pam.models.sizes import Sizes
 
 
 class Pointer(Coupling):

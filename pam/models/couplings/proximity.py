@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from pam.models.parts import Sizes, check_size
 from pam.models.relative import First, RelativeCoupling
+from pam.models.sizes import Sizes, check_size
 
 BOUND = 10.0
 """Energies stay within +-BOUND, so that exp(k) cannot overflow."""

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from pam.errors import UserError
 from pam.models.distributions import sparsemax
-from pam.models.parts import Sizes
 from pam.models.projection import Projection
+from pam.models.sizes import Sizes
 
 TOLERANCE = 1e-10
 """Below this a difference of levels, of scores of order 1 in float64, is taken for rounding."""

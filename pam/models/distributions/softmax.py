@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from pam.models.logspace import masked_log_softmax
-from pam.models.parts import Distribution, Sizes
+from pam.models.parts import Distribution
+from pam.models.sizes import Sizes
 
 
 class Softmax(Distribution):

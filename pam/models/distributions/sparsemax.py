@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pam.models.parts import Sizes
 from pam.models.projection import Projection
+from pam.models.sizes import Sizes
 
 
 class Sparsemax(Projection):

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from pam.data.vocabulary import STEP
-from pam.models.parts import Feedback, Marginal, Memory, Sizes
+from pam.models.memory import Memory
+from pam.models.parts import Attention, Feedback, Marginal
+from pam.models.sizes import Sizes
 
 
 class Pointer(Feedback):
@@ -24,9 +26,9 @@ class Pointer(Feedback):
         return alignment
 
     def forward(
-        self, log_prior: Tensor, marginal: Marginal, symbol: Tensor, mask: Tensor
+        self, attention: Attention, marginal: Marginal | None, symbol: Tensor, mask: Tensor
     ) -> Tensor:
-        alignment = log_prior.exp()
+        alignment = attention.log_prior.exp()
         last = torch.nn.functional.pad(~mask[:, 1:], (0, 1), value=True) & mask
         moved = torch.nn.functional.pad(alignment[:, :-1] * ~last[:, :-1], (1, 0))
         moved = moved + alignment * last

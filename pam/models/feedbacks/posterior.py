@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from pam.errors import UserError
-from pam.models.parts import Feedback, Marginal, Sizes
+from pam.models.parts import Attention, Feedback, Marginal
+from pam.models.sizes import Sizes
 
 
 class Posterior(Feedback):
@@ -42,17 +43,17 @@ class Posterior(Feedback):
         return torch.where(truncated, cut, whole)[:, None]
 
     def forward(
-        self, log_prior: Tensor, marginal: Marginal, symbol: Tensor, mask: Tensor
+        self, attention: Attention, marginal: Marginal | None, symbol: Tensor, mask: Tensor
     ) -> Tensor:
-        assert marginal.positions is not None
+        assert marginal is not None and marginal.positions is not None
         assert marginal.weights is not None and marginal.truncated is not None
-        index = symbol[:, None, None].expand(-1, log_prior.shape[1], 1)
+        index = symbol[:, None, None].expand(-1, attention.log_prior.shape[1], 1)
         likelihood = marginal.positions.gather(2, index).squeeze(2)  # (B, m)
         posterior = torch.softmax(marginal.weights + likelihood, dim=1)
         if not self.gradient:
             posterior = posterior.detach()
         share = self.share(marginal.truncated).to(posterior)
-        return share * posterior + (1 - share) * log_prior.exp()
+        return share * posterior + (1 - share) * attention.log_prior.exp()
 
 
 COMPONENT = Posterior

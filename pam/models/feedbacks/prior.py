@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from pam.models.parts import Feedback, Marginal, Sizes
+from pam.models.parts import Attention, Feedback, Marginal
+from pam.models.sizes import Sizes
 
 
 class Prior(Feedback):
@@ -14,9 +15,9 @@ class Prior(Feedback):
         super().__init__()
 
     def forward(
-        self, log_prior: Tensor, marginal: Marginal, symbol: Tensor, mask: Tensor
+        self, attention: Attention, marginal: Marginal | None, symbol: Tensor, mask: Tensor
     ) -> Tensor:
-        return log_prior.exp()
+        return attention.log_prior.exp()
 
 
 COMPONENT = Prior

@@ -9,7 +9,8 @@ from pam.config import DEEPEST
 from pam.data.vocabulary import PAD
 from pam.models.encoder import lstms, read
 from pam.models.logspace import masked_log_softmax
-from pam.models.parts import Embed, Inference, Sizes, check_size
+from pam.models.parts import Embed, Inference
+from pam.models.sizes import Sizes, check_size
 
 
 class _Reader(nn.Module):
@@ -17,8 +18,8 @@ class _Reader(nn.Module):
 
     def __init__(self, size: int, units: int, layers: int, rate: float) -> None:
         super().__init__()
-        self.forwards = lstms(size, units, layers)
-        self.backwards = lstms(size, units, layers)
+        self.forwards = lstms(size, units, layers, 2 * units)
+        self.backwards = lstms(size, units, layers, 2 * units)
         self.rate = rate
 
     def forward(self, inputs: Tensor, lengths: Tensor) -> Tensor:
@@ -42,7 +43,7 @@ class BiLSTM(Inference):
         super().__init__()
         check_size("inference option `units`", units, null="the encoder's")
         check_size("inference option `layers`", layers, null="the encoder's", most=DEEPEST)
-        units, layers = units or sizes.values // 2, layers or sizes.layers
+        units, layers = units or sizes.direction, layers or sizes.layers
         self.source = _Reader(sizes.embedding, units, layers, sizes.rate)
         self.target = _Reader(sizes.embedding, units, layers, sizes.rate)
         self.weight = nn.Linear(2 * units, 2 * units, bias=False)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from pam.models.parts import Embed, Inference, Sizes
+from pam.models.parts import Embed, Inference
+from pam.models.sizes import Sizes
 
 
 class NoInference(Inference):

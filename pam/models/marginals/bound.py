@@ -6,17 +6,21 @@ import torch
 from torch import Tensor
 
 from pam.models.marginals.output import Output, checked, most_probable
-from pam.models.parts import Marginal, Sizes
+from pam.models.parts import Estimator
+from pam.models.readout import Gold
+from pam.models.sizes import Sizes
 
 
 class Bound(Output):
-    """Variational attention with an enumerated bound (Deng et al. 2018).
+    """Attention trained by a bound (Deng et al. 2018).
 
     Training maximises, at each step,
 
         E_q[log p(y_t | s_t, h_a)] - KL(q_t || prior_t) <= log p(y_t | y_<t, x),
 
-    where q_t(a | x, y) comes from the inference network. Without the target there is no q: the
+    where q_t(a | x, y) comes from the inference network, or is the prior: then the divergence is
+    zero, and the bound is Jensen's, that of hard attention (Xu et al. 2015). The expectation is the
+    estimator's affair, the divergence is always enumerated. Without the target there is no q: the
     likelihood sums the prior out, as `output` does.
 
     Args:
@@ -32,13 +36,28 @@ class Bound(Output):
         self.q_top_k = checked("q_top_k", q_top_k)
 
     def objective(
-        self, marginal: Marginal, log_prior: Tensor, log_q: Tensor | None, symbol: Tensor
+        self,
+        gold: Gold,
+        log_prior: Tensor,
+        log_q: Tensor | None,
+        estimator: Estimator,
+        gumbel: Tensor | None,
     ) -> Tensor:
-        assert marginal.positions is not None and log_q is not None
-        index = symbol[:, None, None].expand(-1, log_prior.shape[1], 1)
-        likelihood = marginal.positions.gather(2, index).squeeze(2)  # (B, m)
+        """The bound, (B,).
+
+        Args:
+            gold: what the readout says of y_t.
+            log_prior, log_q: (B, m); None: q is the prior.
+            gumbel: (B, m) noise, for an estimator that draws.
+        """
+        expected: Tensor
+        if log_q is None:
+            expected = estimator(gold, log_prior, log_prior, gumbel)
+            return expected
         log_q = self.restrict(log_q)
-        return (log_q.exp() * (likelihood + log_prior - log_q)).sum(1)
+        divergence = (log_q.exp() * (log_q - log_prior)).sum(1)
+        expected = estimator(gold, log_q, log_prior, gumbel)
+        return expected - divergence
 
     def restrict(self, log_q: Tensor) -> Tensor:
         """q (B, m) over its K most probable positions, renormalised: log probabilities (B, m)."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
-from pam.models.parts import Marginal, Marginalisation, Memory, Readout, Sizes
+from pam.models.memory import Memory
+from pam.models.parts import Attention, Marginal, Marginalisation
+from pam.models.readout import Readout
+from pam.models.sizes import Sizes
 
 
 class Input(Marginalisation):
@@ -18,11 +20,9 @@ class Input(Marginalisation):
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
 
-    def forward(
-        self, query: Tensor, log_prior: Tensor, memory: Memory, readout: Readout
-    ) -> Marginal:
-        context = torch.einsum("bm,bmr->br", log_prior.exp(), memory.readout)
-        return Marginal(log_probs=readout(query, context))
+    def forward(self, attention: Attention, memory: Memory, readout: Readout) -> Marginal:
+        context = torch.einsum("bm,bmr->br", attention.log_prior.exp(), memory.readout)
+        return Marginal(log_probs=readout(attention.viewed, context))
 
 
 COMPONENT = Input

@@ -6,7 +6,10 @@ import torch
 from torch import Tensor
 
 from pam.models.logspace import ZERO
-from pam.models.parts import Marginal, Marginalisation, Memory, Readout, Sizes, check_size
+from pam.models.memory import Memory
+from pam.models.parts import Attention, Marginal, Marginalisation
+from pam.models.readout import Readout
+from pam.models.sizes import Sizes, check_size
 
 
 class Output(Marginalisation):
@@ -23,11 +26,9 @@ class Output(Marginalisation):
         super().__init__()
         self.top_k = checked("top_k", top_k)
 
-    def forward(
-        self, query: Tensor, log_prior: Tensor, memory: Memory, readout: Readout
-    ) -> Marginal:
-        positions = readout(query, memory.readout)  # (B, m, V)
-        weights = most_probable(log_prior, self.top_k)
+    def forward(self, attention: Attention, memory: Memory, readout: Readout) -> Marginal:
+        positions = readout(attention.viewed, memory.readout)  # (B, m, V)
+        weights = most_probable(attention.log_prior, self.top_k)
         log_probs = torch.logsumexp(weights[:, :, None] + positions, dim=1)
         lengths = memory.mask.sum(1)
         truncated = lengths > (lengths if self.top_k is None else self.top_k)

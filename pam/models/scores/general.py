@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from pam.models.parts import Score, Sizes
+from pam.models.memory import Memory, Past
+from pam.models.parts import Score
+from pam.models.sizes import Sizes
 
 
 class General(Score):
@@ -18,9 +20,9 @@ class General(Score):
         keys: Tensor = self.weight(values)
         return keys
 
-    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+    def forward(self, query: Tensor, memory: Memory, past: Past) -> Tensor:
         # On a CPU several times faster than a batched product of a matrix and a vector.
-        return (keys * query[:, None]).sum(2)
+        return (memory.keys * query[:, None]).sum(2)
 
 
 COMPONENT = General

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from pam.models.parts import Score, Sizes, check_size, tanh
+from pam.models.memory import Memory, Past
+from pam.models.parts import Score
+from pam.models.readout import tanh
+from pam.models.sizes import Sizes, check_size
 
 
 class Mlp(Score):
@@ -26,8 +29,8 @@ class Mlp(Score):
         keys: Tensor = self.of_values(values)
         return keys
 
-    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        scores: Tensor = self.weight(tanh(keys + self.of_query(query)[:, None]))
+    def forward(self, query: Tensor, memory: Memory, past: Past) -> Tensor:
+        scores: Tensor = self.weight(tanh(memory.keys + self.of_query(query)[:, None]))
         return scores.squeeze(2)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from pam.models.parts import Score, Sizes
+from pam.models.memory import Memory, Past
+from pam.models.parts import Score
+from pam.models.sizes import Sizes
 
 
 class NoScore(Score):
@@ -16,8 +18,8 @@ class NoScore(Score):
     def keys(self, values: Tensor) -> Tensor:
         return values[..., :0]
 
-    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        return query.new_zeros(keys.shape[:2])
+    def forward(self, query: Tensor, memory: Memory, past: Past) -> Tensor:
+        return query.new_zeros(memory.mask.shape)
 
 
 COMPONENT = NoScore

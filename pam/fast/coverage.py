@@ -1,0 +1,55 @@
+"""Which models the faster paths compute; the reference computes every model."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from functools import cache
+from types import ModuleType
+
+from torch import nn
+
+from pam.models.couplings.none import NoCoupling
+from pam.models.couplings.pointer import Pointer
+from pam.models.distributions.softmax import Softmax
+from pam.models.feedbacks.posterior import Posterior
+from pam.models.feedbacks.prior import Prior
+from pam.models.projection import Projection
+from pam.models.relative import RelativeCoupling
+from pam.models.seq2seq import Seq2Seq
+from pam.models.windows.none import NoWindow
+
+
+def covers(model: Seq2Seq) -> bool:
+    """Whether likelihoods of given targets have a faster path at all."""
+    return points(model) or recurs(model) or not model.feedback.needs_positions
+
+
+def points(model: Seq2Seq) -> bool:
+    """Whether the targets say where a pointer stands, so that nothing feeds back."""
+    return isinstance(model.coupling, Pointer)
+
+
+def recurs(model: Seq2Seq) -> bool:
+    """Whether `pam.fast.recurrence` computes its steps, where no step draws anything."""
+    coupled = isinstance(model.coupling, RelativeCoupling)
+    free = isinstance(model.coupling, NoCoupling)
+    return (
+        mirror(model.score) is not None
+        and isinstance(model.window, NoWindow)
+        and isinstance(model.feedback, Prior | Posterior)
+        and (
+            (isinstance(model.distribution, Softmax) and (free or coupled))
+            or (isinstance(model.distribution, Projection) and free)
+        )
+    )
+
+
+def mirror(part: nn.Module) -> ModuleType | None:
+    """The module of this package that computes what a component defines, if there is one."""
+    return _module(type(part).__module__.replace("pam.models.", "pam.fast.", 1))
+
+
+@cache
+def _module(name: str) -> ModuleType | None:
+    return importlib.import_module(name) if importlib.util.find_spec(name) else None

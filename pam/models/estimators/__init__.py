@@ -1,0 +1,1 @@
+"""Expectations over the alignment in a bound: enumerated, or estimated from a draw."""

@@ -1,0 +1,33 @@
+"""Dot product of query and encoder state."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from pam.errors import UserError
+from pam.models.memory import Memory, Past
+from pam.models.parts import Score
+from pam.models.sizes import Sizes
+
+
+class Dot(Score):
+    """e_t(a) = s_t . h_a (Luong et al. 2015, equation 8, `dot`). It has no weights, so that both
+    must have as many units."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        if sizes.query != sizes.values:
+            raise UserError(
+                f"score `dot` multiplies a decoder state of {sizes.query} units with an encoder "
+                f"state of {sizes.values}",
+                remedy="give the decoder as many units as both directions of the encoder have",
+            )
+
+    def keys(self, values: Tensor) -> Tensor:
+        return values
+
+    def forward(self, query: Tensor, memory: Memory, past: Past) -> Tensor:
+        return (memory.keys * query[:, None]).sum(2)
+
+
+COMPONENT = Dot

@@ -1,0 +1,1 @@
+"""Windows: the source positions that a step considers at all."""

@@ -1,0 +1,127 @@
+"""Estimators of a bound and of its gradient, held to the enumerated ones (float64)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pam.models.memory import Noise
+from pam.models.seq2seq import Seq2Seq
+from tests.models import tiny
+from tests.models.by_hand import one_sentence
+
+Gradient = dict[str, Tensor]
+
+
+def gradient(model: Seq2Seq, given: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Gradient]:
+    """The objective of a sentence of one symbol, and its gradient."""
+    model.zero_grad()
+    value = model.objective(*given).sum()
+    value.backward()
+    gradients = {
+        name: torch.zeros_like(part) if part.grad is None else part.grad.clone()
+        for name, part in model.named_parameters()
+    }
+    return value.detach(), gradients
+
+
+def expected(model: Seq2Seq, probabilities: Tensor) -> tuple[Tensor, Gradient]:
+    """Objective and gradient, averaged over every position that may be drawn (exactly)."""
+    given = one_sentence(target=1)
+    length = given[0].shape[1]
+    total, mean = torch.zeros((), dtype=torch.float64), {}
+    for position, weight in enumerate(probabilities):
+        chosen = torch.zeros(1, 1, length, dtype=torch.float64)
+        chosen[0, 0, position] = 1e6  # noise that makes it the one
+        noise = Noise(chosen, torch.zeros(1, 1, 6, dtype=torch.float64))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Noise, "draw", classmethod(lambda cls, steps, memory, n=noise: n))
+            value, gradients = gradient(model, given)
+        total = total + weight * value
+        for name, part in gradients.items():
+            mean[name] = mean.get(name, torch.zeros_like(part)) + weight * part
+    return total, mean
+
+
+def exact_twin(name: str, **changed: Any) -> tuple[Seq2Seq, Seq2Seq]:
+    """A model that draws, and one with the same weights that enumerates."""
+    model = tiny.model(tiny.choices(name, **changed))
+    exact = tiny.model(tiny.choices(name, **{**changed, "estimator": "exact"}))
+    weights = {key: value for key, value in model.state_dict().items() if "estimator" not in key}
+    exact.load_state_dict(weights)
+    return model, exact
+
+
+@pytest.mark.parametrize("baseline", ["soft", "moving", "none"])
+@pytest.mark.parametrize("name", ["hard", "variational-sample"])
+def test_reinforce_is_unbiased_in_value_and_gradient(name: str, baseline: str) -> None:
+    """Averaged over all draws, each by its probability, it is the enumerated gradient."""
+    estimator = {"kind": "reinforce", "baseline": baseline, "decay": 1.0}
+    model, exact = exact_twin(name, estimator=estimator)
+    if baseline == "moving":
+        model.estimator.average.fill_(-1.7)
+    given = one_sentence(target=1)
+    log_q = model.infer(*given)
+    prior = model.teacher_forced(*given).prior[0, 0]
+    probabilities = (prior if log_q is None else log_q[0, 0].exp()).detach()
+    value, mean = expected(model, probabilities)
+    wanted, enumerated = gradient(exact, given)
+    torch.testing.assert_close(value, wanted)
+    for key, part in enumerated.items():
+        torch.testing.assert_close(mean[key], part, msg=lambda m, k=key: f"{k}: {m}")
+
+
+def test_the_soft_baseline_lowers_the_variance_of_the_gradient() -> None:
+    given, spread = one_sentence(target=1), {}
+    for baseline in ("soft", "none"):
+        model = tiny.model(
+            tiny.choices("hard", estimator={"kind": "reinforce", "baseline": baseline})
+        )
+        prior = model.teacher_forced(*given).prior[0, 0].detach()
+        _, mean = expected(model, prior)
+        squares = 0.0
+        for position, weight in enumerate(prior):
+            _, one = expected(model, torch.eye(len(prior), dtype=torch.float64)[position])
+            squares += float(weight * sum(((one[k] - mean[k]) ** 2).sum() for k in mean))
+        spread[baseline] = squares
+    assert spread["soft"] < spread["none"]
+
+
+def test_the_moving_baseline_follows_what_it_saw_in_training_alone() -> None:
+    model = tiny.model(tiny.choices("hard-moving"))
+    given = tiny.batch(target=1)
+    model.objective(*given)
+    assert float(model.estimator.average) == 0.0  # in evaluation mode
+    model.train()
+    value = model.objective(*given)
+    assert float(model.estimator.average) == pytest.approx(0.1 * float(value.detach().mean()))
+
+
+def test_gumbel_softmax_is_biased_and_less_so_at_a_lower_temperature() -> None:
+    """Value and gradient, each the mean of 4,000 draws."""
+    source, lengths, target = one_sentence(target=1)
+    many = source.expand(4000, -1), lengths.expand(4000), target.expand(4000, -1)
+    off = {}
+    for temperature in (5.0, 0.1):
+        estimator = {"kind": "gumbel", "temperature": temperature}
+        model, exact = exact_twin("variational-gumbel", estimator=estimator)
+        for each in (model, exact):
+            each.readout.of_values.weight.data.mul_(3)
+        torch.manual_seed(0)
+        value, gradients = gradient(model, many)
+        wanted, enumerated = gradient(exact, (source, lengths, target))
+        distance = sum(((gradients[k] / 4000 - enumerated[k]) ** 2).sum() for k in enumerated)
+        size = sum((part**2).sum() for part in enumerated.values())
+        off[temperature] = float((value / 4000 - wanted).abs()), float((distance / size) ** 0.5)
+    assert off[5.0][0] > 5 * off[0.1][0] and off[5.0][0] > 0.01
+    assert off[5.0][1] > 2 * off[0.1][1] and off[5.0][1] > 0.03
+
+
+def test_nothing_but_a_bound_is_estimated() -> None:
+    from pam.errors import UserError
+
+    with pytest.raises(UserError, match="only a bound has an expectation"):
+        tiny.model(tiny.choices("soft", estimator="gumbel"))

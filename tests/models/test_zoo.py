@@ -1,0 +1,304 @@
+"""Special cases of the family that must coincide, and its new formulas by hand (float64)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pam.data.vocabulary import PAD
+from pam.errors import UserError
+from pam.models.chains import marginals
+from pam.models.memory import Noise, Past, drawn
+from pam.models.scores.structural import places
+from pam.models.seq2seq import Seq2Seq
+from tests.models import tiny
+from tests.models.by_hand import one_sentence
+from tests.models.test_fast_path import assert_same as assert_fast
+
+DOUBLE = torch.float64
+
+
+def both(name: str, other: str = "soft", **changed: Any) -> tuple[Seq2Seq, Seq2Seq]:
+    """A model, and another one with the weights that both have."""
+    first, second = tiny.model(tiny.choices(name, **changed)), tiny.model(tiny.choices(other))
+    mine = first.state_dict()
+    second.load_state_dict(
+        {key: mine.get(key, value) for key, value in second.state_dict().items()}
+    )
+    return first, second
+
+
+def assert_same(first: Seq2Seq, second: Seq2Seq) -> None:
+    batch = tiny.batch()
+    one, other = first.teacher_forced(*batch), second.teacher_forced(*batch)
+    torch.testing.assert_close(one.log_probs, other.log_probs)
+    torch.testing.assert_close(one.prior, other.prior)
+
+
+def test_a_chain_without_transitions_is_soft_attention() -> None:
+    chain, soft = both("structured")
+    with pytest.raises(AssertionError):
+        assert_same(chain, soft)
+    torch.nn.init.zeros_(chain.coupling.energy)
+    assert_same(chain, soft)
+
+
+def test_acvi_at_its_mean_is_soft_attention() -> None:
+    assert_same(*both("acvi"))
+
+
+def test_acvi_without_variance_is_soft_attention_in_training_too() -> None:
+    """But for the divergence, which is infinite there and is given no weight."""
+    acvi, soft = both("acvi", latent={"kind": "acvi", "weight": 0.0})
+    batch = tiny.batch()
+    assert ((acvi.objective(*batch) - soft.objective(*batch)).abs() > 1e-3).any()
+    of_sentence = acvi.latent.of_sentence
+
+    def without_variance(*given: Any) -> Any:
+        memory = of_sentence(*given)
+        return replace(memory, log_variance=torch.full_like(memory.values, -torch.inf))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(acvi.latent, "of_sentence", without_variance)
+        patch.setattr(acvi.latent, "divergence", lambda *given: torch.zeros(4, dtype=DOUBLE))
+        torch.testing.assert_close(acvi.objective(*batch), soft.objective(*batch))
+
+
+def test_ved_with_its_latent_off_is_soft_attention() -> None:
+    ved, soft = both("ved")
+    with pytest.raises(AssertionError):
+        assert_same(ved, soft)
+    torch.nn.init.zeros_(ved.latent.of_latent.weight)
+    assert_same(ved, soft)
+
+
+@pytest.mark.parametrize("kind", ["monotonic", "predictive"])
+@pytest.mark.parametrize("width", [None, 65_536])
+def test_a_window_without_bound_is_global_attention(kind: str, width: int | None) -> None:
+    assert_same(*both("soft", window={"kind": kind, "width": width}))
+
+
+@pytest.mark.parametrize("changed", [{}, {"estimator": "exact"}, {"marginal": "bound"}])
+def test_hard_attention_with_one_hot_scores_is_soft_attention(changed: dict[str, Any]) -> None:
+    hard, soft = both("hard", **changed)
+    for model in (hard, soft):
+        model.score.weight.weight.data.mul_(1e6)
+    assert_same(hard, soft)
+    batch = tiny.batch()
+    torch.testing.assert_close(hard.objective(*batch), soft.objective(*batch))
+
+
+def test_concat_is_the_perceptron() -> None:
+    first, second = (tiny.model(tiny.choices("soft", score=kind)) for kind in ("concat", "mlp"))
+    second.load_state_dict(first.state_dict())
+    assert_same(first, second)
+
+
+def test_the_dot_product_is_the_bilinear_score_of_the_identity() -> None:
+    general = tiny.model(tiny.choices("soft"))
+    torch.nn.init.zeros_(general.score.weight.weight)
+    general.score.weight.weight.data[:, :5] = torch.eye(5, dtype=DOUBLE)
+    source, lengths, _ = tiny.batch()
+    memory = general.encode(source, lengths)
+    query = torch.randn(4, 5, dtype=DOUBLE)
+    wanted = torch.einsum("bh,bmh->bm", query, memory.values[..., :5])
+    torch.testing.assert_close(general.score(query, memory, Past()), wanted)
+    with pytest.raises(UserError, match="5 units with an encoder state of 6"):
+        tiny.model(tiny.choices("soft", score="dot"))
+
+
+def test_a_location_score_ignores_what_lies_beyond_its_longest_sentence() -> None:
+    model = tiny.model(tiny.choices("soft", score={"kind": "location", "longest": 3}))
+    aligned = model.teacher_forced(*tiny.batch())
+    assert (aligned.prior[0, :, 3:] == 0).all() and (aligned.prior[0, :, :3] > 0).all()
+
+
+def test_structural_features_are_those_of_cohn_et_al() -> None:
+    model = tiny.model(tiny.choices("structural"))
+    source, lengths, _ = one_sentence()
+    memory, score = model.encode(source, lengths), model.score
+    previous = torch.tensor([[0.1, 0.6, 0.3, 0.0]], dtype=DOUBLE)
+    summed = torch.tensor([[0.9, 0.7, 0.3, 0.1]], dtype=DOUBLE)
+    query = torch.randn(1, 5, dtype=DOUBLE)
+    found = score(query, memory, Past(2, previous, summed))
+    for a in range(4):
+        psi = torch.tensor([3.0, a + 1.0, 4.0], dtype=DOUBLE).log1p()
+        inner = score.of_query.weight @ query[0] + score.of_values.weight @ memory.values[0, a]
+        inner = inner + score.of_place.weight @ psi
+        for window, seen in ((score.of_previous, previous), (score.of_sum, summed)):
+            for offset in (-1, 0, 1):
+                if 0 <= a + offset < 4:
+                    inner = inner + window.weight[:, 0, offset + 1] * seen[0, a + offset]
+        torch.testing.assert_close(found[0, a], score.weight.weight[0] @ torch.tanh(inner))
+    torch.testing.assert_close(
+        places(memory, Past(2))[0, 1].exp(), torch.tensor([4, 3, 5.0]).double()
+    )
+
+
+def test_global_fertility_is_the_log_density_of_what_each_position_got() -> None:
+    model = tiny.model(tiny.choices("fertility"))
+    source, lengths, target = tiny.batch()
+    target[1, 3:] = PAD
+    aligned = model.teacher_forced(source, lengths, target)
+    paid = model.objective(source, lengths, target) - aligned.log_probs
+    memory = model.encode(source, lengths)
+    for row, length in enumerate(lengths.tolist()):
+        real = int((target[row] != PAD).sum())
+        got = aligned.alignment[row, :real].sum(0)
+        wanted = torch.zeros((), dtype=DOUBLE)
+        for a in range(length):
+            mean, log_variance = model.score.gaussian(memory.values[row, a])
+            normal = torch.distributions.Normal(
+                torch.nn.functional.softplus(mean), (log_variance / 2).exp()
+            )
+            wanted = wanted + 0.1 * normal.log_prob(got[a])
+        torch.testing.assert_close(paid[row, real - 1], wanted)
+        assert (paid[row, : real - 1] == 0).all()
+
+
+def test_local_windows_stand_where_luong_et_al_put_them() -> None:
+    source, lengths, _ = one_sentence()
+    local = tiny.model(tiny.choices("local-m", window={"kind": "monotonic", "width": 1}))
+    prior = local.teacher_forced(source, lengths, torch.tensor([[6, 8, 7, 5, 6, 2]])).prior[0]
+    seen = [(row > 0).nonzero().flatten().tolist() for row in prior]
+    assert seen == [[0, 1], [0, 1, 2], [1, 2, 3], [2, 3], [2, 3], [2, 3]]
+    predictive = tiny.model(tiny.choices("local-p", window={"kind": "predictive", "width": 2}))
+    memory, query = predictive.encode(source, lengths), torch.randn(1, 5, dtype=DOUBLE)
+    window = predictive.window
+    centre = 3 * torch.sigmoid(window.weight.weight @ torch.tanh(window.hidden.weight @ query[0]))
+    scores = torch.randn(1, 4, dtype=DOUBLE)
+    weighed, mask = window(scores, query, memory.mask, Past())
+    for a in range(4):
+        torch.testing.assert_close(weighed[0, a], scores[0, a] - (a - centre[0]) ** 2 / 2)
+        assert bool(mask[0, a]) == bool((a - centre).abs() <= 2)
+
+
+def test_marginals_of_a_chain_equal_the_enumeration() -> None:
+    generator = torch.Generator().manual_seed(4)
+    scores = torch.randn(2, 4, 3, generator=generator, dtype=DOUBLE)
+    transitions = torch.randn(3, 3, generator=generator, dtype=DOUBLE)
+    mask = torch.tensor([[True] * 3, [True, True, False]])
+    filtered, smoothed = marginals(scores, transitions, mask)
+    for row, states in ((0, 3), (1, 2)):
+        for steps, wanted in [(t + 1, filtered[row, t]) for t in range(4)] + [(4, None)]:
+            totals = torch.zeros(steps, 3, dtype=DOUBLE)
+            for path in product(range(states), repeat=steps):
+                energy = sum(scores[row, t, a] for t, a in enumerate(path))
+                energy = energy + sum(transitions[path[t], path[t + 1]] for t in range(steps - 1))
+                for t, a in enumerate(path):
+                    totals[t, a] += energy.exp()
+            each = totals / totals.sum(1, keepdim=True)
+            if wanted is None:
+                torch.testing.assert_close(smoothed[row].exp(), each)
+            else:
+                torch.testing.assert_close(wanted.exp(), each[-1])
+
+
+def test_structured_attention_is_the_chain_s_marginal_given_the_scores_so_far() -> None:
+    model = tiny.model(tiny.choices("structured"))
+    source, lengths, target = tiny.batch()
+    kept: list[Tensor] = []
+    with pytest.MonkeyPatch.context() as patch:
+        score = model.score.forward
+        patch.setattr(model.score, "forward", lambda *given: kept.append(score(*given)) or kept[-1])
+        prior = model.teacher_forced(source, lengths, target).prior
+    mask = torch.arange(source.shape[1]) < lengths[:, None]
+    transitions = model.coupling.transitions(source.shape[1])
+    filtered, _ = marginals(torch.stack(kept, 1), transitions, mask)
+    torch.testing.assert_close(prior, filtered.exp())
+
+
+def test_acvi_draws_contexts_of_the_mixture_s_mean_and_variance() -> None:
+    model = tiny.model(tiny.choices("acvi"))
+    source, lengths, _ = one_sentence()
+    memory = model.encode(source, lengths)
+    log_prior = torch.log_softmax(torch.randn(1, 4, dtype=DOUBLE), 1)
+    weights, variance = log_prior.exp()[0], memory.log_variance[0].exp()
+    assert (variance >= 1).all()  # log sigma^2 is a ReLU's output
+    torch.manual_seed(0)
+    noise = Noise.draw(20_000, memory)
+    drawn_shifts = torch.cat(
+        [model.latent.of_step(log_prior, memory, noise.at(t)).shift for t in range(20_000)]
+    )
+    wanted = (weights[:, None] ** 2 * variance).sum(0)
+    torch.testing.assert_close(drawn_shifts.var(0), wanted, rtol=0.05, atol=0)
+    assert drawn_shifts.mean(0).abs().max() < 0.05
+    one = model.latent.of_step(log_prior, memory, noise.at(0))
+    context = weights @ memory.values[0] + one.shift[0]
+    densities = torch.stack(
+        [
+            torch.distributions.Normal(memory.values[0, a], variance[a].sqrt()).log_prob(context)
+            for a in range(4)
+        ]
+    ).sum(1)
+    prior = -(context**2).sum() / 2 - 3 * math.log(2 * math.pi)
+    torch.testing.assert_close(one.cost[0], torch.logsumexp(log_prior[0] + densities, 0) - prior)
+
+
+def test_acvi_chooses_one_component_at_the_end_of_training() -> None:
+    model = tiny.model(tiny.choices("acvi", latent={"kind": "acvi", "temperature": 1e-3}))
+    source, lengths, _ = one_sentence()
+    memory = model.encode(source, lengths)
+    log_prior = torch.log_softmax(torch.randn(1, 4, dtype=DOUBLE), 1)
+    noise = Noise.draw(1, memory).at(0)
+    for share, chooses in ((0.0, False), (0.89, False), (0.9, True), (1.0, True)):
+        model.latent.share = share
+        weights = model.latent.of_step(log_prior, memory, noise).log_weights.exp()
+        assert bool((weights.max() > 0.999) == chooses)
+    torch.testing.assert_close(weights, drawn(log_prior, noise.gumbel))
+
+
+def test_ved_pays_the_divergence_of_its_gaussian_once_a_sentence() -> None:
+    model = tiny.model(tiny.choices("ved")).train()
+    source, lengths, target = tiny.batch()
+    target[1, 2:] = PAD
+    torch.manual_seed(1)
+    values = model.objective(source, lengths, target)
+    torch.manual_seed(1)
+    likelihood = model.teacher_forced(source, lengths, target).log_probs
+    _, final = model.encoder(source, lengths)
+    mean, log_variance = model.latent.of_final(final).chunk(2, 1)
+    wanted = torch.distributions.kl_divergence(
+        torch.distributions.Normal(mean, (log_variance / 2).exp()),
+        torch.distributions.Normal(0.0, 1.0),
+    ).sum(1)
+    paid = likelihood - values
+    ends = (target != PAD).sum(1) - 1
+    torch.testing.assert_close(paid.gather(1, ends[:, None]).squeeze(1), wanted)
+    assert (paid[1, :1] == 0).all()
+
+
+def test_positions_are_drawn_as_often_as_they_are_probable() -> None:
+    torch.manual_seed(3)
+    log_probs = torch.tensor([0.1, 0.2, 0.7], dtype=DOUBLE).log()
+    uniform = torch.rand(100_000, 3, dtype=DOUBLE)
+    counts = drawn(log_probs.expand(100_000, 3), -(-uniform.log()).log()).mean(0)
+    torch.testing.assert_close(counts, log_probs.exp(), atol=0.01, rtol=0)
+
+
+def test_an_encoder_that_reads_backward_reads_the_reversed_source() -> None:
+    backward = tiny.model(tiny.choices("soft"), layers=2, encoder_reads="backward").encoder
+    forward = tiny.model(tiny.choices("soft"), layers=2, encoder_reads="forward").encoder
+    weights = {key.replace("backwards", "forwards"): v for key, v in backward.state_dict().items()}
+    forward.load_state_dict(weights)
+    source, lengths, _ = tiny.batch()
+    turned = source.clone()
+    for row, length in enumerate(lengths.tolist()):
+        turned[row, :length] = source[row, :length].flip(0)
+    found, final = backward(source, lengths)
+    wanted, last = forward(turned, lengths)
+    torch.testing.assert_close(final, last)
+    for row, length in enumerate(lengths.tolist()):
+        torch.testing.assert_close(found[row, :length], wanted[row, :length].flip(0))
+
+
+@pytest.mark.parametrize("reads", ["forward", "backward"])
+def test_models_with_an_encoder_of_one_direction_equal_their_reference(reads: str) -> None:
+    model = tiny.model(tiny.choices("postr-joint"), layers=2, encoder_reads=reads)
+    assert_fast(model)
