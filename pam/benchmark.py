@@ -16,7 +16,7 @@ from pam.data.prepared import Prepared
 from pam.decoding.search import search
 from pam.fast.teacher import token_objective
 from pam.models.build import build
-from pam.models.seq2seq import Seq2Seq
+from pam.models.model import Model
 from pam.training.record import peak_gpu_memory_mb
 
 Work = Callable[[Batch], object]
@@ -78,7 +78,7 @@ def clock(device: torch.device) -> float:
     return time.process_time()
 
 
-def training(model: Seq2Seq, reference: bool, narrow: bool = False) -> Work:
+def training(model: Model, reference: bool, narrow: bool = False) -> Work:
     """A step of training: likelihood, gradient, clipping and Adam, as `pam train` does them."""
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
 
@@ -97,7 +97,7 @@ def training(model: Seq2Seq, reference: bool, narrow: bool = False) -> Work:
     return work
 
 
-def decoding(model: Seq2Seq, beam: int, actions: bool) -> Work:
+def decoding(model: Model, beam: int, actions: bool) -> Work:
     """A batch of decoding."""
 
     def work(batch: Batch) -> None:
@@ -189,7 +189,7 @@ def measure(
     return rows
 
 
-def fresh(choices: ModelChoices, data: Prepared, plan: Plan, device: torch.device) -> Seq2Seq:
+def fresh(choices: ModelChoices, data: Prepared, plan: Plan, device: torch.device) -> Model:
     """A model with fresh weights, the same for the same choices."""
     torch.manual_seed(1)
     return build(choices, plan.network, len(data.source), len(data.target)).to(device)

@@ -187,6 +187,9 @@ class ModelChoices(Strict):
 
     label: Text = Field(description="the model's name in tables and figures")
     source: Text = Field("", description="the paper and section that define it")
+    architecture: Choice = Field(
+        "recurrent", description="LSTMs with attention, of which all below speaks, or transformer"
+    )
     score: Choice = Field("general", description="score e_t(a) of a source position")
     window: Choice = Field("none", description="source positions that a step considers at all")
     distribution: Choice = Field("softmax", description="scores to alignment distribution")

@@ -14,11 +14,11 @@ from pam.decoding.length_prior import LengthPrior
 from pam.decoding.outputs import Output
 from pam.decoding.sampling import Sampling, sample
 from pam.decoding.search import n_best
-from pam.models.seq2seq import Seq2Seq
+from pam.models.model import Model
 
 
 def decode(
-    model: Seq2Seq,
+    model: Model,
     sources: Sequence[Sequence[int]],
     decoding: Decoding,
     actions: bool = False,

@@ -15,7 +15,7 @@ from pam.decoding.outputs import Output
 from pam.decoding.sampling import Sampling
 from pam.decoding.spelling import spelt
 from pam.errors import UserError
-from pam.models.saved import Model
+from pam.models.saved import SavedModel
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Decoder:
 
     def __init__(
         self,
-        model: Model,
+        model: SavedModel,
         folder: Path,
         decoding: Decoding,
         wanted: int = 1,

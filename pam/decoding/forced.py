@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
@@ -10,12 +11,12 @@ from torch.nn import functional as F
 
 from pam.data.batches import Batch
 from pam.data.vocabulary import BOS, PAD
-from pam.decoding.stepper import Stepper, stepper
+from pam.decoding.stepper import Stepper, begin
 from pam.fast.joint import log_likelihood
 from pam.fast.readout import sigmoid_readout
 from pam.models.logspace import safe_log
 from pam.models.marginals.output import Output
-from pam.models.memory import Memory
+from pam.models.model import Model
 from pam.models.seq2seq import Seq2Seq
 
 
@@ -39,14 +40,14 @@ class Forced:
 
 
 @torch.no_grad()
-def force(model: Seq2Seq, batch: Batch) -> Forced:
+def force(model: Model, batch: Batch) -> Forced:
     """Steps through the targets of a batch.
 
     Args:
         model: in evaluation mode.
     """
-    memory = model.encode(batch.source, batch.lengths)
-    steps, exactly = stepper(model, memory, 1), _Exact(model, memory) if truncates(model) else None
+    steps = begin(model, batch.source, batch.lengths, 1)
+    exactly = _Exact(model, batch) if truncates(model) else None
     symbol = torch.full_like(batch.target[:, :1], BOS)
     parents = torch.zeros_like(symbol)
     log_probs, exact, correct, priors, alignments = [], [], [], [], []
@@ -63,15 +64,18 @@ def force(model: Seq2Seq, batch: Batch) -> Forced:
     return Forced(*(torch.cat(p, 1) for p in (log_probs, exact, correct, priors, alignments)))
 
 
-def truncates(model: Seq2Seq) -> bool:
+def truncates(model: Model) -> TypeGuard[Seq2Seq]:
     """Whether the likelihood leaves source positions out."""
-    return isinstance(model.marginalisation, Output) and model.marginalisation.top_k is not None
+    if not isinstance(model, Seq2Seq) or not isinstance(model.marginalisation, Output):
+        return False
+    return model.marginalisation.top_k is not None
 
 
 class _Exact:
     """log p(y_t) summed over all source positions (equation 11), of a model that truncates."""
 
-    def __init__(self, model: Seq2Seq, memory: Memory) -> None:
+    def __init__(self, model: Seq2Seq, batch: Batch) -> None:
+        memory = model.encode(batch.source, batch.lengths)
         self.views, self.of_query, self.weight, self.bias = sigmoid_readout(model, memory)
 
     def __call__(self, steps: Stepper, gold: Tensor) -> Tensor:

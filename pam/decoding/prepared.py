@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pam.data.prepared import Prepared
 from pam.errors import UserError
-from pam.models.saved import Model
+from pam.models.saved import SavedModel
 
 
-def prepared_for(model: Model, folder: Path) -> Prepared:
+def prepared_for(model: SavedModel, folder: Path) -> Prepared:
     """A prepared folder whose ids mean to the model what they mean there.
 
     Raises:

@@ -10,15 +10,15 @@ from pam.data.vocabulary import BOS, EOS
 from pam.decoding.length_prior import LengthPrior
 from pam.decoding.outputs import NOTHING, Best, Output, forbidden_symbols, limits_of
 from pam.decoding.ranking import Ranking
-from pam.decoding.stepper import most_attended, stepper
-from pam.models.seq2seq import Seq2Seq
+from pam.decoding.stepper import begin, most_attended
+from pam.models.model import Model
 
 KEEP_SHARE = 0.75
 """Finished sentences leave the batch once so many of it, at most, are still open."""
 
 
 def search(
-    model: Seq2Seq, source: Tensor, lengths: Tensor, decoding: Decoding, actions: bool = False
+    model: Model, source: Tensor, lengths: Tensor, decoding: Decoding, actions: bool = False
 ) -> list[Output]:
     """The best output for each sentence of a batch, by `n_best`."""
     return [best for best, *_ in n_best(model, source, lengths, decoding, actions=actions)]
@@ -26,7 +26,7 @@ def search(
 
 @torch.no_grad()
 def n_best(
-    model: Seq2Seq,
+    model: Model,
     source: Tensor,
     lengths: Tensor,
     decoding: Decoding,
@@ -54,7 +54,7 @@ def n_best(
     limits = limits_of(lengths, decoding)
     beams = _Beams(Ranking(decoding, lengths, limits, prior), limits, decoding, wanted)
     forbidden = torch.tensor(forbidden_symbols(actions), device=source.device)
-    steps = stepper(model, model.encode(source, lengths), decoding.beam)
+    steps = begin(model, source, lengths, decoding.beam)
     for written in range(1, int(limits.max()) + 1):
         log_probs = steps.step(beams.symbol).index_fill_(2, forbidden, -torch.inf)
         parents = beams.extend(log_probs)

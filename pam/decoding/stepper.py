@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from pam.fast.stepper import FastStepper, steps_fast
-from pam.models.memory import Memory
-from pam.models.seq2seq import Seq2Seq
+from pam.models.model import Encoded, Model
 
 
 class Stepper(Protocol):
@@ -41,18 +40,18 @@ class Stepper(Protocol):
 
 
 class ReferenceStepper:
-    """Steps by the definition, `Seq2Seq.step`, for every model."""
+    """Steps by the definition, `Model.read`, for every model."""
 
-    def __init__(self, model: Seq2Seq, memory: Memory, beam: int) -> None:
+    def __init__(self, model: Model, memory: Encoded, beam: int) -> None:
         self.model, self.beam = model, beam
         every = torch.arange(len(memory.mask), device=memory.mask.device)
         self.memory = memory.select(every.repeat_interleave(beam))
         self.state = model.start(self.memory)
 
     def step(self, symbol: Tensor) -> Tensor:
-        embedded = self.model.recurrence.embed(symbol.flatten())
-        self.found = self.model.step(self.memory, self.state, embedded)
-        return self.found.marginal.log_probs.view(*symbol.shape, -1)
+        self.found = self.model.read(self.memory, self.state, symbol.flatten())
+        log_probs: Tensor = self.found.log_probs
+        return log_probs.view(*symbol.shape, -1)
 
     def advance(self, parents: Tensor, symbol: Tensor) -> None:
         first = self.beam * torch.arange(len(parents), device=parents.device)[:, None]
@@ -62,7 +61,7 @@ class ReferenceStepper:
 
     @property
     def query(self) -> Tensor:
-        query, _ = self.found.hidden[-1]
+        query: Tensor = self.found.query
         return query.view(-1, self.beam, query.shape[1])
 
     @property
@@ -72,7 +71,7 @@ class ReferenceStepper:
 
     @property
     def alignment(self) -> Tensor | None:
-        alignment = self.state.alignment
+        alignment: Tensor | None = self.state.alignment
         return None if alignment is None else alignment.unflatten(0, (-1, self.beam))
 
     def keep(self, rows: Tensor) -> None:
@@ -97,7 +96,10 @@ def most_attended(steps: Stepper, lengths: Tensor) -> Tensor:
     return steps.alignment.masked_fill(beyond[:, None], -1.0).argmax(2)
 
 
-def stepper(model: Seq2Seq, memory: Memory, beam: int) -> Stepper:
-    """The fastest stepper that computes this model."""
-    make = FastStepper if steps_fast(model) else ReferenceStepper
-    return make(model, memory, beam)
+def begin(model: Model, source: Tensor, lengths: Tensor, beam: int) -> Stepper:
+    """The fastest stepper that computes this model, at the start of `beam` hypotheses of each of
+    the sources (B, m) of real `lengths` (B,)."""
+    memory = model.encode(source, lengths)
+    if steps_fast(model):
+        return FastStepper(model, memory, beam)
+    return ReferenceStepper(model, memory, beam)

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 from functools import cache
 from types import ModuleType
+from typing import TypeGuard
 
 from torch import nn
 
@@ -14,14 +15,17 @@ from pam.models.couplings.pointer import Pointer
 from pam.models.distributions.softmax import Softmax
 from pam.models.feedbacks.posterior import Posterior
 from pam.models.feedbacks.prior import Prior
+from pam.models.model import Model
 from pam.models.projection import Projection
 from pam.models.relative import RelativeCoupling
 from pam.models.seq2seq import Seq2Seq
 from pam.models.windows.none import NoWindow
 
 
-def covers(model: Seq2Seq) -> bool:
+def covers(model: Model) -> TypeGuard[Seq2Seq]:
     """Whether likelihoods of given targets have a faster path at all."""
+    if not isinstance(model, Seq2Seq):
+        return False
     return points(model) or recurs(model) or not model.feedback.needs_positions
 
 

@@ -6,6 +6,8 @@ the gates of each encoder state, which are computed once per sentence.
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -19,13 +21,14 @@ from pam.fast.toeplitz import Toeplitz
 from pam.models.feedbacks.posterior import Posterior
 from pam.models.marginals.output import Output
 from pam.models.memory import Memory
+from pam.models.model import Model
 from pam.models.projection import Projection
 from pam.models.seq2seq import Seq2Seq
 
 
-def steps_fast(model: Seq2Seq) -> bool:
+def steps_fast(model: Model) -> TypeGuard[Seq2Seq]:
     """Whether `FastStepper` computes this model."""
-    return recurs(model) and not model.latent.sampling
+    return isinstance(model, Seq2Seq) and recurs(model) and not model.latent.sampling
 
 
 class FastStepper:

@@ -21,13 +21,14 @@ from pam.fast.unrolled import unroll
 from pam.models.feedbacks.posterior import Posterior
 from pam.models.marginals.output import Output
 from pam.models.memory import Memory
+from pam.models.model import Model
 from pam.models.projection import Projection
 from pam.models.relative import RelativeCoupling
 from pam.models.seq2seq import Seq2Seq, averaged, shifted
 
 
 def token_log_probs(
-    model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor, *, narrow: bool = False
+    model: Model, source: Tensor, lengths: Tensor, target: Tensor, *, narrow: bool = False
 ) -> Tensor:
     """log p(y_t | y_<t, x) of given targets; see `Seq2Seq.teacher_forced`.
 
@@ -46,7 +47,7 @@ def token_log_probs(
 
 
 def token_objective(
-    model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor, *, narrow: bool = False
+    model: Model, source: Tensor, lengths: Tensor, target: Tensor, *, narrow: bool = False
 ) -> Tensor:
     """What training maximises per token, as `Seq2Seq.objective` defines it; see above."""
     if not covers(model):

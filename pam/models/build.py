@@ -1,51 +1,17 @@
-"""From a YAML of choices to a model.
-
-The answer `kind` to the question `coupling` is the module `pam.models.couplings.kind`, and so on:
-a new answer is a new file, found by its name.
-"""
+"""From a YAML of choices to a model."""
 
 from __future__ import annotations
-
-import inspect
-from typing import Any
 
 from torch import nn
 
 from pam import plugins
-from pam.config import Choice, ModelChoices, Network, kind_of
-from pam.errors import UserError
-from pam.models.decoder import Recurrence
-from pam.models.encoder import Encoder
-from pam.models.readout import Readout
-from pam.models.seq2seq import Seq2Seq
-from pam.models.sizes import Sizes
-from pam.parsing import unknown
-
-QUESTIONS = (
-    *("score", "window", "distribution", "coupling", "latent"),
-    *("marginal", "feedback", "inference", "estimator"),
-)
-"""The questions of a model's file that components answer."""
+from pam.config import ModelChoices, Network, kind_of
+from pam.models.model import Model
+from pam.models.options import check_options
 
 
-def component(question: str, choice: Choice, sizes: Sizes) -> nn.Module:
-    """Makes the component that answers `question`.
-
-    Raises:
-        UserError: an unknown kind, or an option that the kind does not have.
-    """
-    kind, options = kind_of(choice)
-    made = plugins.load(f"pam.models.{question}s", question, kind).COMPONENT
-    known = list(inspect.signature(made).parameters)[1:]
-    for name in options:
-        if name not in known:
-            raise unknown(f"option of {question} `{kind}`", name, known)
-    component: nn.Module = made(sizes, **options)
-    return component
-
-
-def build(choices: ModelChoices, network: Network, source: int, target: int) -> Seq2Seq:
-    """Makes a model.
+def build(choices: ModelChoices, network: Network, source: int, target: int) -> Model:
+    """Makes a model by the module of `pam.models.architectures` that its choices name.
 
     Args:
         choices: the model's answers.
@@ -56,71 +22,15 @@ def build(choices: ModelChoices, network: Network, source: int, target: int) -> 
     Raises:
         UserError: a choice that does not exist, or choices that do not fit together.
     """
-    values = network.encoder * (2 if network.encoder_reads == "both" else 1)
-    sizes = Sizes(
-        query=network.decoder,
-        values=values,
-        embedding=network.embedding,
-        direction=network.encoder,
-        layers=network.encoder_layers,
-        rate=network.dropout,
-    )
-    parts: dict[str, Any] = {
-        question: component(question, getattr(choices, question), sizes) for question in QUESTIONS
-    }
-    _check_fit(choices, parts)
-    model = Seq2Seq(
-        encoder=Encoder(
-            source,
-            network.embedding,
-            network.encoder,
-            network.encoder_layers,
-            network.dropout,
-            network.encoder_reads,
-        ),
-        recurrence=Recurrence(
-            target,
-            network.embedding,
-            context=values,
-            hidden=network.decoder,
-            layers=network.decoder_layers,
-            final=values,
-            rate=network.dropout,
-        ),
-        readout=Readout(sizes, target),
-        marginalisation=parts.pop("marginal"),
-        **parts,
-    )
+    kind, options = kind_of(choices.architecture)
+    made = plugins.load("pam.models.architectures", "architecture", kind).build
+    check_options(f"architecture `{kind}`", made, 4, options)
+    model: Model = made(choices, network, source, target, **options)
     if network.initial_range is not None:
         for parameter in model.parameters():
             if parameter.dim() > 1:
                 nn.init.uniform_(parameter, -network.initial_range, network.initial_range)
     return model
-
-
-def _check_fit(choices: ModelChoices, parts: dict[str, Any]) -> None:
-    marginal, feedback, inference = parts["marginal"], parts["feedback"], parts["inference"]
-    if feedback.needs_positions and not marginal.gives_positions:
-        raise UserError(
-            f"model {choices.label}: the posterior needs p(y | s, h_a) of each position",
-            remedy="use `marginal: output` with `feedback: posterior`",
-        )
-    if marginal.needs_inference != inference.infers:
-        raise UserError(
-            f"model {choices.label}: a bound and an inference network need each other",
-            remedy="use `marginal: bound` with `inference: bilstm` or `prior`, or neither",
-        )
-    if parts["estimator"].draws and not marginal.needs_inference:
-        raise UserError(
-            f"model {choices.label}: only a bound has an expectation to estimate",
-            remedy="use `marginal: bound`, or leave `estimator` out",
-        )
-    pointers = {kind_of(choices.coupling)[0], kind_of(choices.feedback)[0]}
-    if "pointer" in pointers and (len(pointers) > 1 or choices.targets != "actions"):
-        raise UserError(
-            f"model {choices.label}: a pointer is both coupling and feedback, over actions",
-            remedy="use `coupling: pointer`, `feedback: pointer`, `targets: actions` together",
-        )
 
 
 def parameters_of(model: nn.Module) -> int:

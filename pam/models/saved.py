@@ -21,7 +21,7 @@ from pam.data.vocabulary import Vocabulary
 from pam.errors import UserError
 from pam.files import sha256_of, write_aside, write_text
 from pam.models.build import build
-from pam.models.seq2seq import Seq2Seq
+from pam.models.model import Model
 from pam.parsing import dump_yaml
 
 FORMAT = "pam-model-2"
@@ -79,7 +79,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 @dataclass(frozen=True)
-class Model:
+class SavedModel:
     """A trained model with all that is needed to use it.
 
     Attributes:
@@ -92,7 +92,7 @@ class Model:
     source: Vocabulary
     target: Vocabulary
     codec: Codec
-    network: Seq2Seq
+    network: Model
 
 
 def save_model(folder: Path, cell: Cell, data: Prepared, weights: Mapping[str, Tensor]) -> None:
@@ -116,7 +116,7 @@ def save_model(folder: Path, cell: Cell, data: Prepared, weights: Mapping[str, T
     save_tensors(folder / WEIGHTS, weights, notes)
 
 
-def load_model(folder: Path, device: torch.device | None = None) -> Model:
+def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
     """Reads a model folder, ready to decode.
 
     Raises:
@@ -139,7 +139,7 @@ def load_model(folder: Path, device: torch.device | None = None) -> Model:
     network = build(cell.choices, cell.network, len(source), len(target))
     _fill(network, tensors, folder)
     network.eval().to(device or torch.device("cpu"))
-    return Model(cell, notes["task"], source, target, codec, network)
+    return SavedModel(cell, notes["task"], source, target, codec, network)
 
 
 def _check_files(folder: Path, hashes: Mapping[str, str]) -> None:
@@ -156,7 +156,7 @@ def _check_files(folder: Path, hashes: Mapping[str, str]) -> None:
             )
 
 
-def _fill(network: Seq2Seq, tensors: dict[str, Tensor], folder: Path) -> None:
+def _fill(network: Model, tensors: dict[str, Tensor], folder: Path) -> None:
     wanted: dict[str, Any] = network.state_dict()
     same = wanted.keys() == tensors.keys() and all(
         wanted[name].shape == tensors[name].shape for name in wanted

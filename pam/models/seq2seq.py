@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pam.data.vocabulary import BOS, PAD
 from pam.models.decoder import Recurrence
 from pam.models.encoder import Encoder
 from pam.models.marginals.bound import Bound
 from pam.models.memory import Memory, Noise, Past
+from pam.models.model import Aligned, Model
 from pam.models.parts import (
     Attention,
     Coupling,
@@ -74,9 +75,19 @@ class Step:
     past: Past
 
     @property
+    def log_probs(self) -> Tensor:
+        """(B, V) log p(y_t | y_<t, x)."""
+        return self.marginal.log_probs
+
+    @property
     def log_prior(self) -> Tensor:
         """(B, m)."""
         return self.attention.log_prior
+
+    @property
+    def query(self) -> Tensor:
+        """(B, H) s_t."""
+        return self.attention.query
 
     @property
     def hidden(self) -> Hidden:
@@ -88,22 +99,7 @@ class Step:
         return Step(self.attention.select(rows), self.marginal.select(rows), self.past.select(rows))
 
 
-@dataclass(frozen=True)
-class Aligned:
-    """Teacher-forced log probabilities with the alignments behind them.
-
-    Attributes:
-        log_probs: (B, n) log p(y_t | y_<t, x).
-        prior: (B, n, m).
-        alignment: (B, n, m) what was fed back.
-    """
-
-    log_probs: Tensor
-    prior: Tensor
-    alignment: Tensor
-
-
-class Seq2Seq(nn.Module):
+class Seq2Seq(Model):
     """A sequence-to-sequence model with one answer to each question of `pam.models`."""
 
     def __init__(
@@ -199,6 +195,12 @@ class Seq2Seq(nn.Module):
         """p(y_t | y_<t, x) and what it comes from; arguments as those of `attend`."""
         attention = self.attend(memory, state, embedded, masks, noise)
         return Step(attention, self.marginalisation(attention, memory, self.readout), state.past)
+
+    def read(self, memory: Memory, state: State, symbol: Tensor) -> Step:
+        """The step after `symbol` (B,) was written last; latents are their means, unless they are
+        to be sampled at test time too."""
+        noise = Noise.draw(1, memory).at(0) if self.latent.sampling else None
+        return self.step(memory, state, self.recurrence.embed(symbol), noise=noise)
 
     def advance(self, memory: Memory, step: Step, symbol: Tensor) -> State:
         """The state after y_t = `symbol` (B,) was written."""
@@ -297,6 +299,9 @@ class Seq2Seq(nn.Module):
             return values
         last = ((target != PAD).sum(1, keepdim=True) - 1).clamp_min(0)
         return values.scatter_add(1, last, -torch.stack(costs).sum(0)[:, None])
+
+    def progress(self, share: float) -> None:
+        self.latent.share = share
 
     def infer(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor | None:
         """log q_t(a | x, y), (B, n, m), or None; see `Inference`. Drawn after all else, its dropout

@@ -12,7 +12,7 @@ from pam.data.batches import Batch, Examples
 from pam.data.vocabulary import EOS
 from pam.decoding.search import search
 from pam.fast.teacher import token_log_probs
-from pam.models.seq2seq import Seq2Seq
+from pam.models.model import Model
 from pam.training.distributed import Team
 from pam.training.memory import enough_for
 from pam.training.stopping import Stop, Stopped
@@ -22,7 +22,7 @@ REMEDY = "lower `decoding.batch_size`"
 
 @torch.no_grad()
 def evaluate(
-    model: Seq2Seq,
+    model: Model,
     examples: Examples,
     decoding: Decoding,
     team: Team,
@@ -68,7 +68,7 @@ def evaluate(
 
 
 def _right(
-    model: Seq2Seq, examples: Examples, batch: Batch, decoding: Decoding, actions: bool
+    model: Model, examples: Examples, batch: Batch, decoding: Decoding, actions: bool
 ) -> int:
     """How many outputs of a batch are wholly right."""
     found = search(model, batch.source, batch.lengths, decoding, actions)

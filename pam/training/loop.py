@@ -17,7 +17,7 @@ from pam.config import Cell
 from pam.data.batches import Batch, Examples, Rows
 from pam.errors import UserError
 from pam.fast.teacher import token_objective
-from pam.models.seq2seq import Seq2Seq
+from pam.models.model import Model
 from pam.training.devices import use_precision
 from pam.training.distributed import Team, stream, unsynchronised
 from pam.training.evaluate import evaluate
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 class Objective(nn.Module):
     """What is minimised, as a module, whose forward pass is what torch can share out."""
 
-    def __init__(self, model: Seq2Seq, narrow: bool) -> None:
+    def __init__(self, model: Model, narrow: bool) -> None:
         super().__init__()
         self.model, self.narrow = model, narrow
 
@@ -66,7 +66,7 @@ class Trainer:
     """
 
     cell: Cell
-    model: Seq2Seq
+    model: Model
     train: Examples
     dev: Examples
     states: StateFolder
@@ -164,7 +164,7 @@ class Trainer:
         rate = learning_rate(training, self._done(), self._steps())
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        self.model.latent.share = self._done() / self._steps()
+        self.model.progress(self._done() / self._steps())
         self.optimiser.zero_grad()
         tokens = int(self.train.target_lengths[rows].sum())
         own = self._gradient(self.team.share(rows), tokens)
@@ -311,7 +311,7 @@ class Trainer:
         )
 
 
-def _optimiser(model: Seq2Seq, cell: Cell) -> torch.optim.Optimizer:
+def _optimiser(model: Model, cell: Cell) -> torch.optim.Optimizer:
     training = cell.training
     if training.optimiser == "sgd":
         return torch.optim.SGD(model.parameters(), lr=training.learning_rate, fused=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pam.data.prepared import Prepared
-    from pam.models.saved import Model
+    from pam.models.saved import SavedModel
     from pam.scoring.attention import Gatherer
 
 REMEDY = "lower `decoding.batch_size`, or --batch-size"
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _gather(model: Model, data: Prepared, split: str, size: int | None) -> Gatherer:
+def _gather(model: SavedModel, data: Prepared, split: str, size: int | None) -> Gatherer:
     from pam.data.batches import Examples
     from pam.decoding.forced import force
     from pam.scoring.attention import Gatherer, Sentence

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pam.config import Cell
     from pam.data.batches import Examples
     from pam.data.prepared import Prepared
-    from pam.models.seq2seq import Seq2Seq
+    from pam.models.model import Model
     from pam.training.deadline import Deadline
     from pam.training.distributed import Team
     from pam.training.snapshot import Weights
@@ -123,7 +123,7 @@ def _make(args: argparse.Namespace, team: Team, stop: Stop) -> None:
             results.publish(args.out)
 
 
-def _fresh(cell: Cell, data: Prepared, team: Team) -> Seq2Seq:
+def _fresh(cell: Cell, data: Prepared, team: Team) -> Model:
     """The model with its first weights, which the seed decides."""
     import torch
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch_struct import LinearChainCRF
 
 from pam.data.vocabulary import PAD
 from pam.errors import UserError
@@ -302,3 +303,16 @@ def test_an_encoder_that_reads_backward_reads_the_reversed_source() -> None:
 def test_models_with_an_encoder_of_one_direction_equal_their_reference(reads: str) -> None:
     model = tiny.model(tiny.choices("postr-joint"), layers=2, encoder_reads=reads)
     assert_fast(model)
+
+
+def test_marginals_of_a_chain_equal_those_of_torch_struct() -> None:
+    generator = torch.Generator().manual_seed(6)
+    scores = torch.randn(3, 6, 5, generator=generator, dtype=DOUBLE)
+    transitions = torch.randn(5, 5, generator=generator, dtype=DOUBLE)
+    # Edge potentials (B, n - 1, to, from), with the first step's scores in the first edge.
+    edges = scores[:, 1:, :, None] + transitions.t()
+    edges[:, 0] = edges[:, 0] + scores[:, 0, None, :]
+    theirs = LinearChainCRF(edges).marginals
+    wanted = torch.cat([theirs[:, :1].sum(2), theirs.sum(3)], dim=1)
+    _, smoothed = marginals(scores, transitions, torch.ones(3, 5, dtype=torch.bool))
+    torch.testing.assert_close(smoothed.exp(), wanted)

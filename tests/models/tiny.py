@@ -49,6 +49,7 @@ def model(
         **sizes,
     )
     made = build(chosen, network, VOCABULARY, VOCABULARY).double()
+    assert isinstance(made, Seq2Seq)
     for parameter in made.parameters():
         torch.nn.init.uniform_(parameter, -1.0, 1.0)
     if isinstance(made.distribution, Projection):

@@ -1,0 +1,193 @@
+"""The Transformer of torch.nn's attention, step by step and all at once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from pam.models.logspace import safe_log
+from pam.models.memory import Past
+from pam.models.model import Aligned, Model
+from pam.models.seq2seq import shifted
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes: units d of every state, heads, units of the feed-forward layer, layers, dropout."""
+
+    units: int
+    heads: int
+    feedforward: int
+    encoder_layers: int
+    decoder_layers: int
+    dropout: float
+
+
+@dataclass(frozen=True)
+class Source:
+    """Encoded sources: values (B, m, d), and a mask (B, m) that is true at real positions."""
+
+    values: Tensor
+    mask: Tensor
+
+    def select(self, rows: Tensor) -> Source:
+        return Source(self.values[rows], self.mask[rows])
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """What hypotheses carry.
+
+    Attributes:
+        seen: per layer (B, t, d), what later symbols attend to.
+        past: what was attended so far.
+    """
+
+    seen: tuple[Tensor, ...]
+    past: Past
+
+    @property
+    def alignment(self) -> Tensor | None:
+        return self.past.alignment
+
+    def select(self, rows: Tensor) -> Prefix:
+        return Prefix(tuple(layer[rows] for layer in self.seen), self.past.select(rows))
+
+
+@dataclass(frozen=True)
+class Next:
+    """A step: log p (B, V), log of the alignment (B, m), the last state (B, d), and the prefix."""
+
+    log_probs: Tensor
+    log_prior: Tensor
+    query: Tensor
+    seen: tuple[Tensor, ...]
+    past: Past
+
+    def select(self, rows: Tensor) -> Next:
+        seen = tuple(layer[rows] for layer in self.seen)
+        parts = self.log_probs[rows], self.log_prior[rows], self.query[rows]
+        return Next(*parts, seen, self.past.select(rows))
+
+
+class DecoderLayer(nn.Module):
+    """Attention to the symbols so far, to the source, and a feed-forward layer.
+
+    As `nn.TransformerDecoderLayer` with `norm_first`, whose parts it is made of; that one keeps its
+    weights to itself, which are the alignment here, and computes all of a prefix anew.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        attention = shape.units, shape.heads, shape.dropout
+        self.own = nn.MultiheadAttention(*attention, batch_first=True)
+        self.cross = nn.MultiheadAttention(*attention, batch_first=True)
+        self.between = nn.Sequential(
+            nn.Linear(shape.units, shape.feedforward),
+            nn.ReLU(),
+            nn.Dropout(shape.dropout),
+            nn.Linear(shape.feedforward, shape.units),
+        )
+        self.norms = nn.ModuleList(nn.LayerNorm(shape.units) for _ in range(3))
+        self.dropout = nn.Dropout(shape.dropout)
+
+    def forward(
+        self, states: Tensor, seen: Tensor | None, source: Source, causal: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """One layer.
+
+        Args:
+            states: (B, n, d) of the newest symbols.
+            seen: (B, t, d) what this layer gave before, or None.
+            causal: (n, n) true where a symbol must not be seen, or None for a single one.
+
+        Returns:
+            The states, what later symbols attend to, and the alignment (B, n, m), the mean of the
+            heads'.
+        """
+        inner = self.norms[0](states)
+        seen = inner if seen is None else torch.cat([seen, inner], 1)
+        own, _ = self.own(inner, seen, seen, attn_mask=causal, need_weights=False)
+        states = states + self.dropout(own)
+        found, weights = self.cross(
+            self.norms[1](states), source.values, source.values, key_padding_mask=~source.mask
+        )
+        states = states + self.dropout(found)
+        return states + self.dropout(self.between(self.norms[2](states))), seen, weights
+
+
+class Transformer(Model):
+    """'Attention is all you need' (Vaswani et al. 2017), as 'Amortized Context Vector Inference'
+    compares with it: layer norm before each part, sinusoidal positions. The alignment is the mean
+    of the heads' weights in the last layer."""
+
+    def __init__(self, shape: Shape, source: int, target: int) -> None:
+        super().__init__()
+        self.shape = shape
+        self.source = nn.Embedding(source, shape.units)
+        self.target = nn.Embedding(target, shape.units)
+        for embedding in (self.source, self.target):
+            nn.init.normal_(embedding.weight, std=shape.units**-0.5)
+        self.dropout = nn.Dropout(shape.dropout)
+        layer = nn.TransformerEncoderLayer(
+            shape.units,
+            shape.heads,
+            shape.feedforward,
+            shape.dropout,
+            batch_first=True,
+            norm_first=True,
+        )
+        self.encoder = nn.TransformerEncoder(
+            layer,
+            shape.encoder_layers,
+            nn.LayerNorm(shape.units),
+            enable_nested_tensor=False,
+        )
+        self.layers = nn.ModuleList(DecoderLayer(shape) for _ in range(shape.decoder_layers))
+        self.norm = nn.LayerNorm(shape.units)
+        self.output = nn.Linear(shape.units, target)
+
+    def encode(self, source: Tensor, lengths: Tensor) -> Source:
+        mask = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
+        states = self._embed(self.source(source), 0)
+        return Source(self.encoder(states, src_key_padding_mask=~mask), mask)
+
+    def start(self, memory: Source) -> Prefix:
+        empty = memory.values[:, :0]
+        return Prefix(tuple(empty for _ in self.layers), Past())
+
+    def read(self, memory: Source, state: Prefix, symbol: Tensor) -> Next:
+        states = self._embed(self.target(symbol[:, None]), state.past.steps)
+        seen, weights = [], states
+        for layer, before in zip(self.layers, state.seen, strict=True):
+            states, known, weights = layer(states, before, memory, None)
+            seen.append(known)
+        query = self.norm(states)[:, 0]
+        log_probs = torch.log_softmax(self.output(query), 1)
+        return Next(log_probs, safe_log(weights[:, 0]), query, tuple(seen), state.past)
+
+    def advance(self, memory: Source, step: Next, symbol: Tensor) -> Prefix:
+        return Prefix(step.seen, step.past.then(step.log_prior.exp()))
+
+    def teacher_forced(self, source: Tensor, lengths: Tensor, target: Tensor) -> Aligned:
+        memory, length = self.encode(source, lengths), target.shape[1]
+        states = self._embed(self.target(shifted(target).t()), 0)
+        causal = torch.ones(length, length, dtype=torch.bool, device=target.device).triu(1)
+        weights = states
+        for layer in self.layers:
+            states, _, weights = layer(states, None, memory, causal)
+        log_probs = torch.log_softmax(self.output(self.norm(states)), 2)
+        return Aligned(log_probs.gather(2, target[:, :, None]).squeeze(2), weights, weights)
+
+    def _embed(self, embedded: Tensor, first: int) -> Tensor:
+        """Embeddings (B, n, d) of symbols from place `first` on, with their positions."""
+        units = self.shape.units
+        places = torch.arange(first, first + embedded.shape[1], device=embedded.device)
+        pairs = torch.arange(0, units, 2, device=embedded.device) / units
+        angles = places[:, None] * torch.exp(-math.log(10_000.0) * pairs)
+        waves = torch.stack([angles.sin(), angles.cos()], 2).flatten(1).to(embedded)
+        states: Tensor = self.dropout(embedded * units**0.5 + waves)
+        return states

@@ -1,0 +1,113 @@
+"""The Transformer against torch's own layers, and what every model must keep (float64)."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from pam.config import Decoding, Network
+from pam.data.vocabulary import BOS, EOS
+from pam.decoding.stepper import ReferenceStepper, begin
+from pam.errors import UserError
+from pam.models.build import build
+from pam.models.transformer import DecoderLayer, Shape, Transformer
+from tests.decoding.test_search import assert_same, decode, log_likelihoods
+from tests.models import tiny
+
+NETWORK = Network(embedding=8, encoder_layers=2, decoder_layers=2, dropout=0.0)
+
+
+def made(seed: int = 1, network: Network = NETWORK) -> Transformer:
+    torch.manual_seed(seed)
+    chosen = tiny.choices("transformer", architecture={"kind": "transformer", "heads": 2})
+    model = build(chosen, network, tiny.VOCABULARY, tiny.VOCABULARY).double().eval()
+    assert isinstance(model, Transformer)
+    nn.init.uniform_(model.output.weight, -3.0, 3.0)
+    return model
+
+
+def test_a_layer_is_that_of_torch() -> None:
+    torch.manual_seed(2)
+    mine = DecoderLayer(Shape(8, 2, 16, 1, 1, 0.0)).double().eval()
+    theirs = nn.TransformerDecoderLayer(8, 2, 16, 0.0, batch_first=True, norm_first=True).double()
+    names = {"self_attn": "own", "multihead_attn": "cross", "linear1": "between.0"}
+    names |= {"linear2": "between.3", "norm1": "norms.0", "norm2": "norms.1", "norm3": "norms.2"}
+    weights = mine.state_dict()
+    theirs.load_state_dict(
+        {
+            key: weights[key.replace(name, names[name], 1)]
+            for key in theirs.state_dict()
+            for name in [key.split(".")[0]]
+        }
+    )
+    model = made()
+    source, lengths, _ = tiny.batch()
+    memory = model.encode(source, lengths)
+    states = torch.randn(4, 5, 8, dtype=torch.float64)
+    causal = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    found, _, weights_of = mine(states, None, memory, causal)
+    wanted = theirs.eval()(
+        states, memory.values, tgt_mask=causal, memory_key_padding_mask=~memory.mask
+    )
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(weights_of.sum(2), torch.ones(4, 5, dtype=torch.float64))
+
+
+def test_steps_equal_teacher_forcing() -> None:
+    model = made()
+    source, lengths, target = tiny.batch()
+    aligned = model.teacher_forced(source, lengths, target)
+    steps = begin(model, source, lengths, 1)
+    assert isinstance(steps, ReferenceStepper)
+    symbol = torch.full_like(target[:, :1], BOS)
+    for t, gold in enumerate(target.split(1, dim=1)):
+        log_probs = steps.step(symbol)[:, 0]
+        torch.testing.assert_close(log_probs.gather(1, gold).squeeze(1), aligned.log_probs[:, t])
+        torch.testing.assert_close(steps.prior[:, 0], aligned.prior[:, t])
+        torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(4, dtype=torch.float64))
+        steps.advance(torch.zeros_like(gold), gold)
+        symbol = gold
+
+
+def test_padding_changes_nothing() -> None:
+    model = made()
+    source, lengths, target = tiny.batch()
+    together = model.teacher_forced(nn.functional.pad(source, (0, 3)), lengths, target)
+    for row, length in enumerate(lengths.tolist()):
+        one = slice(row, row + 1)
+        alone = model.teacher_forced(source[one, :length], lengths[one], target[one])
+        torch.testing.assert_close(together.log_probs[row], alone.log_probs[0])
+        torch.testing.assert_close(together.alignment[row, :, :length], alone.alignment[0])
+        assert (together.alignment[row, :, length:] == 0).all()
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_the_log_prob_of_an_output_is_its_likelihood(beam: int) -> None:
+    model, sources = made(), [[5], [6, 7], [8, 5, 6], [7, 7, 8, 5]]
+    decoding = Decoding(beam=beam, max_ratio=1.0, max_extra=4)
+    found = decode(model, sources, decoding, False)
+    alone = [decode(model, [source], decoding, False)[0] for source in sources]
+    for source, output, other in zip(sources, found, alone, strict=True):
+        assert_same(output, other)
+        target = [*output.symbols, EOS] if output.complete else output.symbols
+        assert output.log_prob == pytest.approx(log_likelihoods(model, source, [target])[0])
+    assert len({tuple(output.symbols) for output in found}) > 1
+
+
+def test_every_weight_learns() -> None:
+    model = made(network=NETWORK.model_copy(update={"dropout": 0.1})).train()
+    model.objective(*tiny.batch()).sum().backward()
+    idle = [name for name, part in model.named_parameters() if not (part.grad != 0).any()]
+    # What shifts all keys alike changes no softmax.
+    assert all(name.endswith("in_proj_bias") for name in idle)
+
+
+def test_choices_that_would_change_nothing_are_refused() -> None:
+    with pytest.raises(UserError, match="has no `coupling: monotone`"):
+        build(tiny.choices("transformer", coupling="monotone"), NETWORK, 9, 9)
+    with pytest.raises(UserError, match="12 units do not divide into 4 heads"):
+        build(tiny.choices("transformer"), NETWORK.model_copy(update={"embedding": 12}), 9, 9)
+    wrong = {"kind": "transformer", "head": 2}
+    with pytest.raises(UserError, match="unknown option of architecture `transformer` `head`"):
+        build(tiny.choices("transformer", architecture=wrong), NETWORK, 9, 9)
