@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pam.answers import answers, options_of
 from pam.config import (
     Cell,
     Choice,
@@ -23,7 +24,7 @@ from pam.config import (
 from pam.data.registry import Dataset
 from pam.data.tasks import load_task
 from pam.errors import UserError
-from pam.fingerprint import QUESTIONS, answers
+from pam.fingerprint import QUESTIONS
 from pam.parsing import Section, parse, unknown
 from pam.yaml_files import place_of, read_yaml
 
@@ -298,18 +299,31 @@ def _check_options(options: Options, files: Sequence[Path], under: list[str]) ->
             if kind not in answers(question):
                 error = unknown(question, kind, answers(question))
                 raise _at(error, files, [*under, question], kind)
+            _check_option_names(question, kind, kinds[kind], files, [*under, question, kind])
 
 
 def _check_components(choices: ModelChoices, file: Path) -> None:
     """Every question of a model has an answer that exists."""
     for question in QUESTIONS:
         try:
-            kind, _ = kind_of(getattr(choices, question))
+            kind, options = kind_of(getattr(choices, question))
         except UserError as error:
             raise _at(error, [file], [question], "kind") from error
         known = answers(question)
         if kind not in known:
             raise _at(unknown(question, kind, known), [file], [question], "kind")
+        _check_option_names(question, kind, options, [file], [question])
+
+
+def _check_option_names(
+    question: str, kind: str, options: dict[str, Any], files: Sequence[Path], under: list[str]
+) -> None:
+    """A component has every option that it is given."""
+    known = options_of(question, kind)
+    for name in options:
+        if name not in known:
+            error = unknown(f"option of {question} `{kind}`", name, known)
+            raise _at(error, files, under, name)
 
 
 def _at(error: UserError, files: Sequence[Path], keys: list[str], item: str) -> UserError:

@@ -55,7 +55,7 @@ def fingerprint(*entries: str) -> str:
     """
     digest = hashlib.sha256()
     for module in closure(entries):
-        digest.update(f"{module}\n{_code(_file_of(module))}\n".encode())
+        digest.update(f"{module}\n{_code(file_of(module))}\n".encode())
     return digest.hexdigest()[:16]
 
 
@@ -101,12 +101,6 @@ def model_modules(choices: ModelChoices) -> list[str]:
     return modules
 
 
-def answers(question: str) -> list[str]:
-    """Names of the components that answer a question, as a model's file writes them."""
-    files = (PACKAGE / "models" / f"{question}s").glob("[a-z]*.py")
-    return sorted(file.stem.replace("_", "-") for file in files)
-
-
 def exists(module: str) -> bool:
     """Whether the package has a module (or package) of this dotted name."""
     return _find(module) is not None
@@ -123,7 +117,12 @@ def _find(module: str) -> Path | None:
     return None
 
 
-def _file_of(module: str) -> Path:
+def file_of(module: str) -> Path:
+    """The file of a module of this package.
+
+    Raises:
+        ModuleNotFoundError: it does not exist.
+    """
     file = _find(module)
     if file is None:
         raise ModuleNotFoundError(f"no module {module} in {PACKAGE}", name=module)
@@ -131,17 +130,18 @@ def _file_of(module: str) -> Path:
 
 
 @cache
-def _tree(file: Path) -> ast.Module:
+def tree(file: Path) -> ast.Module:
+    """A module's code, parsed once."""
     return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
 
 
 @cache
 def _imports(module: str) -> frozenset[str]:
     """Modules of the package that `module` imports, with the packages around them."""
-    file = _file_of(module)
+    file = file_of(module)
     package = module.split(".") if file.name == "__init__.py" else module.split(".")[:-1]
     named = {module}
-    for node in ast.walk(_tree(file)):
+    for node in ast.walk(tree(file)):
         if isinstance(node, ast.Import):
             named.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -158,13 +158,13 @@ def _imports(module: str) -> frozenset[str]:
 @cache
 def _code(file: Path) -> str:
     """The code of a module in one canonical layout, without comments and docstrings."""
-    tree = _tree(file)
-    for node in ast.walk(tree):
+    parsed = tree(file)
+    for node in ast.walk(parsed):
         body = getattr(node, "body", None)
         if isinstance(body, list):
             code = [line for line in body if not _is_text(line)]
             node.body = code or [ast.Pass()]  # type: ignore[attr-defined]
-    return ast.unparse(tree)
+    return ast.unparse(parsed)
 
 
 def _is_text(line: ast.AST) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import shutil
 import subprocess
 import sys
@@ -9,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from pam.answers import answers, options_of
 from pam.config import ModelChoices, load_model
-from pam.fingerprint import answers, closure, model_modules
+from pam.fingerprint import closure, model_modules
 from pam.models.architectures.recurrent import QUESTIONS
 from tests.workflow.checkouts import ROOT
 
@@ -119,3 +122,13 @@ def test_training_does_not_depend_on_how_results_are_reported() -> None:
 def test_a_module_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"pam\.verbs\.trian"):
         closure(["pam.verbs.trian"])
+
+
+def test_options_told_from_the_source_are_those_that_components_take() -> None:
+    for question in QUESTIONS:
+        for kind in answers(question):
+            module = f"pam.models.{question}s.{kind.replace('-', '_')}"
+            made = importlib.import_module(module).COMPONENT
+            assert options_of(question, kind) == list(inspect.signature(made).parameters)[1:]
+    assert options_of("architecture", "transformer") == ["heads", "feedforward"]
+    assert options_of("architecture", "recurrent") == []

@@ -1,0 +1,55 @@
+"""Which answers a question has, and which options an answer, told from their source alone.
+
+So a configuration is checked before any work begins, and without the seconds that torch takes to
+be imported.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from pam.fingerprint import PACKAGE, file_of, tree
+
+
+def answers(question: str) -> list[str]:
+    """Names of the components that answer a question, as a model's file writes them."""
+    files = (PACKAGE / "models" / f"{question}s").glob("[a-z]*.py")
+    return sorted(file.stem.replace("_", "-") for file in files)
+
+
+def options_of(question: str, kind: str) -> list[str]:
+    """Names of the options that an answer takes: the keywords that it is made with, after what
+    every answer to that question is given."""
+    module = f"pam.models.{question}s.{kind.replace('-', '_')}"
+    for node in tree(file_of(module)).body:
+        if isinstance(node, ast.FunctionDef) and node.name == "build":
+            return _keywords(node)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
+            (target,) = node.targets
+            if isinstance(target, ast.Name) and target.id == "COMPONENT":
+                return _of_class(module, node.value.id)
+    return []
+
+
+def _of_class(module: str, name: str) -> list[str]:
+    """Options of a class of a module, be its `__init__` its own or that of a class it extends."""
+    body = tree(file_of(module)).body
+    for node in body:
+        if isinstance(node, ast.ImportFrom) and node.module and name in _imported(node):
+            return _of_class(node.module, name)
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            for part in node.body:
+                if isinstance(part, ast.FunctionDef) and part.name == "__init__":
+                    return _keywords(part)
+            return _of_class(module, next(b.id for b in node.bases if isinstance(b, ast.Name)))
+    return []
+
+
+def _imported(node: ast.ImportFrom) -> list[str]:
+    return [alias.name for alias in node.names]
+
+
+def _keywords(made: ast.FunctionDef) -> list[str]:
+    """Arguments that have a default."""
+    given = made.args.args
+    return [argument.arg for argument in given[len(given) - len(made.args.defaults) :]]
