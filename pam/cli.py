@@ -16,7 +16,7 @@ from pam.errors import UserError
 from pam.files import storage_error
 
 ORDER = (
-    "fetch", "prepare", "gold", "train", "predict", "analyse", "attend", "score", "tables",
+    "fetch", "prepare", "gold", "train", "join", "predict", "analyse", "attend", "score", "tables",
     "figures", "bench",
 )  # fmt: skip
 """Verbs in the order in which a user meets them; others follow by name."""

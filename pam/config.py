@@ -187,6 +187,9 @@ class ModelChoices(Strict):
 
     label: Text = Field(description="the model's name in tables and figures")
     source: Text = Field("", description="the paper and section that define it")
+    members: list[Name] = Field(
+        [], description="models whose mean this one is, in place of a training of its own"
+    )
     architecture: Choice = Field(
         "recurrent", description="LSTMs with attention, of which all below speaks, or transformer"
     )

@@ -53,9 +53,50 @@ class Plan:
         Raises:
             UserError: no such task or model, or an override that its section does not allow.
         """
-        choices = self.choices.get(model) or load_model(model, MODELS)
         model_file = MODELS / f"{model}.yaml"
-        return resolve_cell(self.experiment, task, model, seed, choices, self.files, model_file)
+        choices = self._choices(model)
+        cell = resolve_cell(self.experiment, task, model, seed, choices, self.files, model_file)
+        if not choices.members:
+            return cell
+        members = [self.cell(task, member, seed) for member in choices.members]
+        joined = {
+            "kind": "ensemble",
+            "members": [
+                {"choices": member.choices.model_dump(), "network": member.network.model_dump()}
+                for member in members
+            ],
+        }
+        made = cell.choices.model_copy(
+            update={"architecture": joined, "targets": members[0].choices.targets}
+        )
+        return cell.model_copy(update={"choices": made})
+
+    def _choices(self, model: str) -> ModelChoices:
+        return self.choices.get(model) or load_model(model, MODELS)
+
+    def members(self, model: str) -> list[str]:
+        """The models whose mean a model is; none if it is trained by itself.
+
+        Raises:
+            UserError: no such model, or one among them is itself an ensemble, or writes another
+                kind of output.
+        """
+        members = self._choices(model).members
+        file = MODELS / f"{model}.yaml"
+        targets = set()
+        for member in members:
+            try:
+                choices = self._choices(member)
+            except UserError as error:
+                raise _at(error, [file], [], "members") from error
+            targets.add(choices.targets)
+            if choices.members or len(targets) > 1:
+                error = UserError(
+                    f"`{member}` cannot be joined with the others",
+                    remedy="join models of their own training, all of symbols or all of actions",
+                )
+                raise _at(error, [file], [], "members")
+        return members
 
     def task(self, name: str) -> TaskConfig:
         """One task's own configuration.
@@ -209,6 +250,8 @@ def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] 
             raise _at(error, paths, ["models"], model) from error
         _check_components(choices[model], MODELS / f"{model}.yaml")
     plan = Plan(experiment, choices, paths)
+    for model in experiment.models:
+        plan.members(model)
     for task, own in experiment.tasks.items():
         _check_task_models(task, own, experiment.models, paths)
         _check_options(own.options, paths, ["tasks", task, "options"])

@@ -93,7 +93,9 @@ def model_modules(choices: ModelChoices) -> list[str]:
     """
     modules = []
     for question in QUESTIONS:
-        kind, _ = kind_of(getattr(choices, question))
+        kind, options = kind_of(getattr(choices, question))
+        for member in options.get("members") or () if question == "architecture" else ():
+            modules += model_modules(ModelChoices(**member["choices"]))
         for room in ("models", "fast"):
             module = f"pam.{room}.{question}s.{kind.replace('-', '_')}"
             if exists(module):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from pam.fast.stepper import FastStepper, steps_fast
+from pam.models.ensemble import Ensemble, mean_log
 from pam.models.model import Encoded, Model
 
 
@@ -80,6 +82,38 @@ class ReferenceStepper:
         self.memory, self.state = self.memory.select(places), self.state.select(places)
 
 
+class EnsembleStepper:
+    """Steps of several models, each the fastest that it has, and the mean of what they say."""
+
+    def __init__(self, members: Sequence[Stepper]) -> None:
+        self.members = members
+
+    def step(self, symbol: Tensor) -> Tensor:
+        return mean_log([member.step(symbol) for member in self.members])
+
+    @property
+    def query(self) -> Tensor:
+        return torch.cat([member.query for member in self.members], 2)
+
+    @property
+    def prior(self) -> Tensor:
+        return torch.stack([member.prior for member in self.members]).mean(0)
+
+    @property
+    def alignment(self) -> Tensor | None:
+        each = [member.alignment for member in self.members]
+        known = [alignment for alignment in each if alignment is not None]
+        return torch.stack(known).mean(0) if len(known) == len(each) else None
+
+    def advance(self, parents: Tensor, symbol: Tensor) -> None:
+        for member in self.members:
+            member.advance(parents, symbol)
+
+    def keep(self, rows: Tensor) -> None:
+        for member in self.members:
+            member.keep(rows)
+
+
 def most_attended(steps: Stepper, lengths: Tensor) -> Tensor:
     """For each hypothesis the source position most attended, end symbols left out: (B, k).
 
@@ -99,6 +133,8 @@ def most_attended(steps: Stepper, lengths: Tensor) -> Tensor:
 def begin(model: Model, source: Tensor, lengths: Tensor, beam: int) -> Stepper:
     """The fastest stepper that computes this model, at the start of `beam` hypotheses of each of
     the sources (B, m) of real `lengths` (B,)."""
+    if isinstance(model, Ensemble):
+        return EnsembleStepper([begin(member, source, lengths, beam) for member in model.models])
     memory = model.encode(source, lengths)
     if steps_fast(model):
         return FastStepper(model, memory, beam)

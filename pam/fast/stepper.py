@@ -19,6 +19,7 @@ from pam.fast.readout import sigmoid_readout
 from pam.fast.teacher import coupling_tensors
 from pam.fast.toeplitz import Toeplitz
 from pam.models.feedbacks.posterior import Posterior
+from pam.models.marginals.input import Input
 from pam.models.marginals.output import Output
 from pam.models.memory import Memory
 from pam.models.model import Model
@@ -28,7 +29,12 @@ from pam.models.seq2seq import Seq2Seq
 
 def steps_fast(model: Model) -> TypeGuard[Seq2Seq]:
     """Whether `FastStepper` computes this model."""
-    return isinstance(model, Seq2Seq) and recurs(model) and not model.latent.sampling
+    return (
+        isinstance(model, Seq2Seq)
+        and recurs(model)
+        and isinstance(model.marginalisation, Input | Output)
+        and not model.latent.sampling
+    )
 
 
 class FastStepper:

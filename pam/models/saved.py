@@ -15,7 +15,6 @@ from safetensors.torch import save
 from torch import Tensor
 
 from pam.config import Cell, load_cell
-from pam.data.prepared import Prepared
 from pam.data.tasks import Codec, load_task
 from pam.data.vocabulary import Vocabulary
 from pam.errors import UserError
@@ -95,25 +94,30 @@ class SavedModel:
     network: Model
 
 
-def save_model(folder: Path, cell: Cell, data: Prepared, weights: Mapping[str, Tensor]) -> None:
+def save_model(
+    folder: Path, cell: Cell, task: str, origin: Path, weights: Mapping[str, Tensor]
+) -> None:
     """Writes a model folder; the weights last, as they complete it.
 
     They hold the hashes of all files beside them, those too that stood in the folder before.
 
     Args:
-        data: what the model was trained on; its vocabularies and the files that its kind of task
-            needs are copied.
+        task: the kind of task.
+        origin: prepared data, or another model; the vocabularies and the files that this kind of
+            task needs are copied from there.
     """
-    task = data.summary["task"]
-    data.source.save(folder / "source.vocab")
-    data.target.save(folder / "target.vocab")
-    for name in load_task(task).FILES:
-        write_text(folder / name, (data.folder / name).read_text(encoding="utf-8"))
+    for name in belongings(task):
+        write_text(folder / name, (origin / name).read_text(encoding="utf-8"))
     write_text(folder / CONFIG, dump_yaml(cell))
     beside = sorted(path for path in folder.iterdir() if path.is_file() and path.name != WEIGHTS)
     hashes = {path.name: sha256_of(path) for path in beside}
     notes = {"format": FORMAT, "task": task, "files": json.dumps(hashes)}
     save_tensors(folder / WEIGHTS, weights, notes)
+
+
+def belongings(task: str) -> list[str]:
+    """The files of a model folder that say what its symbols are."""
+    return ["source.vocab", "target.vocab", *load_task(task).FILES]
 
 
 def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:

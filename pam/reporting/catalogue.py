@@ -38,6 +38,7 @@ class Item:
         gold: whether it shows only tasks with word alignments to be held to.
         beside: files that it reads because they stand beside those.
         compares: whether it shows only tasks with the baseline and another model.
+        trained: whether it shows only models with a training of their own.
     """
 
     label: str
@@ -46,6 +47,7 @@ class Item:
     gold: bool = False
     beside: tuple[str, ...] = ()
     compares: bool = False
+    trained: bool = False
 
     def shows(self, experiment: Experiment, kinds: Mapping[str, str]) -> list[str]:
         """The tasks of an experiment that it shows.
@@ -142,6 +144,8 @@ DRAWINGS: dict[str, Drawing] = {
     "gains": _compared("Gains, forms", INFLECTION, "gains", "accuracy", "table2"),
     "gains_paradigms": _compared("Gains, paradigms", INFLECTION, "gains", "paradigm_accuracy"),
     "cost": _compared("Accuracy against cost", INFLECTION, "cost", "accuracy"),
-    "curves": Drawing("Learning curves", None, HISTORIES, beside=OWNER, draws="curves"),
+    "curves": Drawing(
+        "Learning curves", None, HISTORIES, beside=OWNER, trained=True, draws="curves"
+    ),
 }
 """Figures of a whole experiment. Heat maps are made for one task and seed each, by `attention`."""

@@ -83,6 +83,7 @@ def _make(args: argparse.Namespace, team: Team, stop: Stop) -> None:
     """Makes the results: trains, unless this very training is finished already."""
     from pam.config import load_cell
     from pam.data.prepared import Prepared
+    from pam.errors import UserError
     from pam.fingerprint import fingerprint, model_modules
     from pam.models.build import parameters_of
     from pam.training.devices import limit_threads
@@ -95,6 +96,12 @@ def _make(args: argparse.Namespace, team: Team, stop: Stop) -> None:
     keep_heap()
     limit_threads()
     cell, data = load_cell(args.cell), Prepared(args.data)
+    if cell.choices.members:
+        raise UserError(
+            f"`{cell.model}` is joined from other models and has no training",
+            file=args.cell,
+            remedy="put it among the experiment's `models`, or use `pam join`",
+        )
     train, dev = (_examples(data, name, cell) for name in ("train", "dev"))
     # What the model will be saved with is read now: a fault must not show after the training.
     _ = data.summary, data.codec
@@ -171,7 +178,7 @@ def _write(folder: Path, cell: Cell, data: Prepared, weights: Weights, progress:
 
     lengths = length_prior.LengthPrior.of(data.split("train"))
     lengths.save(folder / "model" / length_prior.FILE)
-    save_model(folder / "model", cell, data, weights)
+    save_model(folder / "model", cell, data.summary["task"], data.folder, weights)
     write_history(folder / "history.csv", progress.history)
 
 

@@ -162,7 +162,7 @@ def _model(folder: Path, data: Prepared, seed: int) -> Path:
     cell = small.cell("prior-joint", seed=seed)
     network = build(cell.choices, cell.network, len(data.source), len(data.target))
     LengthPrior.of(Split.load(data.folder, "train")).save(folder / FILE)
-    save_model(folder, cell, data, network.state_dict())
+    save_model(folder, cell, data.summary["task"], data.folder, network.state_dict())
     return folder
 
 

@@ -36,7 +36,7 @@ def saved(folder: Path, data: Prepared) -> Path:
         decoding=Decoding(),
     )
     network = build(cell.choices, SIZES, len(data.source), len(data.target))
-    save_model(folder, cell, data, network.state_dict())
+    save_model(folder, cell, data.summary["task"], data.folder, network.state_dict())
     return folder
 
 

@@ -1,6 +1,7 @@
 # The experiment, checked; names of files; small functions that the rules share.
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -59,6 +60,11 @@ TEXTS = os.path.relpath(os.path.join(workflow.basedir, "workflow/report"))
 # Files of the repository stay where they are, also where results go to a storage provider.
 STYLE = local(os.path.join(TEXTS, "report.css"))
 PAPER = local("config/paper_figures.yaml")
+
+# Models that are trained, and those that are joined from others: patterns of their names.
+ENSEMBLES = [model for model in EXPERIMENT.models if PLAN.members(model)]
+JOINED = "|".join(re.escape(model) for model in ENSEMBLES) or "(?!)"
+TRAINED = rf"(?!(?:{JOINED})(?:/|$))[^/]+"
 
 # Task to its kind, and to its beams, the main one first.
 KINDS = {name: DATASETS[task.dataset].task for name, task in EXPERIMENT.tasks.items()}
@@ -214,6 +220,22 @@ def prepared(*splits):
     """What `prepare_data` makes of these splits, and the vocabularies."""
     files = [f"{split}.{kind}" for split in splits for kind in ("tsv", "safetensors")]
     return [f"{DATA}/{file}" for file in ["source.vocab", "target.vocab", "summary.json", *files]]
+
+
+def of_members(file):
+    """A function of a cell's wildcards: this file of the cells that it is joined from."""
+
+    def files(wildcards):
+        places = {"task": wildcards.task, "seed": wildcards.seed}
+        members = or_exit(PLAN.members, wildcards.model)
+        return [f"{CELL}/{file}".format(model=member, **places) for member in members]
+
+    return files
+
+
+def folders_of_models(wildcards, input):
+    """The folders of the models that a cell is joined from."""
+    return [_folder(file) for file in input.models]
 
 
 def trained():

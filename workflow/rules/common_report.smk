@@ -75,6 +75,8 @@ def places(item):
     """What the files that a table or figure is made of are named after, cell by cell."""
     for task in item.shows(EXPERIMENT, KINDS):
         for model in EXPERIMENT.models_of(task):
+            if item.trained and model in ENSEMBLES:
+                continue
             for seed in EXPERIMENT.seeds:
                 yield {
                     "task": f"{RESULTS}/{task}",

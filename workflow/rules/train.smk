@@ -1,9 +1,10 @@
-# One cell: its configuration, its training.
+# One cell: its configuration, its training; or how it is joined from others.
 
 
 localrules:
     write_experiment,
     write_cell,
+    join_cell,
 
 
 rule write_experiment:
@@ -44,6 +45,8 @@ rule train_cell:
         f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/train.log",
     benchmark:
         f"{RESULTS}/benchmarks/{{task}}/{{model}}/seed{{seed}}/train.tsv"
+    wildcard_constraints:
+        model=TRAINED,
     conda:
         CONDA
     threads: of_all_processes(asked("threads"))
@@ -69,3 +72,31 @@ rule train_cell:
         "python -m pam train --cell {output.cell:q} --data {params.data:q} "
         "--out {params.out:q} --code {params.code:q} "
         "--device {resources.device} --processes {resources.processes}"
+
+
+rule join_cell:
+    input:
+        models=of_members("model/weights.safetensors"),
+        trainings=of_members("training.json"),
+    output:
+        cell=f"{CELL}/trained.yaml",
+        model=trained(),
+        training=f"{CELL}/training.json",
+    log:
+        f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/join.log",
+    wildcard_constraints:
+        model=JOINED,
+    conda:
+        CONDA
+    params:
+        code=code_with_model("pam.verbs.join"),
+        recipe=recipe,
+        cell=cell_as_it_is,
+        models=folders_of_models,
+        out=folder_of_output("training"),
+    message:
+        "Joining {wildcards.model} on {wildcards.task}, seed {wildcards.seed}"
+    shell:
+        "printf %s {params.cell:q} > {output.cell:q} && "
+        "logged {log:q} python -m pam join --cell {output.cell:q} --models {params.models:q} "
+        "--out {params.out:q}"

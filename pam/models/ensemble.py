@@ -1,0 +1,111 @@
+"""Several models as one: the mean of their distributions, symbol by symbol."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from pam.models.logspace import safe_log
+from pam.models.memory import Past
+from pam.models.model import Aligned, Carried, Encoded, Model, Read
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Sources as each member encodes them."""
+
+    parts: tuple[Encoded, ...]
+
+    @property
+    def mask(self) -> Tensor:
+        return self.parts[0].mask
+
+    def select(self, rows: Tensor) -> Sources:
+        return Sources(tuple(part.select(rows) for part in self.parts))
+
+
+@dataclass(frozen=True)
+class States:
+    """What each member carries, and the mean of their alignments."""
+
+    parts: tuple[Carried, ...]
+    past: Past
+
+    @property
+    def alignment(self) -> Tensor | None:
+        return self.past.alignment
+
+    def select(self, rows: Tensor) -> States:
+        return States(tuple(part.select(rows) for part in self.parts), self.past.select(rows))
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Each member's step."""
+
+    parts: tuple[Read, ...]
+    past: Past
+
+    @property
+    def log_probs(self) -> Tensor:
+        return mean_log([part.log_probs for part in self.parts])
+
+    @property
+    def log_prior(self) -> Tensor:
+        return safe_log(torch.stack([part.log_prior.exp() for part in self.parts]).mean(0))
+
+    @property
+    def query(self) -> Tensor:
+        return torch.cat([part.query for part in self.parts], 1)
+
+    def select(self, rows: Tensor) -> Steps:
+        return Steps(tuple(part.select(rows) for part in self.parts), self.past.select(rows))
+
+
+class Ensemble(Model):
+    """p(y_t | y_<t, x) = mean of the members' (Luong et al. 2015, section 4.1), each of which goes
+    on from the symbol that was chosen in its own way. Alignments are the mean of theirs."""
+
+    def __init__(self, members: Sequence[Model]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    @property
+    def models(self) -> list[Model]:
+        """The members."""
+        return [member for member in self.members if isinstance(member, Model)]
+
+    def encode(self, source: Tensor, lengths: Tensor) -> Sources:
+        return Sources(tuple(member.encode(source, lengths) for member in self.models))
+
+    def start(self, memory: Sources) -> States:
+        pairs = zip(self.models, memory.parts, strict=True)
+        return States(tuple(member.start(part) for member, part in pairs), Past())
+
+    def read(self, memory: Sources, state: States, symbol: Tensor) -> Steps:
+        each = zip(self.models, memory.parts, state.parts, strict=True)
+        parts = tuple(member.read(source, own, symbol) for member, source, own in each)
+        return Steps(parts, state.past)
+
+    def advance(self, memory: Sources, step: Steps, symbol: Tensor) -> States:
+        each = zip(self.models, memory.parts, step.parts, strict=True)
+        parts = tuple(member.advance(source, own, symbol) for member, source, own in each)
+        alignment = torch.stack([part.alignment for part in parts]).mean(0)
+        return States(parts, step.past.then(alignment))
+
+    def teacher_forced(self, source: Tensor, lengths: Tensor, target: Tensor) -> Aligned:
+        found = [member.teacher_forced(source, lengths, target) for member in self.models]
+        return Aligned(
+            log_probs=mean_log([one.log_probs for one in found]),
+            prior=torch.stack([one.prior for one in found]).mean(0),
+            alignment=torch.stack([one.alignment for one in found]).mean(0),
+        )
+
+
+def mean_log(log_probs: Sequence[Tensor]) -> Tensor:
+    """log of the mean of probabilities that are given as logs."""
+    return torch.logsumexp(torch.stack(tuple(log_probs)), 0) - math.log(len(log_probs))
