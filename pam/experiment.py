@@ -91,11 +91,11 @@ class Plan:
                 raise _at(error, [file], [], "members") from error
             targets.add(choices.targets)
             if choices.members or len(targets) > 1:
-                error = UserError(
+                fault = UserError(
                     f"`{member}` cannot be joined with the others",
                     remedy="join models of their own training, all of symbols or all of actions",
                 )
-                raise _at(error, [file], [], "members")
+                raise _at(fault, [file], [], "members")
         return members
 
     def task(self, name: str) -> TaskConfig:

@@ -18,6 +18,7 @@ from pam.fast.emission import bounds, log_probs
 from pam.fast.readout import SigmoidReadout, Tokens, sigmoid_readout
 from pam.fast.steps import Batch, Steps
 from pam.fast.unrolled import unroll
+from pam.models.agreement import Agreement
 from pam.models.feedbacks.posterior import Posterior
 from pam.models.marginals.output import Output
 from pam.models.memory import Memory
@@ -52,7 +53,14 @@ def token_objective(
     """What training maximises per token, as `Seq2Seq.objective` defines it; see above."""
     if not covers(model):
         return model.objective(source, lengths, target)
-    objective = partial(_objective, model, narrow)
+    if isinstance(model, Agreement):
+        turned = target, (target != PAD).sum(1), source
+        values, prior = _objective(model, narrow, source, lengths, target)
+        return model.agreed(source, target, values, prior, *_objective(model.back, narrow, *turned))
+
+    def objective(*given: Tensor) -> Tensor:
+        return _objective(model, narrow, *given)[0]
+
     if model.latent.samples > 1:
         return averaged(objective, model.latent.samples, source, lengths, target)
     return objective(source, lengths, target)
@@ -60,10 +68,12 @@ def token_objective(
 
 def _objective(
     model: Seq2Seq, narrow: bool, source: Tensor, lengths: Tensor, target: Tensor
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
+    """The objective, (B, n), and the prior, (B, n, m); a pointer's is not told."""
     batch = _batch(model, source, lengths, target, narrow, draws=True)
     if points(model):
-        return model.charged(_pointed(model, batch), batch.memory, None, target)
+        values = _pointed(model, batch)
+        return model.charged(values, batch.memory, None, target), values.new_empty(0)
     if model.inference.infers:
         with torch.autocast(source.device.type, torch.bfloat16, enabled=narrow):
             log_q = model.infer(source, lengths, target)
@@ -76,7 +86,8 @@ def _objective(
         values, steps = _log_probs(model, batch)
     if steps.costs is not None:
         values = values - steps.costs.t()
-    return model.charged(values, batch.memory, steps.summed, target)
+    values = model.charged(values, batch.memory, steps.summed, target)
+    return values, steps.log_prior.exp().transpose(0, 1)
 
 
 def _batch(

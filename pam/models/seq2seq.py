@@ -99,6 +99,13 @@ class Step:
         return Step(self.attention.select(rows), self.marginal.select(rows), self.past.select(rows))
 
 
+PARTS = (
+    *("encoder", "recurrence", "readout", "score", "window", "distribution", "coupling", "latent"),
+    *("marginalisation", "feedback", "inference", "estimator"),
+)
+"""What a model is made of, by the names of `Seq2Seq`'s arguments."""
+
+
 class Seq2Seq(Model):
     """A sequence-to-sequence model with one answer to each question of `pam.models`."""
 
@@ -260,6 +267,12 @@ class Seq2Seq(Model):
         return self._objective(source, lengths, target)
 
     def _objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        return self.objective_and_prior(source, lengths, target)[0]
+
+    def objective_and_prior(
+        self, source: Tensor, lengths: Tensor, target: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The objective (B, n) from one draw of all that is drawn, and the prior (B, n, m)."""
         memory = self.encode(source, lengths)
         forced = list(self._forced(memory, target, draws=True))
         log_q = self.infer(source, lengths, target)
@@ -270,7 +283,8 @@ class Seq2Seq(Model):
             alignments.append(state.alignment)
         real = (target != PAD).t().to(memory.values)
         summed = (torch.stack([a for a in alignments if a is not None]) * real[:, :, None]).sum(0)
-        return self.charged(torch.stack(values, 1), memory, summed, target)
+        prior = torch.stack([step.log_prior.exp() for _, step, _ in forced], 1)
+        return self.charged(torch.stack(values, 1), memory, summed, target), prior
 
     def _value(self, memory: Memory, step: Step, symbol: Tensor, log_q: Tensor | None) -> Tensor:
         """What a step adds to the objective, (B,)."""

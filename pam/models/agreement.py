@@ -1,0 +1,51 @@
+"""Both directions of translation trained together, with a bonus where their attention agrees."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pam.data.vocabulary import PAD
+from pam.models.seq2seq import PARTS, Seq2Seq
+
+
+class Agreement(Seq2Seq):
+    """A model x to y, trained beside one y to x (Cohn et al. 2016, section 3.3). It maximises
+
+        log p(y | x) + log p(x | y) + weight * tr(A_{x to y} A_{y to x}),
+
+    where row t of A_{x to y} is the attention of y_t over x, and row a of A_{y to x} that of x_a
+    over y: the trace is high where they are each other's transpose. It decodes as a model x to y.
+    """
+
+    def __init__(self, ahead: Seq2Seq, back: Seq2Seq, weight: float) -> None:
+        super().__init__(**{name: getattr(ahead, name) for name in PARTS})
+        self.back, self.weight = back, weight
+
+    def objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        values, prior = self.objective_and_prior(source, lengths, target)
+        turned = target, (target != PAD).sum(1), source
+        return self.agreed(source, target, values, prior, *self.back.objective_and_prior(*turned))
+
+    def agreed(
+        self,
+        source: Tensor,
+        target: Tensor,
+        values: Tensor,
+        prior: Tensor,
+        back_values: Tensor,
+        back_prior: Tensor,
+    ) -> Tensor:
+        """The objective, (B, n), from those of both directions.
+
+        Args:
+            source: (B, m); target: (B, n).
+            values: (B, n) of the direction x to y, with its attention `prior` (B, n, m).
+            back_values: (B, m) of the direction y to x, with its attention `back_prior` (B, m, n).
+        """
+        real, real_source = target != PAD, source != PAD
+        both = prior * back_prior.transpose(1, 2)
+        trace = (both * (real[:, :, None] & real_source[:, None])).sum((1, 2))
+        other = torch.where(real_source, back_values, 0.0).sum(1)
+        last = (real.sum(1, keepdim=True) - 1).clamp_min(0)
+        return values.scatter_add(1, last, (other + self.weight * trace)[:, None])

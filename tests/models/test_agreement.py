@@ -1,0 +1,59 @@
+"""Both directions together: the objective by hand, and decoding by one of them (float64)."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pam.config import Decoding
+from pam.data.vocabulary import EOS, PAD
+from pam.models.agreement import Agreement
+from tests.decoding.test_search import decode
+from tests.models import tiny
+from tests.models.test_fast_path import assert_same
+
+
+def made(**changed: object) -> Agreement:
+    model = tiny.model(tiny.choices("agreement", **changed))
+    assert isinstance(model, Agreement)
+    return model
+
+
+def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    source, lengths, target = tiny.batch()
+    target[torch.arange(5) >= torch.tensor([5, 3, 1, 4])[:, None]] = PAD
+    return source, lengths, target
+
+
+def test_the_objective_is_both_likelihoods_and_the_trace() -> None:
+    model, (source, lengths, target) = made(), batch()
+    found = model.objective(source, lengths, target)
+    ahead = model.teacher_forced(source, lengths, target)
+    for row, (m, n) in enumerate(zip(lengths.tolist(), [5, 3, 1, 4], strict=True)):
+        turned = target[row : row + 1, :n], torch.tensor([n]), source[row : row + 1, :m]
+        back = model.back.teacher_forced(*turned)
+        trace = torch.trace(ahead.prior[row, :n, :m] @ back.prior[0])
+        wanted = ahead.log_probs[row, :n].sum() + back.log_probs.sum() + trace
+        torch.testing.assert_close(found[row, :n].sum(), wanted)
+        torch.testing.assert_close(found[row, : n - 1], ahead.log_probs[row, : n - 1])
+
+
+@pytest.mark.parametrize("changed", [{}, {"marginal": "output", "feedback": "posterior"}])
+def test_the_fast_path_equals_the_reference(changed: dict[str, object]) -> None:
+    chosen = tiny.choices("agreement", **changed)
+    model = tiny.model(chosen, layers=2, dropout=0.3).train()
+    assert_same(model, batch())
+
+
+def test_it_decodes_as_the_model_of_its_own_direction() -> None:
+    model = made()
+    alone = tiny.model(tiny.choices("soft"))
+    own = {key: value for key, value in model.state_dict().items() if not key.startswith("back.")}
+    alone.load_state_dict(own)
+    sources, decoding = [[5], [6, 7], [8, 5, 6]], Decoding(beam=3, max_extra=4)
+    for one, other in zip(
+        decode(model, sources, decoding, False),
+        decode(alone, sources, decoding, False),
+        strict=True,
+    ):
+        assert one.symbols == other.symbols and EOS not in one.symbols
