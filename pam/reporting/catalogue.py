@@ -19,6 +19,7 @@ RESULTS, COSTS = "1. Results", "3. Data and cost"
 
 SCORES = {"scores": "{cell}/scores.json"}
 GOLD_SCORES = {"scores": "{cell}/gold_scores.json"}
+GOLD_SCORES_TOO = {"gold-scores": "{cell}/gold_scores.json"}
 SIGNIFICANCE = {"significance": "{task}/significance/seed{seed}.json"}
 PREDICTIONS = {"predictions": "{cell}/beam{beam}/predictions.tsv"}
 ANALYSES = {"analyses": "{cell}/analysis.json"}
@@ -100,6 +101,7 @@ TABLES: dict[str, Table] = {
     "table2_paradigms_gains": Table("Whole paradigms: gains over the baseline", INFLECTION, SCORES),
     "table3": Table("Table 3: alignment", TRANSLATION, GOLD_SCORES, gold=True, front=True),
     "table3_gains": Table("Table 3: gains over the baseline", TRANSLATION, GOLD_SCORES, gold=True),
+    "zoo": Table("All models at a glance", None, SCORES | GOLD_SCORES_TOO | ANALYSES),
     "examples": Table("Examples of translations", TRANSLATION, PREDICTIONS, beside=OWNER),
     "overhead": Table("Time over the baseline's", None, SCORES, category=COSTS),
     "costs": Table("Cost of every cell", None, SCORES, category=COSTS),

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from pam.config import Experiment
 from pam.parsing import unknown
-from pam.reporting import costs, overhead, sheets
+from pam.reporting import costs, overhead, sheets, zoo
 from pam.reporting.cells import TaskCells, load_cells
 from pam.reporting.comparison import Row, compare
 from pam.reporting.examples import examples
 from pam.reporting.paper import PaperTable, check_rows
 from pam.reporting.significance import by_sacrebleu
 from pam.reporting.typeset import Sheet
+from pam.scoring import analysis
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Inputs:
     scores: Sequence[Path] = ()
     predictions: Sequence[Path] = ()
     significance: Sequence[Path] = ()
+    gold_scores: Sequence[Path] = ()
+    analyses: Sequence[Path] = ()
 
     @cached_property
     def tasks(self) -> list[TaskCells]:
@@ -121,6 +124,12 @@ def _gains(spec: Comparison, inputs: Inputs) -> Sheet:
     return sheets.gains(rows, title, paper, baseline, inputs.notes(rows))
 
 
+def _zoo(inputs: Inputs) -> Sheet:
+    gold = load_cells(inputs.gold_scores, inputs.experiment) if inputs.gold_scores else []
+    analyses = [analysis.load(path) for path in inputs.analyses]
+    return zoo.zoo(inputs.tasks, gold, analyses, inputs.experiment, inputs.title)
+
+
 def _overhead(inputs: Inputs) -> Sheet:
     paper = inputs.papers.get("overhead")
     return overhead.overhead(inputs.tasks, inputs.experiment, paper, inputs.title)
@@ -130,6 +139,7 @@ MAKERS: dict[str, Callable[[Inputs], Sheet]] = {
     **{name: partial(_comparison, spec) for name, spec in COMPARISONS.items()},
     **{name + GAINS: partial(_gains, spec) for name, spec in COMPARISONS.items()},
     "examples": lambda inputs: examples(inputs.experiment, inputs.predictions, inputs.title),
+    "zoo": _zoo,
     "overhead": _overhead,
     "costs": lambda inputs: costs.costs(inputs.tasks, inputs.title),
     "environment": lambda inputs: costs.environment(inputs.tasks, inputs.title),

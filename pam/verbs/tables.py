@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         metavar="NAME",
         help="table1, table1_more, table2, table2_paradigms, table3, any of them with _gains, "
-        "examples, overhead, costs, environment",
+        "zoo, examples, overhead, costs, environment",
     )
     parser.add_argument(
         "--experiment", type=Path, required=True, help="the experiment's configuration (YAML)"
@@ -37,6 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--significance", type=Path, nargs="+", default=(), help="what the verb of that name wrote"
     )
     parser.add_argument(
+        "--gold-scores", type=Path, nargs="+", default=(), help="for zoo: gold_scores.json of cells"
+    )
+    parser.add_argument(
+        "--analyses", type=Path, nargs="+", default=(), help="for zoo: analysis.json of cells"
+    )
+    parser.add_argument(
         "--paper",
         type=Path,
         default=Path("config/paper_figures.yaml"),
@@ -56,6 +62,8 @@ def run(args: argparse.Namespace) -> int:
         scores=args.scores,
         predictions=args.predictions,
         significance=args.significance,
+        gold_scores=args.gold_scores,
+        analyses=args.analyses,
     )
     typeset.write(tables.build(args.table, inputs), args.out, args.table)
     return 0

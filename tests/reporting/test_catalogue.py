@@ -14,7 +14,7 @@ from pam.verbs.figures import KINDS
 
 INFLECTION = {"table2", "table2_gains", "table2_paradigms", "table2_paradigms_gains"}
 TRANSLATION = {"table1", "table1_gains", "table1_more", "examples"}
-ANY = {"overhead", "costs", "environment"}
+ANY = {"zoo", "overhead", "costs", "environment"}
 
 
 def experiment(**tasks: dict[str, Any]) -> Experiment:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,11 @@ from made_cells import MadeExperiment, make_experiment
 from made_translations import make_translations
 
 from pam.errors import UserError
+from pam.files import write_json
 from pam.reporting import numbers, tables, typeset
 from pam.reporting.typeset import Sheet
 from pam.reporting.verdict import RULE
+from pam.scoring import analysis
 from pam.scoring.bootstrap import Interval
 from pam.verbs import significance
 from pam.verbs import tables as verb
@@ -257,6 +261,52 @@ def test_overhead_is_time_over_the_baselines(translated: MadeExperiment, tmp_pat
         assert float(found[phase, "postr-joint"]["ratio"]) == pytest.approx(1.2, abs=0.01)
         assert found[phase, "postr-joint"]["paper"] == "1.4"
         assert found[phase, "prior-joint"]["paper"] == ""
+
+
+def test_the_zoo_has_quality_certainty_speed_and_size_of_every_model(
+    translated: MadeExperiment, tmp_path: Path
+) -> None:
+    files = {
+        "scores": translated.scores,
+        "gold-scores": translated.gold_scores,
+        "analyses": translated.analyses,
+    }
+    rows = {row["model"]: row for row in make(translated, "zoo", tmp_path, **files)}
+    assert set(rows["soft"]["metric"].split()) == {"bleu_b4"}
+    first = {
+        row["model"]: row
+        for row in make(translated, "table1", tmp_path)
+        if row["metric"] == "bleu_b4"
+    }
+    for model, row in rows.items():
+        assert float(row["mean"]) == pytest.approx(float(first[model]["mean"]), abs=1e-3)
+        assert float(row["low"]) < float(row["mean"]) < float(row["high"])
+        one = analysis.load(
+            next(p for p in translated.analyses if model in p.parts and "seed1" in p.parts)
+        )
+        count, edges = one.entropy.count, one.entropy.edges
+        middles = [(low + high) / 2 for low, high in pairwise(edges)]
+        mean = sum(n * middle for n, middle in zip(count, middles, strict=True)) / sum(count)
+        assert float(row["entropy"]) == pytest.approx(mean, abs=0.05)
+        assert 0 < float(row["one_minus_aer"]) < 100
+    # A task without alignments and analyses, and what was not measured, leave cells empty.
+    bare = make(translated, "zoo", tmp_path)
+    assert {row["one_minus_aer"] + row["entropy"] for row in bare} == {""}
+    assert all(row["ppl"] for row in bare)
+
+
+def test_speed_in_the_zoo_is_of_the_processor_that_did_the_work(tmp_path: Path) -> None:
+    made = make_translations(tmp_path, models=["soft"], seeds=[1], count=6)
+    path = made.cell("de-en", "soft") / "scores.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["training"] |= {"examples_per_second": 10.0, "wall_s": 8.0, "cpu_s": 4.0, "gpu_s": 0.0}
+    content["training"] |= {"parameters": 1234}
+    for decoding in content["decoding"].values():
+        decoding |= {"sentences": 6, "cpu_s": 2.0, "gpu_s": 0.5}
+    write_json(path, content)
+    (row,) = make(made, "zoo", tmp_path)
+    assert (row["trained_per_s"], row["decoded_per_s"]) == ("20.0", "12.0")
+    assert float(row["parameters"]) == 1234
 
 
 def test_times_on_different_processors_have_no_ratio(tmp_path: Path) -> None:

@@ -83,8 +83,19 @@ def places(item):
                     "cell": CELL.format(task=task, model=model, seed=seed),
                     "seed": seed,
                     "beam": BEAMS[task][0],
-                    "compared": bool(others(task)),
+                    "lacks": lacking(task),
                 }
+
+
+def lacking(task):
+    """Options of verbs for which a task has no files."""
+    found = {
+        # Without the baseline, or with nothing but it, nothing is tested against it.
+        "significance": bool(others(task)),
+        "gold-scores": EXPERIMENT.tasks[task].gold is not None,
+        "analyses": KINDS[task] in ANALYSED,
+    }
+    return [option for option, known in found.items() if not known]
 
 
 def files_of(item):
@@ -92,8 +103,7 @@ def files_of(item):
     found = {option: {} for option in item.files}
     for place in places(item):
         for option, pattern in item.files.items():
-            # Without the baseline, or with nothing but it, nothing is tested against it.
-            if option != "significance" or place["compared"]:
+            if option not in place["lacks"]:
                 found[option][pattern.format(**place)] = None
     return {option: list(files) for option, files in found.items()}
 

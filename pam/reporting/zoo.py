@@ -1,0 +1,138 @@
+"""Every model at a glance: how good, how certain, how fast, how large."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from pam.config import Experiment
+from pam.reporting.cells import ScoredCell, TaskCells
+from pam.reporting.comparison import Row, compare
+from pam.reporting.numbers import between, fixed, grouped, rounded
+from pam.reporting.typeset import Sheet
+from pam.scoring.analysis import Analysis
+
+QUALITY, PERPLEXITY, ALIGNMENT = ("accuracy", "bleu_b*"), ("ppl",), ("one_minus_aer",)
+Key = tuple[str, str]
+"""A task and a model."""
+
+
+def zoo(
+    tasks: Sequence[TaskCells],
+    gold: Sequence[TaskCells],
+    analyses: Sequence[Analysis],
+    experiment: Experiment,
+    title: str,
+) -> Sheet:
+    """One row per task and model, means over seeds.
+
+    Args:
+        gold: the cells that were held to word alignments, of the tasks that have some.
+        analyses: of the models that were analysed under teacher forcing.
+    """
+    rows = compare(tasks, experiment, QUALITY, None, first=True)
+    perplexity = _means(tasks, experiment, PERPLEXITY)
+    alignment = _means(gold, experiment, ALIGNMENT)
+    entropy = _entropies(analyses)
+    cells = {(task.name, model): of for task in tasks for model, of in task.models.items()}
+    records: list[tuple[object, ...]] = []
+    body: list[tuple[str, ...]] = []
+    for row in rows:
+        key = row.task, row.model
+        speeds = [_mean(cells[key], speed) for speed in (_trained, _decoded)]
+        size = _mean(cells[key], lambda cell: cell.scores.training.get("parameters"))
+        numbers = [perplexity.get(key), alignment.get(key), entropy.get(key)]
+        records.append(
+            (row.task, row.model, row.metric.name, rounded(row.mean, 4), rounded(row.sd, 4))
+            + (rounded(row.interval.low, 4), rounded(row.interval.high, 4))
+            + tuple(rounded(number, 4) for number in numbers)
+            + (*(rounded(speed, 2) for speed in speeds), size, row.seeds)
+        )
+        body.append(
+            (row.task_label, row.label, _quality(row), between(row.interval, 2))
+            + tuple(fixed(number, 2) for number in numbers)
+            + (*(grouped(speed) for speed in speeds), grouped(size), str(row.seeds))
+        )
+    return Sheet(
+        title=f"All models at a glance{title}",
+        columns=(
+            *("task", "model", "metric", "mean", "sd", "low", "high", "ppl", "one_minus_aer"),
+            *("entropy", "trained_per_s", "decoded_per_s", "parameters", "n"),
+        ),
+        records=records,
+        headings=(
+            *("Task", "Model", "Quality", "95 %", "Perplexity", "1 - AER", "Entropy"),
+            *("Trained/s", "Decoded/s", "Parameters", "Seeds"),
+        ),
+        body=body,
+        align="llrlrrrrrrr",
+        notes=(
+            _explained(rows),
+            "Perplexity is of the likelihood, also where a bound was trained: positions are summed "
+            "out by the prior, latent vectors are at their means, hard attention feeds back the "
+            "most probable position. Entropy: mean of the prior's over source positions, in nats, as "
+            "binned by the analysis. Trained/s: training examples, Decoded/s: test rows with the "
+            "main beam, per processor second, or per GPU second where one was used; other work on "
+            "the machine blurs both, `python -m pam bench` takes the models in turns.",
+        ),
+    )
+
+
+def _explained(rows: Sequence[Row]) -> str:
+    names = dict.fromkeys(f"{row.metric.label} on {row.task_label}" for row in rows)
+    return (
+        f"Quality: {', '.join(names)}; mean and standard deviation over seeds, 95 % bootstrap "
+        "interval of the mean over the test split."
+    )
+
+
+def _quality(row: Row) -> str:
+    spread = "" if row.sd is None else f" ± {fixed(row.sd, 2)}"
+    return f"{fixed(row.mean, 2)}{spread}"
+
+
+def _means(
+    tasks: Sequence[TaskCells], experiment: Experiment, patterns: Sequence[str]
+) -> Mapping[Key, float]:
+    """A metric's mean over seeds, of the tasks whose cells have it."""
+    known = [task for task in tasks if task.metrics(patterns)]
+    if not known:
+        return {}
+    rows = compare(known, experiment, patterns, None, first=True)
+    return {(row.task, row.model): row.mean for row in rows}
+
+
+def _entropies(analyses: Sequence[Analysis]) -> Mapping[Key, float]:
+    """Mean entropies, from the middles of their bins."""
+    found: dict[Key, list[float]] = {}
+    for analysis in analyses:
+        edges, count = np.array(analysis.entropy.edges), np.array(analysis.entropy.count)
+        mean = float((count * (edges[1:] + edges[:-1]) / 2).sum() / max(1, count.sum()))
+        found.setdefault((analysis.task, analysis.model), []).append(mean)
+    return {key: float(np.mean(values)) for key, values in found.items()}
+
+
+def _mean(
+    cells: Sequence[ScoredCell], number: Callable[[ScoredCell], float | None]
+) -> float | None:
+    """Over seeds; None unless each has it."""
+    values = [number(cell) for cell in cells]
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known and len(known) == len(values) else None
+
+
+def _trained(cell: ScoredCell) -> float | None:
+    """Training examples per processor or GPU second."""
+    training = cell.scores.training
+    spent = training.get("gpu_s") or training.get("cpu_s")
+    if not spent or not training.get("examples_per_second"):
+        return None
+    return float(training["examples_per_second"] * training["wall_s"] / spent)
+
+
+def _decoded(cell: ScoredCell) -> float | None:
+    """Test rows per processor or GPU second, with the main beam."""
+    main = next(iter(cell.decodings.values()), {})
+    spent = main.get("gpu_s") or main.get("cpu_s")
+    return float(main["sentences"] / spent) if spent and main.get("sentences") else None
