@@ -228,6 +228,9 @@ class TaskConfig(Strict):
     models: list[str] | None = Field(
         None, min_length=1, description="those of the experiment's models to run; null: all"
     )
+    seeds: list[Seed] | None = Field(
+        None, min_length=1, description="the task's own seeds; null: the experiment's"
+    )
     format: dict[str, Any] = Field({}, description="overrides of the data set's `format`")
     gold: str | None = Field(
         None, pattern=NAME, description="data set of word alignments that attention is held to"
@@ -266,6 +269,10 @@ class Experiment(Strict):
         """The models that a task is run with, in the experiment's order."""
         chosen = self.tasks[task].models
         return [model for model in self.models if chosen is None or model in chosen]
+
+    def seeds_of(self, task: str) -> list[int]:
+        """The seeds that a task is run with."""
+        return self.tasks[task].seeds or self.seeds
 
 
 class Cell(Strict):

@@ -257,7 +257,7 @@ def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] 
         _check_options(own.options, paths, ["tasks", task, "options"])
         _check_resources(plan, task)
         for model in experiment.models_of(task):
-            plan.cell(task, model, experiment.seeds[0])
+            plan.cell(task, model, experiment.seeds_of(task)[0])
     return plan
 
 
@@ -300,12 +300,17 @@ def _check_names(experiment: Experiment, files: Sequence[Path]) -> None:
                     remedy="choose another name",
                 )
                 raise _at(error, files, [f"{what}s"], name)
-    for key, items in (("models", experiment.models), ("seeds", experiment.seeds)):
+    lists: list[tuple[list[str], str, Sequence[object]]] = [
+        ([], "models", experiment.models),
+        ([], "seeds", experiment.seeds),
+        *((["tasks", name], "seeds", task.seeds or ()) for name, task in experiment.tasks.items()),
+    ]
+    for under, key, items in lists:
         values = [str(item) for item in items]
         for value in values:
             if values.count(value) > 1:
                 error = UserError(f"`{value}` stands twice in `{key}`", remedy="remove one")
-                raise _at(error, files, [key], value)
+                raise _at(error, files, [*under, key], value)
 
 
 def _check_task_models(

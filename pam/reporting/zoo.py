@@ -71,7 +71,7 @@ def zoo(
             _explained(rows),
             "Perplexity is of the likelihood, also where a bound was trained: positions are summed "
             "out by the prior, latent vectors are at their means, hard attention feeds back the "
-            "most probable position. Entropy: mean of the prior's over source positions, in nats, as "
+            "most probable position. Entropy: mean of the prior's over positions, in nats, as "
             "binned by the analysis. Trained/s: training examples, Decoded/s: test rows with the "
             "main beam, per processor second, or per GPU second where one was used; other work on "
             "the machine blurs both, `python -m pam bench` takes the models in turns.",

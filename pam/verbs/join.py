@@ -6,7 +6,7 @@ import argparse
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pam.models.saved import SavedModel
 
 HELP = "join trained models to an ensemble"
-COSTS = ("wall_s", "cpu_s", "gpu_s")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,11 +25,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    import torch
+
     from pam.config import load_cell
     from pam.decoding import length_prior
     from pam.files import write_text
     from pam.models.saved import load_model, save_model
+    from pam.training.record import Stopwatch
 
+    watch = Stopwatch(torch.device("cpu"))
     cell = load_cell(args.cell)
     members = [load_model(folder) for folder in args.models]
     _check(args.models, members)
@@ -39,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     write_text(folder / length_prior.FILE, lengths.read_text(encoding="utf-8"))
     save_model(folder, cell, members[0].task, args.models[0], _weights(members))
     load_model(folder)  # whether the cell says of the members what they are
-    _write_record(args, cell.seed, members)
+    _write_record(args, cell.seed, members, watch.lap())
     return 0
 
 
@@ -72,19 +75,24 @@ def _weights(members: list[SavedModel]) -> dict[str, Tensor]:
     }
 
 
-def _write_record(args: argparse.Namespace, seed: int, members: list[SavedModel]) -> None:
-    """Writes cost and origin; what an ensemble costs is what its members did."""
-    from pam.files import read_json, write_json
-    from pam.models.build import parameters_of
-    from pam.training.record import versions
+def _write_record(
+    args: argparse.Namespace,
+    seed: int,
+    members: list[SavedModel],
+    spent: tuple[float, float, float],
+) -> None:
+    """Writes cost and origin. The cost is that of joining: trainings are counted with the members,
+    once."""
+    import torch
 
-    trainings: list[dict[str, Any]] = [
-        read_json(folder.parent / "training.json") for folder in args.models
-    ]
+    from pam.files import write_json
+    from pam.models.build import parameters_of
+    from pam.training.record import hardware, versions
+
     record = {
-        **{key: sum(one[key] for one in trainings) for key in COSTS},
-        "device": trainings[0].get("device"),
-        "hardware": trainings[0].get("hardware"),
+        **dict(zip(("wall_s", "cpu_s", "gpu_s"), spent, strict=True)),
+        "device": "cpu",
+        "hardware": hardware(torch.device("cpu")),
         "versions": versions(),
         "seed": seed,
         "parameters": sum(parameters_of(member.network) for member in members),

@@ -70,6 +70,21 @@ def test_table_1_of_the_paper_is_five_directions_each_job_with_gpu_memory_and_ti
     assert outcome.jobs["analyse_cell"] == len(cells)
 
 
+def test_the_zoo_is_every_model_on_nouns_three_times_and_on_translation_once(
+    tmp_path: Path,
+) -> None:
+    outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/zoo.yaml")
+    assert outcome.code == 0, outcome.said
+    known = {path.stem for path in (ROOT / "config/models").glob("*.yaml")}
+    named = {name.split(" on ")[0] for name in outcome.trained} | {"ensemble"}
+    assert named == known - {"sparsemax"}
+    nouns = [name for name in outcome.trained if "ddn13-de-noun" in name]
+    assert len(nouns) == 3 * (len(named) - 1)
+    # Neither the ensemble nor hard monotonic attention, which writes no translations.
+    assert len(outcome.trained) == len(nouns) + len(named) - 2
+    assert outcome.jobs["join_cell"] == 4
+
+
 def test_the_paper_experiment_trains_inflection_as_before() -> None:
     plan = load_plan(files=[ROOT / "config/paper.yaml"])
     for task, epochs in (("ddn13-de-noun", 12), ("ddn13-de-verb", 5)):

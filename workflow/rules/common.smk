@@ -98,7 +98,7 @@ def of_cells(file):
         f"{CELL}/{file}".format(task=task, model=model, seed=seed)
         for task in EXPERIMENT.tasks
         for model in EXPERIMENT.models_of(task)
-        for seed in EXPERIMENT.seeds
+        for seed in EXPERIMENT.seeds_of(task)
     ]
 
 

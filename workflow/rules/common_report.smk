@@ -77,7 +77,7 @@ def places(item):
         for model in EXPERIMENT.models_of(task):
             if item.trained and model in ENSEMBLES:
                 continue
-            for seed in EXPERIMENT.seeds:
+            for seed in EXPERIMENT.seeds_of(task):
                 yield {
                     "task": f"{RESULTS}/{task}",
                     "cell": CELL.format(task=task, model=model, seed=seed),
@@ -171,8 +171,11 @@ def front_tables():
 
 def all_figures():
     """Every figure of the experiment."""
-    seed = EXPERIMENT.seeds[0]
-    maps = [f"attention_{task}_seed{seed}" for task in EXPERIMENT.tasks if posterior(task)]
+    maps = [
+        f"attention_{task}_seed{EXPERIMENT.seeds_of(task)[0]}"
+        for task in EXPERIMENT.tasks
+        if posterior(task)
+    ]
     return expand(f"{RESULTS}/figures/{{figure}}.svg", figure=[*SHOWN_FIGURES, *maps])
 
 

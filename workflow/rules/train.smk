@@ -77,7 +77,6 @@ rule train_cell:
 rule join_cell:
     input:
         models=of_members("model/weights.safetensors"),
-        trainings=of_members("training.json"),
     output:
         cell=f"{CELL}/trained.yaml",
         model=trained(),

@@ -39,7 +39,7 @@ def cells(results: Path) -> Iterator[tuple[dict[str, Any], Path]]:
     experiment = load_experiment(results / "experiment.yaml")
     for task in experiment.tasks:
         for model in experiment.models_of(task):
-            for seed in experiment.seeds:
+            for seed in experiment.seeds_of(task):
                 folder = results / task / model / f"seed{seed}"
                 yield read_json(folder / "scores.json"), folder
 
@@ -64,6 +64,8 @@ def score_row(scores: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def history_rows(scores: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
     name = {key: scores[key] for key in ("task", "model", "seed")}
+    if not (folder / "history.csv").is_file():  # joined from other models
+        return []
     with (folder / "history.csv").open(encoding="utf-8", newline="") as lines:
         return [name | row for row in csv.DictReader(lines)]
 
