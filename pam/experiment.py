@@ -360,6 +360,9 @@ def _check_components(choices: ModelChoices, file: Path) -> None:
         known = answers(question)
         if kind not in known:
             raise _at(unknown(question, kind, known), [file], [question], "kind")
+        if (question, kind) == ("architecture", "ensemble"):
+            fault = UserError("an ensemble is made of `members`", remedy="name models there")
+            raise _at(fault, [file], [], question)
         _check_option_names(question, kind, options, [file], [question])
 
 

@@ -27,7 +27,8 @@ def build(
     Raises:
         UserError: none, or one that is no model.
     """
-    if not members:
+    listed = isinstance(members, list) and all(isinstance(member, dict) for member in members)
+    if not members or not listed:
         raise UserError(
             f"model {choices.label}: an ensemble without members",
             remedy="name them under `members:`, and leave `architecture` out",
