@@ -241,6 +241,11 @@ class TaskConfig(Strict):
     resources: dict[str, Any] = Field({}, description="overrides of `resources` for this task")
     options: Options = Field({}, description="overrides of `options` for this task")
 
+    def family(self) -> str:
+        """What it shares with the tasks that differ in the amount of training data alone."""
+        others = sorted((key, value) for key, value in self.format.items() if key != "train_pairs")
+        return f"{self.dataset} {others}"
+
 
 class Experiment(Strict):
     """Everything one experiment runs."""

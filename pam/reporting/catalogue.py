@@ -40,6 +40,7 @@ class Item:
         beside: files that it reads because they stand beside those.
         compares: whether it shows only tasks with the baseline and another model.
         trained: whether it shows only models with a training of their own.
+        sized: whether it shows only tasks that differ in the amount of training data.
     """
 
     label: str
@@ -49,6 +50,7 @@ class Item:
     beside: tuple[str, ...] = ()
     compares: bool = False
     trained: bool = False
+    sized: bool = False
 
     def shows(self, experiment: Experiment, kinds: Mapping[str, str]) -> list[str]:
         """The tasks of an experiment that it shows.
@@ -62,12 +64,21 @@ class Item:
             if self.kind in (None, kinds[name])
             and (task.gold or not self.gold)
             and (_compared_with_baseline(experiment, name) or not self.compares)
+            and (_differs_in_size(experiment, name) or not self.sized)
         ]
 
 
 def _compared_with_baseline(experiment: Experiment, task: str) -> bool:
     models = experiment.models_of(task)
     return experiment.baseline in models and len(models) > 1
+
+
+def _differs_in_size(experiment: Experiment, name: str) -> bool:
+    """Whether another task is this one on another amount of training data."""
+    own = experiment.tasks[name]
+    return any(
+        other is not own and other.family() == own.family() for other in experiment.tasks.values()
+    )
 
 
 @dataclass(frozen=True)
@@ -137,6 +148,13 @@ DRAWINGS: dict[str, Drawing] = {
     "coverage": Drawing("Figure 4: coverage", TRANSLATION, ANALYSES, draws="coverage"),
     "bleu_by_length": Drawing(
         "BLEU by sentence length", TRANSLATION, SCORES, draws="bleu_by_length"
+    ),
+    "bleu_by_size": Drawing(
+        "BLEU by training pairs",
+        TRANSLATION,
+        SCORES | {"data": "{task}/data/summary.json"},
+        sized=True,
+        draws="bleu_by_size",
     ),
     "bleu_cost": _compared("BLEU against cost", TRANSLATION, "cost", "bleu_b*"),
     "accuracy": _compared("Accuracy over forms", INFLECTION, "quality", "accuracy", "table2"),

@@ -82,6 +82,17 @@ def test_only_training_pairs_are_left_out_for_their_length(tmp_path: Path) -> No
     assert found["tokenise", "test"]["pairs_in"] == found["tokenise", "test"]["pairs_out"] == 2
 
 
+def test_training_on_the_first_pairs_alone_says_how_many_were_left_out(tmp_path: Path) -> None:
+    pairs = many(12)
+    texts = {"train": [*pairs["train"], *pairs["dev"]], "test": pairs["test"]}
+    whole = ready(tmp_path / "whole", texts, dev_every=4)
+    folder = ready(tmp_path / "few", texts, dev_every=4, train_pairs=5)
+    assert columns(folder, "train") == columns(whole, "train")[:5]
+    assert columns(folder, "dev") == columns(whole, "dev")  # whatever is trained on
+    dropped = stages(folder)["tokenise", "train"]["dropped"]
+    assert dropped["not of the first 5"] == len(columns(whole, "train")) - 5
+
+
 def test_a_ratio_just_met_is_not_exceeded(tmp_path: Path) -> None:
     texts = SENTENCES | {"train": [("a b", "a b c"), ("a b", "a b c d")]}
     assert columns(ready(tmp_path, texts, max_ratio=1.5), "train") == [("a b", "a b c")]

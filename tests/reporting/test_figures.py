@@ -14,14 +14,20 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+import yaml
 from made_cells import LABELS, MadeExperiment, attention_record, make_experiment
 from made_translations import LABELS as TRANSLATORS
+from made_translations import make_translations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pam.errors import UserError
+from pam.files import write_json
 from pam.reporting import cells, histories, style
+from pam.reporting.catalogue import DRAWINGS
+from pam.reporting.cells import load_experiment
 from pam.reporting.comparison import compare
+from pam.reporting.figures import bleu_by_size
 from pam.scoring import analysis
 from pam.verbs import figures
 
@@ -138,6 +144,30 @@ def test_bleu_by_length_names_lengths_and_sentences(translated: MadeExperiment) 
         assert [lengths for lengths, _ in names] == ["10–19", "20–29"]
         assert sum(int(sentences) for _, sentences in names) < 40
         assert len(panel.lines) == 3
+
+
+def test_bleu_by_size_puts_tasks_of_the_same_data_by_their_training_pairs(tmp_path: Path) -> None:
+    made = make_translations(tmp_path, tasks=["few", "all"], models=["soft", "postr-joint"])
+    content = yaml.safe_load(made.config.read_text(encoding="utf-8"))
+    for name, size in (("few", 100), ("all", None)):
+        content["tasks"][name] |= {"dataset": "some", "format": {"train_pairs": size}}
+    made.config.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    experiment = load_experiment(made.config)
+    kinds = {"few": "translation", "all": "translation"}
+    assert DRAWINGS["bleu_by_size"].shows(experiment, kinds) == ["few", "all"]
+    summaries = []
+    for name, rows in (("few", 100), ("all", 10_000)):
+        summaries.append(made.folder / name / "data" / "summary.json")
+        write_json(summaries[-1], {"splits": {"train": {"rows": rows}}})
+    options = ["--experiment", made.config, "--scores", *made.scores, "--data", *summaries]
+    parser = argparse.ArgumentParser()
+    bleu_by_size.add_arguments(parser)
+    with style.styled():
+        figure = bleu_by_size.draw(parser.parse_args([str(one) for one in options]))
+        (panel,) = figure.axes
+        assert panel.get_xscale() == "log"
+        assert {tuple(line.get_xdata()) for line in panel.lines} == {(100, 10_000)}
+        plt.close(figure)
 
 
 def test_an_analysis_of_another_experiment_is_refused(

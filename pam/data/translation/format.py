@@ -62,6 +62,9 @@ class Format(Strict):
         False, description="the files hold words already, split as `tokenise` would"
     )
     lowercase: bool = Field(False, description="all letters small")
+    train_pairs: int | None = Field(
+        None, ge=1, description="train on so many pairs, the first ones; null: all"
+    )
     max_length: int | None = Field(None, ge=1, description="words of the longest training sentence")
     max_ratio: float | None = Field(
         None, ge=1, description="of the longer to the shorter sentence of a training pair, in words"

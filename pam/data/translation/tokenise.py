@@ -152,12 +152,15 @@ def tokenise(files: Files, layout: Format, out: Path) -> dict[str, Any]:
 def _put(words: Words, outputs: list[Output], layout: Format, *, train: bool) -> None:
     """Adds a pair to the first output, or, if every n-th is held out, to the second."""
     why = None if words.source and words.target else "a sentence without words"
-    if train:
-        why = why or reason_to_drop(words, layout)
-        kept = sum(output.writer.count for output in outputs) + 1
+    if train and why is None:
+        why = reason_to_drop(words, layout)
+        beyond = f"not of the first {layout.train_pairs}"
+        kept = sum(output.writer.count for output in outputs) + outputs[0].dropped[beyond] + 1
         if why is None and layout.dev_every is not None and kept % layout.dev_every == 0:
             outputs[1].put(words)
             why = "kept for development"
+        if why is None and outputs[0].writer.count == layout.train_pairs:
+            why = beyond
     if why is None:
         outputs[0].put(words)
     else:
