@@ -129,6 +129,9 @@ class Decoding(Strict):
     replace_unknown: bool = Field(
         False, description="an unknown word becomes the source word most attended"
     )
+    dev: bool = Field(
+        False, description="decode and score the development split of translations too"
+    )
     batch_size: int = Field(64, ge=1, description="examples decoded side by side")
     max_ratio: float = Field(
         3.0, gt=0, le=1000, description="longest output as a multiple of the input"
@@ -139,6 +142,7 @@ class Decoding(Strict):
 AT_TEST_TIME = {
     "beam",
     "beams",
+    "dev",
     "length_penalty",
     "length_prior",
     "replace_unknown",

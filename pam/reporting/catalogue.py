@@ -19,6 +19,7 @@ RESULTS, COSTS = "1. Results", "3. Data and cost"
 
 SCORES = {"scores": "{cell}/scores.json"}
 GOLD_SCORES = {"scores": "{cell}/gold_scores.json"}
+DEV_SCORES = {"scores": "{cell}/dev/scores.json"}
 GOLD_SCORES_TOO = {"gold-scores": "{cell}/gold_scores.json"}
 SIGNIFICANCE = {"significance": "{task}/significance/seed{seed}.json"}
 PREDICTIONS = {"predictions": "{cell}/beam{beam}/predictions.tsv"}
@@ -41,6 +42,8 @@ class Item:
         compares: whether it shows only tasks with the baseline and another model.
         trained: whether it shows only models with a training of their own.
         sized: whether it shows only tasks that differ in the amount of training data.
+        developed: whether it shows only tasks whose development split is decoded too.
+        about: models of which a task must have one to be shown; empty: any.
     """
 
     label: str
@@ -51,6 +54,8 @@ class Item:
     compares: bool = False
     trained: bool = False
     sized: bool = False
+    developed: bool = False
+    about: tuple[str, ...] = ()
 
     def shows(self, experiment: Experiment, kinds: Mapping[str, str]) -> list[str]:
         """The tasks of an experiment that it shows.
@@ -65,6 +70,8 @@ class Item:
             and (task.gold or not self.gold)
             and (_compared_with_baseline(experiment, name) or not self.compares)
             and (_differs_in_size(experiment, name) or not self.sized)
+            and (task.decoding.get("dev", experiment.decoding.dev) or not self.developed)
+            and (not self.about or set(self.about) & set(experiment.models_of(name)))
         ]
 
 
@@ -112,6 +119,25 @@ TABLES: dict[str, Table] = {
     "table2_paradigms_gains": Table("Whole paradigms: gains over the baseline", INFLECTION, SCORES),
     "table3": Table("Table 3: alignment", TRANSLATION, GOLD_SCORES, gold=True, front=True),
     "table3_gains": Table("Table 3: gains over the baseline", TRANSLATION, GOLD_SCORES, gold=True),
+    "table1_dev": Table("Table 1: development split", TRANSLATION, DEV_SCORES, developed=True),
+    "table_acvi_mt": Table("Latent contexts: BLEU", TRANSLATION, SCORES, about=("acvi", "ved")),
+    "table_acvi_mt_dev": Table(
+        "Latent contexts: BLEU, development split",
+        TRANSLATION,
+        DEV_SCORES,
+        developed=True,
+        about=("acvi", "ved"),
+    ),
+    "table_variational": Table(
+        "Variational attention: development split",
+        TRANSLATION,
+        DEV_SCORES,
+        developed=True,
+        about=("variational-sample",),
+    ),
+    "table_variational_bleu": Table(
+        "Variational attention: BLEU", TRANSLATION, SCORES, about=("variational-sample",)
+    ),
     "zoo": Table("All models at a glance", None, SCORES | GOLD_SCORES_TOO | ANALYSES),
     "examples": Table("Examples of translations", TRANSLATION, PREDICTIONS, beside=OWNER),
     "overhead": Table("Time over the baseline's", None, SCORES, category=COSTS),

@@ -78,6 +78,11 @@ COMPARISONS = {
         ("sacrebleu_b*", "chrf_b*", "ppl_exact"),
         None,
     ),
+    "table1_dev": Comparison(
+        "The development split: next symbol, perplexity and BLEU",
+        ("token_accuracy", "ppl", "bleu_b*"),
+        None,
+    ),
     "table2": Comparison(
         "Accuracy over test forms, morphological inflection (the paper's Table 2)",
         ("accuracy",),
@@ -87,6 +92,28 @@ COMPARISONS = {
         "Accuracy over whole paradigms: lemmas with every form right",
         ("paradigm_accuracy",),
         None,
+    ),
+    "table_acvi_mt": Comparison(
+        "BLEU on the test split (Amortized Context Vector Inference, Table 4)",
+        ("bleu_b*",),
+        "table_acvi_mt",
+    ),
+    "table_acvi_mt_dev": Comparison(
+        "BLEU on the development split (Amortized Context Vector Inference, Table 4)",
+        ("bleu_b*",),
+        "table_acvi_mt_dev",
+    ),
+    "table_variational": Comparison(
+        "Accuracy and perplexity on the development split (Orlova et al., Latent Alignment and "
+        "Variational Attention, section 4)",
+        ("token_accuracy", "ppl"),
+        "table_variational",
+    ),
+    "table_variational_bleu": Comparison(
+        "BLEU on the test split (Orlova et al., Latent Alignment and Variational Attention, "
+        "section 4)",
+        ("bleu_b*",),
+        "table_variational",
     ),
     "table3": Comparison(
         "Agreement of attention with gold word alignments (the paper's Table 3)",

@@ -35,6 +35,7 @@ class Sentences(Strict):
     nll: list[float] = Field(description="- log p(target, end | source) in nats")
     nll_exact: list[float] = Field(description="the same with the sum over all source positions")
     tokens: list[int] = Field(description="target symbols, end symbol included")
+    correct: list[int] = Field(description="of them, those that were the most probable symbol")
     source_words: list[int]
     coverage: list[float] = Field(
         description="mean over source words of the attention that they got in all, at most 1 each"

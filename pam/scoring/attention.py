@@ -61,6 +61,7 @@ class Gatherer:
             "nll": _rounded(-sentence.log_probs.sum()),
             "nll_exact": _rounded(-sentence.exact.sum()),
             "tokens": len(sentence.log_probs),
+            "correct": int(sentence.correct.sum()),
             "source_words": alignment.shape[1],
             "coverage": _rounded(coverage.mean()),
             "covered": _rounded((coverage >= COVERED).mean()),

@@ -10,7 +10,7 @@ HELP = "draw one figure, as SVG and PNG"
 
 KINDS = (
     *("quality", "gains", "cost", "curves", "attention"),
-    *("entropy_accuracy", "coverage", "bleu_by_length"),
+    *("entropy_accuracy", "coverage", "bleu_by_length", "bleu_by_size"),
 )
 
 

@@ -13,7 +13,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--table",
         required=True,
         metavar="NAME",
-        help="table1, table1_more, table2, table2_paradigms, table3, any of them with _gains, "
+        help="table1, table1_more, table1_dev, table2, table2_paradigms, table3, table_acvi_mt, "
+        "table_acvi_mt_dev, table_variational, table_variational_bleu, any of them with _gains, "
         "zoo, examples, overhead, costs, environment",
     )
     parser.add_argument(

@@ -95,6 +95,7 @@ def made_analysis(task: str, model: str, seed: int, split: str, pairs: Any) -> A
             nll=nll,
             nll_exact=[value - 0.05 for value in nll],
             tokens=tokens,
+            correct=[round(skill * n) for n in tokens],
             source_words=[len(source.split()) for source, _ in pairs],
             coverage=covered.tolist(),
             covered=covered.tolist(),
@@ -134,7 +135,8 @@ def make_data(folder: Path, pairs: Sequence[tuple[str, str]]) -> None:
     write_text(data / "test.tsv", "".join(f"{source}\t{target}\n" for source, target in pairs))
     write_text(data / "test.target.txt", "".join(f"{target}\n" for _, target in pairs))
     languages = {"source": "de", "target": "en"}
-    write_summary(data, {"task": "translation", "languages": languages})
+    splits = {"train": {"rows": 1000}}
+    write_summary(data, {"task": "translation", "languages": languages, "splits": splits})
     links = [[[t, t] for t in range(len(target.split()))] for _, target in pairs]
     write_json(gold / "links.json", {"sure": links, "possible": links})
     write_summary(gold, {"task": "alignment"})

@@ -50,10 +50,12 @@ def arguments(kind: str, made: MadeExperiment) -> list[object]:
     options = ["--experiment", made.config, "--scores", *made.scores]
     if kind == "bleu_by_length":
         return options
+    if kind == "bleu_by_size":
+        return [*options, "--data", *sorted(made.folder.glob("*/data/summary.json"))]
     return [*options, "--paper", made.paper, "--paper-table", "table2"]
 
 
-TRANSLATED = ("entropy_accuracy", "coverage", "bleu_by_length")
+TRANSLATED = ("entropy_accuracy", "coverage", "bleu_by_length", "bleu_by_size")
 
 
 @contextmanager

@@ -96,6 +96,7 @@ def analyse(path: Path, rows: int, links: Sequence[list[tuple[int, int]]] | None
             nll=numbers,
             nll_exact=[number / 2 for number in numbers],
             tokens=[4] * rows,
+            correct=[3] * rows,
             source_words=[3] * rows,
             coverage=[0.5] * rows,
             covered=[0.5] * rows,

@@ -84,6 +84,7 @@ tasks:
     note: made up
     paper_beside: IWSLT14 DE-EN
     models: [soft, postr-joint]
+    decoding: {dev: true}
   yy-xx:
     dataset: pairs
     format: {source: yy, target: xx}

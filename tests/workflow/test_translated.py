@@ -41,6 +41,23 @@ def test_a_cell_has_outputs_of_every_beam_analyses_and_scores(
         assert metrics <= set(scores["metrics"])
 
 
+def test_the_development_split_is_decoded_and_scored_where_it_is_wished(
+    translated: tuple[Checkout, Outcome],
+) -> None:
+    made, outcome = translated
+    assert outcome.jobs["score_dev"] == 2
+    scores = content(made, "pairs/postr-joint/seed1/dev/scores.json")
+    assert {"ppl", "token_accuracy", "bleu_b2"} <= set(scores["metrics"])
+    assert scores["metrics"]["bleu_b2"]["n"] == 10  # sentences of that split
+    found = {row["model"]: row for row in rows(made, "table1_dev")}
+    assert list(found) == ["soft", "postr-joint"]
+    analysed = content(made, "pairs/postr-joint/seed1/dev/analysis.json")
+    right, all_of = (sum(analysed["sentences"][key]) for key in ("correct", "tokens"))
+    assert scores["metrics"]["token_accuracy"]["value"] == pytest.approx(100 * right / all_of)
+    assert right == sum(analysed["entropy"]["correct"])
+    assert not (made.folder / RESULTS / "yy-xx/soft/seed1/dev").exists()
+
+
 def test_attention_is_held_to_the_alignments_of_those_tasks_that_have_some(
     translated: tuple[Checkout, Outcome],
 ) -> None:
@@ -70,7 +87,7 @@ def test_tables_and_figures_are_those_of_translation(
     found = {path.stem for path in (made.folder / RESULTS / "tables").iterdir()}
     assert found == {
         *("table1", "table1_gains", "table1_more", "table3", "table3_gains"),
-        *("examples", "overhead", "costs", "environment"),
+        *("table1_dev", "zoo", "examples", "overhead", "costs", "environment"),
     }
     figures = {path.name for path in (made.folder / RESULTS / "figures").iterdir()}
     for name in (

@@ -132,7 +132,7 @@ def recipe(wildcards):
 
 def decoding(wildcards):
     """What of a cell decides how its model is searched."""
-    return cell(wildcards).decoding.model_dump(exclude={"beam", "beams"})
+    return cell(wildcards).decoding.model_dump(exclude={"beam", "beams", "dev"})
 
 
 def batch_size(wildcards):

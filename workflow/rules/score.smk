@@ -3,6 +3,7 @@
 
 localrules:
     score_cell,
+    score_dev,
     score_gold,
 
 
@@ -167,6 +168,95 @@ rule score_gold:
     shell:
         "logged {log:q} python -m pam score --analysis {input.analysis:q} --data {params.data:q} "
         "--split gold --cell {input.cell:q} --training {input.training:q} --out {output:q}"
+
+
+rule predict_dev:
+    input:
+        model=trained(),
+        data=prepared("dev"),
+    output:
+        cell=f"{CELL}/dev/decoded.yaml",
+        predictions=f"{CELL}/dev/predictions.tsv",
+        decoding=f"{CELL}/dev/decoding.json",
+    log:
+        f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/predict_dev.log",
+    conda:
+        CONDA
+    threads: asked("threads")
+    resources:
+        mem_mb=asked("mem_mb"),
+        runtime=asked("decode_runtime"),
+        gpu=asked_gpu,
+        gpu_model=asked_gpu_model,
+        device=asked_device,
+    params:
+        code=code_with_model("pam.verbs.predict"),
+        decoding=decoding,
+        cell=cell_as_it_is,
+        beam=main_beam,
+        model=folder_of_input("model"),
+        data=folder_of_input("data"),
+    message:
+        "Decoding with {wildcards.model} on {wildcards.task}, seed {wildcards.seed}, development"
+    shell:
+        "printf %s {params.cell:q} > {output.cell:q} && "
+        "logged {log:q} python -m pam.devices --gpus {resources.gpu} {resources.device} "
+        "python -m pam predict --model {params.model:q} --data {params.data:q} --split dev "
+        "--cell {output.cell:q} --beam {params.beam} --out {output.predictions:q} "
+        "--record {output.decoding:q} --device {resources.device}"
+
+
+rule analyse_dev:
+    input:
+        model=trained(),
+        data=prepared("dev"),
+    output:
+        f"{CELL}/dev/analysis.json",
+    log:
+        f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/analyse_dev.log",
+    conda:
+        CONDA
+    threads: asked("threads")
+    resources:
+        mem_mb=asked("mem_mb"),
+        runtime=asked("decode_runtime"),
+        gpu=asked_gpu,
+        gpu_model=asked_gpu_model,
+        device=asked_device,
+    params:
+        code=code_with_model("pam.verbs.analyse"),
+        batch_size=batch_size,
+        model=folder_of_input("model"),
+        data=folder_of_input("data"),
+    message:
+        "Analysing {wildcards.model} on {wildcards.task}, seed {wildcards.seed}, development"
+    shell:
+        "logged {log:q} python -m pam.devices --gpus {resources.gpu} {resources.device} "
+        "python -m pam analyse --model {params.model:q} --data {params.data:q} --split dev "
+        "--batch-size {params.batch_size} --out {output:q} --device {resources.device}"
+
+
+rule score_dev:
+    input:
+        predictions=f"{CELL}/dev/predictions.tsv",
+        decoding=f"{CELL}/dev/decoding.json",
+        analysis=f"{CELL}/dev/analysis.json",
+        training=f"{CELL}/training.json",
+        cell=f"{CELL}/cell.yaml",
+        data=prepared("dev"),
+    output:
+        f"{CELL}/dev/scores.json",
+    log:
+        f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/score_dev.log",
+    conda:
+        CONDA
+    params:
+        code=scoring_code,
+        data=folder_of_input("data"),
+    shell:
+        "logged {log:q} python -m pam score --predictions {input.predictions:q} "
+        "--decoding {input.decoding:q} --analysis {input.analysis:q} --data {params.data:q} "
+        "--split dev --cell {input.cell:q} --training {input.training:q} --out {output:q}"
 
 
 rule test_significance:

@@ -29,7 +29,11 @@ from pam.files import read_json, write_aside, write_json  # noqa: E402
 from pam.reporting.cells import load_experiment  # noqa: E402
 
 KEPT = {"tables": (".csv", ".md"), "figures": (".svg", ".png")}
-SCORES = {"scores.json": "seed{seed}.json", "gold_scores.json": "seed{seed}.gold.json"}
+SCORES = {
+    "scores.json": "seed{seed}.json",
+    "gold_scores.json": "seed{seed}.gold.json",
+    "dev/scores.json": "seed{seed}.dev.json",
+}
 LARGE = 200_000
 """Bytes of scores above which they are compressed: such are those of thousands of sentences."""
 

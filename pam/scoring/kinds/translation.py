@@ -33,7 +33,7 @@ from pam.scoring.predictions import check_against_split, read_predictions
 from pam.scoring.units import Units, digest_of, join
 
 OF_BEAMS = ("bleu", "sacrebleu", "chrf")
-OF_ANALYSIS = ("ppl", "ppl_exact")
+OF_ANALYSIS = ("ppl", "ppl_exact", "token_accuracy")
 UNKNOWN = "<unk>"
 
 
@@ -179,6 +179,7 @@ def _forced(path: Path, sentences: Units) -> Units:
             file=path,
             remedy="analyse the same split that was decoded",
         )
-    counts = np.array([found.nll, found.nll_exact, found.tokens], dtype=np.float64).T
-    columns = ("nll", "nll_exact", "tokens")
+    columns = ("nll", "nll_exact", "tokens", "tokens_correct")
+    each = found.nll, found.nll_exact, found.tokens, found.correct
+    counts = np.array(each, dtype=np.float64).T
     return Units(sentences.names, columns, counts, sentences.references)
