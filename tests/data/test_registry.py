@@ -27,6 +27,11 @@ UNPINNED = {
     ("iwslt14-de-en", "de-en.tgz"),
     ("iwslt15-en-vi", "train.en"),
     ("iwslt15-en-vi", "train.vi"),
+    *(
+        ("wmt16-ro-en", f"{name}.{language}{ending}")
+        for name, ending in (("train", ""), ("newsdev2016", ".sgm"), ("newstest2016", ".sgm"))
+        for language in ("ro", "en")
+    ),
     ("wat17-ja-en", "train/train-1.txt"),
     ("wat17-ja-en", "dev/dev.txt"),
     ("wat17-ja-en", "test/test.txt"),
@@ -59,6 +64,7 @@ def test_our_own_registry_has_what_the_papers_used_and_what_stands_in_for_it() -
         "tatoeba-de-en": "translation",
         "tatoeba-en-vi": "translation",
         "wat17-ja-en": "translation",
+        "wmt16-ro-en": "translation",
         "cldr-de-en-gold": "alignment",
         "rwth-de-en": "alignment",
     }

@@ -16,6 +16,7 @@ from tests.workflow.conftest import OWN
 
 SIX = ["soft", "hard-mono", "prior-joint", "postr-joint", "prox-postr-joint", "mono-postr-joint"]
 FOUR = ["soft", "prior-joint", "postr-joint", "mono-postr-joint"]
+VARIATIONAL = ["variational-sample", "variational-gumbel", "hard"]
 SEVEN = [*FOUR, "sparse", "variational", "prox-postr-joint"]
 DIRECTIONS = ["iwslt14-de-en", "iwslt14-en-de", "iwslt15-en-vi", "iwslt15-vi-en", "wat17-ja-en"]
 
@@ -83,6 +84,24 @@ def test_the_zoo_is_every_model_on_nouns_three_times_and_on_translation_once(
     # Neither the ensemble nor hard monotonic attention, which writes no translations.
     assert len(outcome.trained) == len(nouns) + len(named) - 2
     assert outcome.jobs["join_cell"] == 4
+
+
+@pytest.mark.parametrize(
+    ("experiment", "models", "tasks"),
+    [
+        ("acvi", ["soft", "structured", "variational", "ved", "acvi", "transformer"], 4),
+        ("variational", ["soft", "variational", *VARIATIONAL], 1),
+    ],
+)
+def test_other_papers_tables_are_planned_at_their_size(
+    tmp_path: Path, experiment: str, models: list[str], tasks: int
+) -> None:
+    made = checkout(tmp_path / "checkout")
+    outcome = made.plan("tables", "--configfile", f"config/{experiment}.yaml")
+    assert outcome.code == 0, outcome.said
+    assert {name.split(" on ")[0] for name in outcome.trained} == set(models)
+    assert len(outcome.trained) == len(models) * tasks * 3
+    assert outcome.jobs["score_dev"] == len(outcome.trained)
 
 
 def test_the_paper_experiment_trains_inflection_as_before() -> None:

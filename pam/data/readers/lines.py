@@ -33,6 +33,16 @@ def read(
     files: Files, languages: tuple[str, str], options: Options
 ) -> Iterator[tuple[str, Iterator[Pair]]]:
     """Each split's pairs; see `Reader.read`."""
+    for split, source, target in known_files(files, languages):
+        yield from in_splits(split, aligned(source, target), languages, options.divide)
+
+
+def known_files(files: Files, languages: tuple[str, str]) -> Iterator[tuple[str, Path, Path]]:
+    """Each split with its two files.
+
+    Raises:
+        UserError: a language has none.
+    """
     for split, own in files.items():
         known = {} if isinstance(own, Path) else own
         for language in languages:
@@ -41,8 +51,7 @@ def read(
                     f"split {split} has no file for the language `{language}`",
                     remedy=f"name it in the registry: {split}: {{{language}: FILE, ...}}",
                 )
-        pairs = aligned(known[languages[0]], known[languages[1]])
-        yield from in_splits(split, pairs, languages, options.divide)
+        yield split, known[languages[0]], known[languages[1]]
 
 
 def aligned(source: Path, target: Path) -> Iterator[Pair]:
