@@ -129,6 +129,12 @@ class Decoding(Strict):
     replace_unknown: bool = Field(
         False, description="an unknown word becomes the source word most attended"
     )
+    latent_samples: int = Field(
+        0,
+        ge=0,
+        le=1000,
+        description="draws of latent vectors whose mean distribution is searched; 0: their means",
+    )
     dev: bool = Field(
         False, description="decode and score the development split of translations too"
     )
@@ -143,6 +149,7 @@ AT_TEST_TIME = {
     "beam",
     "beams",
     "dev",
+    "latent_samples",
     "length_penalty",
     "length_prior",
     "replace_unknown",

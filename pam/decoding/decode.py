@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from pam.config import Decoding
 from pam.data.vocabulary import EOS, PAD
+from pam.decoding.latents import drawn
 from pam.decoding.length_prior import LengthPrior
 from pam.decoding.outputs import Output
 from pam.decoding.sampling import Sampling, sample
@@ -51,11 +52,12 @@ def decode(
     for start in range(0, len(order), decoding.batch_size):
         rows = order[start : start + decoding.batch_size]
         batch = _padded([sources[row] for row in rows], device)
-        if sampling is None:
-            found = n_best(model, *batch, decoding, wanted, actions, prior)
-        else:
-            numbers = [first + row for row in rows]
-            found = sample(model, *batch, decoding, sampling, numbers, wanted, actions)
+        with drawn(model, decoding.latent_samples) as one:
+            if sampling is None:
+                found = n_best(one, *batch, decoding, wanted, actions, prior)
+            else:
+                numbers = [first + row for row in rows]
+                found = sample(one, *batch, decoding, sampling, numbers, wanted, actions)
         outputs |= dict(zip(rows, found, strict=True))
         told(len(outputs))
     return [outputs[row] for row in range(len(sources))]

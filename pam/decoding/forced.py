@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 import torch
@@ -14,6 +14,8 @@ from pam.data.vocabulary import BOS, PAD
 from pam.decoding.stepper import Stepper, begin
 from pam.fast.joint import log_likelihood
 from pam.fast.readout import sigmoid_readout
+from pam.models.chains import smoothed
+from pam.models.couplings.chain import Chain
 from pam.models.logspace import safe_log
 from pam.models.marginals.output import Output
 from pam.models.model import Model
@@ -29,7 +31,8 @@ class Forced:
         exact: (B, n) the same summed over all source positions, where the model sums over its top K
             only; what it feeds back is the same.
         correct: (B, n) whether y_t is the most probable symbol.
-        prior: (B, n, m). alignment: (B, n, m) what was handed on.
+        prior: (B, n, m).
+        alignment: (B, n, m) what was handed on; of a chain, its marginals given the whole target.
     """
 
     log_probs: Tensor
@@ -61,7 +64,12 @@ def force(model: Model, batch: Batch) -> Forced:
         assert steps.alignment is not None
         alignments.append(steps.alignment)
         symbol = gold
-    return Forced(*(torch.cat(p, 1) for p in (log_probs, exact, correct, priors, alignments)))
+    forced = Forced(*(torch.cat(p, 1) for p in (log_probs, exact, correct, priors, alignments)))
+    if isinstance(model, Seq2Seq) and isinstance(model.coupling, Chain):
+        transitions = model.coupling.transitions(batch.source.shape[1])
+        lengths = (batch.target != PAD).sum(1)
+        return replace(forced, alignment=smoothed(forced.alignment, transitions, lengths))
+    return forced
 
 
 def truncates(model: Model) -> TypeGuard[Seq2Seq]:

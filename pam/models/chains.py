@@ -1,40 +1,41 @@
-"""Marginals of linear chains by the forward-backward algorithm, in log space."""
+"""Marginals of linear chains by the forward-backward algorithm."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from pam.models.logspace import ZERO
 
-
-def forward_messages(scores: Tensor, transitions: Tensor) -> Tensor:
-    """log of sum over a_1 .. a_{t-1} of exp(sum of scores to t and of transitions): (B, n, m).
+def onward(marginal: Tensor, transitions: Tensor) -> Tensor:
+    """The forward message that reaches each position: (B, m) to (B, m), unnormalised.
 
     Args:
-        scores: (B, n, m), `ZERO` where a position is none of the sentence.
-        transitions: (m, m), from the first index to the second.
+        marginal: of the step before, given the scores up to it.
+        transitions: (m, m) weights exp(k), from the first index to the second.
+    """
+    return marginal @ transitions
+
+
+def smoothed(filtered: Tensor, transitions: Tensor, lengths: Tensor) -> Tensor:
+    """Marginals of every step given all scores, from those given the scores so far.
+
+    The backward pass, in the form that needs no scores: with f_t the filtered marginals,
+
+        g_t(a) = f_t(a) sum_b exp(k(a, b)) g_{t+1}(b) / sum_a' f_t(a') exp(k(a', b)),    g_n = f_n.
 
     Time goes with n m^2, over the whole batch at once.
-    """
-    messages = [scores[:, 0]]
-    for score in scores.unbind(1)[1:]:
-        reached = torch.logsumexp(messages[-1][:, :, None] + transitions, dim=1)
-        messages.append(score + reached)
-    return torch.stack(messages, 1)
-
-
-def marginals(scores: Tensor, transitions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Log marginals of each step given the scores up to it, and given all scores.
 
     Args:
-        scores: (B, n, m); transitions: (m, m); mask: (B, m) true at real positions.
+        filtered: (B, n, m); transitions: (m, m) as above; lengths: (B,) real steps.
 
     Returns:
-        Filtered and smoothed log marginals, (B, n, m) each.
+        (B, n, m); steps beyond a row's length are left as they are.
     """
-    scores = scores.masked_fill(~mask[:, None], ZERO)
-    ahead = forward_messages(scores, transitions)
-    # The chain read from its end: a message with its own score, which stands in both, less it.
-    back = forward_messages(scores.flip(1), transitions.t()).flip(1)
-    return torch.log_softmax(ahead, 2), torch.log_softmax(ahead + back - scores, 2)
+    tiny = torch.finfo(filtered.dtype).tiny
+    found = [filtered[:, -1]]
+    for t in range(filtered.shape[1] - 2, -1, -1):
+        now = filtered[:, t]
+        ratio = found[-1] / onward(now, transitions).clamp_min(tiny)
+        ahead = now * (ratio @ transitions.t())
+        found.append(torch.where((t + 1 < lengths)[:, None], ahead, now))
+    return torch.stack(found[::-1], 1)

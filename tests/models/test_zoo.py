@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch_struct import LinearChainCRF
 
+from pam.data.batches import Batch
 from pam.data.vocabulary import PAD
+from pam.decoding.forced import force
 from pam.errors import UserError
-from pam.models.chains import marginals
+from pam.models.chains import smoothed
+from pam.models.couplings.chain import Chain
+from pam.models.distributions.softmax import Softmax
 from pam.models.memory import Noise, Past, drawn
 from pam.models.scores.structural import places
 from pam.models.seq2seq import Seq2Seq
@@ -180,39 +186,72 @@ def test_local_windows_stand_where_luong_et_al_put_them() -> None:
         assert bool(mask[0, a]) == bool((a - centre).abs() <= 2)
 
 
-def test_marginals_of_a_chain_equal_the_enumeration() -> None:
-    generator = torch.Generator().manual_seed(4)
-    scores = torch.randn(2, 4, 3, generator=generator, dtype=DOUBLE)
-    transitions = torch.randn(3, 3, generator=generator, dtype=DOUBLE)
+def filtered(chain: Chain, scores: Tensor, mask: Tensor) -> Tensor:
+    """Marginals given the scores so far, as the coupling computes them step by step."""
+    found: list[Tensor] = []
+    for score in scores.unbind(1):
+        previous = found[-1] if found else None
+        found.append(chain(score, previous, mask, Softmax(tiny.SIZES)).exp())
+    return torch.stack(found, 1)
+
+
+def a_chain() -> tuple[Chain, Tensor, Tensor]:
+    """With energies, scores (B, n, m) of rows of different width, and their mask."""
+    chain = Chain(tiny.SIZES, reach=1).double()
+    torch.manual_seed(4)
+    torch.nn.init.normal_(chain.energy)
     mask = torch.tensor([[True] * 3, [True, True, False]])
-    filtered, smoothed = marginals(scores, transitions, mask)
-    for row, states in ((0, 3), (1, 2)):
-        for steps, wanted in [(t + 1, filtered[row, t]) for t in range(4)] + [(4, None)]:
+    return chain, torch.randn(2, 4, 3, dtype=DOUBLE), mask
+
+
+def test_marginals_of_a_chain_equal_the_enumeration() -> None:
+    chain, scores, mask = a_chain()
+    given_past = filtered(chain, scores, mask)
+    transitions = chain.transitions(3)
+    # The second row is a step shorter.
+    given_all = smoothed(given_past, transitions, torch.tensor([4, 3]))
+    for row, states, whole in ((0, 3, 4), (1, 2, 3)):
+        for steps in range(1, whole + 1):
             totals = torch.zeros(steps, 3, dtype=DOUBLE)
             for path in product(range(states), repeat=steps):
-                energy = sum(scores[row, t, a] for t, a in enumerate(path))
-                energy = energy + sum(transitions[path[t], path[t + 1]] for t in range(steps - 1))
+                weight = torch.stack([scores[row, t, a] for t, a in enumerate(path)]).sum().exp()
+                for before, after in pairwise(path):
+                    weight = weight * transitions[before, after]
                 for t, a in enumerate(path):
-                    totals[t, a] += energy.exp()
+                    totals[t, a] += weight.detach()
             each = totals / totals.sum(1, keepdim=True)
-            if wanted is None:
-                torch.testing.assert_close(smoothed[row].exp(), each)
-            else:
-                torch.testing.assert_close(wanted.exp(), each[-1])
+            torch.testing.assert_close(given_past[row, steps - 1], each[-1])
+            if steps == whole:
+                torch.testing.assert_close(given_all[row, :whole], each)
 
 
-def test_structured_attention_is_the_chain_s_marginal_given_the_scores_so_far() -> None:
+def test_marginals_of_a_chain_equal_those_of_torch_struct() -> None:
+    chain, _, _ = a_chain()
+    scores, mask = torch.randn(3, 6, 5, dtype=DOUBLE), torch.ones(3, 5, dtype=torch.bool)
+    transitions = chain.transitions(5)
+    # Edge potentials (B, n - 1, to, from), with the first step's scores in the first edge.
+    edges = scores[:, 1:, :, None] + transitions.log().t()
+    edges[:, 0] = edges[:, 0] + scores[:, 0, None, :]
+    with warnings.catch_warnings():  # it misses a declaration that torch asks for
+        warnings.simplefilter("ignore")
+        theirs = LinearChainCRF(edges).marginals
+    wanted = torch.cat([theirs[:, :1].sum(2), theirs.sum(3)], dim=1)
+    given_all = smoothed(filtered(chain, scores, mask), transitions, torch.full((3,), 6))
+    torch.testing.assert_close(given_all, wanted)
+
+
+def test_alignments_of_a_chain_are_its_marginals_given_the_whole_target() -> None:
     model = tiny.model(tiny.choices("structured"))
     source, lengths, target = tiny.batch()
-    kept: list[Tensor] = []
-    with pytest.MonkeyPatch.context() as patch:
-        score = model.score.forward
-        patch.setattr(model.score, "forward", lambda *given: kept.append(score(*given)) or kept[-1])
-        prior = model.teacher_forced(source, lengths, target).prior
-    mask = torch.arange(source.shape[1]) < lengths[:, None]
+    target[1, 3:] = PAD
+    found = force(model, Batch(np.arange(4), source, lengths, target))
+    prior = model.teacher_forced(source, lengths, target).prior
     transitions = model.coupling.transitions(source.shape[1])
-    filtered, _ = marginals(torch.stack(kept, 1), transitions, mask)
-    torch.testing.assert_close(prior, filtered.exp())
+    wanted = smoothed(prior, transitions, (target != PAD).sum(1))
+    torch.testing.assert_close(found.prior, prior)
+    torch.testing.assert_close(found.alignment, wanted)
+    torch.testing.assert_close(found.alignment[0, -1], prior[0, -1])  # nothing comes after
+    assert (found.alignment[0, 0] - prior[0, 0]).abs().max() > 1e-3
 
 
 def test_acvi_draws_contexts_of_the_mixture_s_mean_and_variance() -> None:
@@ -303,16 +342,3 @@ def test_an_encoder_that_reads_backward_reads_the_reversed_source() -> None:
 def test_models_with_an_encoder_of_one_direction_equal_their_reference(reads: str) -> None:
     model = tiny.model(tiny.choices("postr-joint"), layers=2, encoder_reads=reads)
     assert_fast(model)
-
-
-def test_marginals_of_a_chain_equal_those_of_torch_struct() -> None:
-    generator = torch.Generator().manual_seed(6)
-    scores = torch.randn(3, 6, 5, generator=generator, dtype=DOUBLE)
-    transitions = torch.randn(5, 5, generator=generator, dtype=DOUBLE)
-    # Edge potentials (B, n - 1, to, from), with the first step's scores in the first edge.
-    edges = scores[:, 1:, :, None] + transitions.t()
-    edges[:, 0] = edges[:, 0] + scores[:, 0, None, :]
-    theirs = LinearChainCRF(edges).marginals
-    wanted = torch.cat([theirs[:, :1].sum(2), theirs.sum(3)], dim=1)
-    _, smoothed = marginals(scores, transitions, torch.ones(3, 5, dtype=torch.bool))
-    torch.testing.assert_close(smoothed.exp(), wanted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from pam.models.chains import onward
 from pam.models.logspace import safe_log
 from pam.models.parts import Coupling, Distribution
 from pam.models.sizes import Sizes, check_size
@@ -16,9 +17,12 @@ class Chain(Coupling):
     It is structured attention (Kim et al. 2017) in the form that 'Amortized Context Vector
     Inference' gives it in equation 20. Scores of later steps depend on symbols not yet written, so
     at step t the chain ends there, and the marginal of a_t, which forward-backward gives, is the
-    forward message alone (`pam.models.chains` has both, and the smoothed marginals too):
+    forward message alone:
 
         prior_t(a) ~ exp(e_t(a)) sum_a' prior_{t-1}(a') exp(k(a - a')).
+
+    Where the whole target is given, as for word alignments, the backward pass is taken too
+    (`pam.models.chains.smoothed`).
 
     With k = 0 it is the distribution of the scores. What is handed on should be the prior
     (`feedback: prior`); with the posterior it is the filter of a hidden Markov model.
@@ -40,16 +44,15 @@ class Chain(Coupling):
         return self.energy[distances.clamp(-furthest, furthest) + furthest]
 
     def transitions(self, length: int) -> Tensor:
-        """k(a - a') as a matrix (a', a)."""
+        """exp(k(a - a')) as a matrix (a', a)."""
         positions = torch.arange(length, device=self.energy.device)
-        return self.energies(positions[None, :] - positions[:, None])
+        return self.energies(positions[None, :] - positions[:, None]).exp()
 
     def forward(
         self, scores: Tensor, previous: Tensor | None, mask: Tensor, distribution: Distribution
     ) -> Tensor:
         if previous is not None:
-            message = previous @ self.transitions(scores.shape[1]).exp()
-            scores = scores + safe_log(message)
+            scores = scores + safe_log(onward(previous, self.transitions(scores.shape[1])))
         log_prior: Tensor = distribution(scores, mask)
         return log_prior
 

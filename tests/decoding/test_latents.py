@@ -1,0 +1,51 @@
+"""Draws of latent vectors at test time, or their means."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pam.config import Decoding
+from pam.decoding.latents import drawn
+from pam.decoding.stepper import EnsembleStepper, begin
+from pam.models.ensemble import Ensemble
+from tests.decoding.test_search import decode
+from tests.models import tiny
+
+SOURCES = [[5], [6, 7], [8, 5, 6], [7, 7, 8, 5]]
+
+
+@pytest.mark.parametrize("name", ["acvi", "ved"])
+@torch.no_grad()
+def test_draws_differ_from_the_mean_and_come_to_it_without_noise(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny.model(tiny.choices(name))
+    source, lengths, _ = tiny.batch()
+    symbol = torch.full((4, 1), 5)
+    mean = begin(model, source, lengths, 1).step(symbol)
+    with drawn(model, 3) as one:
+        assert isinstance(one, Ensemble) and model.latent.sampling
+        steps = begin(one, source, lengths, 1)
+        assert isinstance(steps, EnsembleStepper) and len(steps.members) == 3
+        assert (steps.step(symbol) - mean).abs().max() > 1e-3
+    with drawn(model, 3) as one:
+        monkeypatch.setattr(torch, "randn_like", torch.zeros_like)
+        monkeypatch.setattr(torch, "randn", torch.zeros)
+        torch.testing.assert_close(begin(one, source, lengths, 1).step(symbol), mean)
+    assert not model.latent.sampling
+
+
+def test_the_same_sources_give_the_same_outputs() -> None:
+    model = tiny.model(tiny.choices("acvi"))
+    decoding = Decoding(beam=2, max_ratio=1.0, max_extra=4, latent_samples=2)
+    found = [[o.log_prob for o in decode(model, SOURCES, decoding, False)] for _ in range(2)]
+    assert found[0] == found[1]
+    mean = decode(model, SOURCES, decoding.model_copy(update={"latent_samples": 0}), False)
+    assert [output.log_prob for output in mean] != found[0]
+
+
+def test_a_model_without_latent_vectors_is_itself() -> None:
+    model = tiny.model(tiny.choices("soft"))
+    with drawn(model, 5) as one:
+        assert one is model
