@@ -52,7 +52,7 @@ def test_the_module_itself_can_be_run() -> None:
 
 def test_verbs_are_listed_in_the_order_in_which_they_are_used() -> None:
     names = cli.names()
-    assert names[:5] == ["fetch", "prepare", "gold", "train", "predict"]
+    assert names[:6] == ["fetch", "prepare", "gold", "train", "join", "predict"]
     assert len(names) == len(set(names))
 
 
