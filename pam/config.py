@@ -222,6 +222,9 @@ class ModelChoices(Strict):
     )
     network: dict[str, Any] = Field({}, description="overrides of `network` for this model")
     training: dict[str, Any] = Field({}, description="overrides of `training` for this model")
+    decoding: dict[str, Any] = Field(
+        {}, description="overrides of `decoding` for this model; its beams are those of the task"
+    )
 
 
 class TaskConfig(Strict):

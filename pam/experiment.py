@@ -34,6 +34,9 @@ RESERVED_TASKS = frozenset({"tables", "figures", "logs", "report", "benchmarks"}
 RESERVED_MODELS = frozenset({"data", "gold", "significance"})
 """Folders that stand beside those of the models in `results/<experiment>/<task>/`."""
 
+OF_TASKS = frozenset({"beam", "beams", "dev"})
+"""Keys of `decoding` that decide which files there are, and so are not a model's to change."""
+
 MODELS = Path("config/models")
 
 
@@ -186,15 +189,13 @@ def resolve_cell(
     if task not in experiment.tasks:
         raise unknown("task", task, sorted(experiment.tasks))
 
-    def layered(section: str, base: Section, *, by_model: bool = True) -> Section:
+    def layered(section: str, base: Section) -> Section:
         kind = type(base)
         under = ("tasks", task, section)
         override = getattr(experiment.tasks[task], section)
         merged = parse(kind, base.model_dump() | override, file, under)
-        if by_model:
-            override = getattr(choices, section)
-            merged = parse(kind, merged.model_dump() | override, model_file, (section,))
-        return merged
+        override = getattr(choices, section)
+        return parse(kind, merged.model_dump() | override, model_file, (section,))
 
     return Cell(
         experiment=experiment.experiment,
@@ -205,7 +206,7 @@ def resolve_cell(
         choices=with_options(choices, experiment.options, experiment.tasks[task].options),
         network=layered("network", experiment.network),
         training=layered("training", experiment.training),
-        decoding=layered("decoding", experiment.decoding, by_model=False),
+        decoding=layered("decoding", experiment.decoding),
     )
 
 
@@ -249,6 +250,12 @@ def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] 
                 raise
             raise _at(error, paths, ["models"], model) from error
         _check_components(choices[model], MODELS / f"{model}.yaml")
+        for key in OF_TASKS & choices[model].decoding.keys():
+            fault = UserError(
+                f"`{key}` is the same for all models of a task",
+                remedy=f"set `decoding: {{{key}: ...}}` in the experiment or in its task",
+            )
+            raise _at(fault, [MODELS / f"{model}.yaml"], ["decoding"], key)
     plan = Plan(experiment, choices, paths)
     for model in experiment.models:
         plan.members(model)

@@ -20,6 +20,8 @@ SEED = 2019
 def drawn(model: Model, samples: int) -> Iterator[Model]:
     """A model as the mean distribution of so many draws of its latent vectors, each of which goes
     on with vectors of its own; the model itself where there are none, or for no draws."""
+    if isinstance(model, Ensemble) and len(model.models) == 1:
+        model = model.models[0]
     if samples == 0 or not isinstance(model, Seq2Seq) or isinstance(model.latent, NoLatent):
         yield model
         return

@@ -45,6 +45,13 @@ def test_the_same_sources_give_the_same_outputs() -> None:
     assert [output.log_prob for output in mean] != found[0]
 
 
+def test_a_joined_model_of_one_member_is_drawn_as_that_member_is() -> None:
+    model = tiny.model(tiny.choices("acvi"))
+    decoding = Decoding(beam=2, max_ratio=1.0, max_extra=4, latent_samples=2)
+    found = [decode(one, SOURCES, decoding, False) for one in (model, Ensemble([model]).eval())]
+    assert [o.log_prob for o in found[0]] == [o.log_prob for o in found[1]]
+
+
 def test_a_model_without_latent_vectors_is_itself() -> None:
     model = tiny.model(tiny.choices("soft"))
     with drawn(model, 5) as one:

@@ -107,6 +107,9 @@ def test_a_fault_has_its_place_and_its_remedy(
         ("coupling: monoton", 2, "unknown coupling `monoton`", "did you mean `monotone`?"),
         ("copuling: monotone", 2, "unknown key `copuling`", "did you mean `coupling`?"),
         ("coupling: {knd: monotone}", 2, "a choice without `kind`", "add `kind: name`"),
+        ("coupling: {kind: monotone, fist: x}", 2, "unknown option of coupling", "`first`?"),
+        ("architecture: ensemble", 2, "an ensemble is made of `members`", "name models there"),
+        ("decoding: {beam: 3}", 2, "`beam` is the same for all models", "set `decoding"),
     ],
 )
 def test_a_fault_in_a_models_file_has_its_place(

@@ -77,13 +77,27 @@ def test_the_zoo_is_every_model_on_nouns_three_times_and_on_translation_once(
     outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/zoo.yaml")
     assert outcome.code == 0, outcome.said
     known = {path.stem for path in (ROOT / "config/models").glob("*.yaml")}
-    named = {name.split(" on ")[0] for name in outcome.trained} | {"ensemble"}
-    assert named == known - {"sparsemax"}
+    joined = {"ensemble", "acvi-drawn", "ved-drawn"}
+    named = {name.split(" on ")[0] for name in outcome.trained}
+    assert named == {name for name in known if not name.startswith("base")} - joined - {"sparsemax"}
     nouns = [name for name in outcome.trained if "ddn13-de-noun" in name]
-    assert len(nouns) == 3 * (len(named) - 1)
-    # Neither the ensemble nor hard monotonic attention, which writes no translations.
-    assert len(outcome.trained) == len(nouns) + len(named) - 2
-    assert outcome.jobs["join_cell"] == 4
+    assert len(nouns) == 3 * len(named)
+    # Hard monotonic attention writes no translations.
+    assert len(outcome.trained) == len(nouns) + len(named) - 1
+    assert outcome.jobs["join_cell"] == 4 * len(joined)
+
+
+def test_the_ablation_trains_each_part_once_and_replaces_unknown_words_without_training(
+    tmp_path: Path,
+) -> None:
+    outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/ablation.yaml")
+    assert outcome.code == 0, outcome.said
+    whole = [name for name in outcome.trained if "multi30k-de-en" in name]
+    assert (len(whole), len(outcome.trained)) == (6, 12)
+    assert outcome.jobs["join_cell"] == 1
+    plan = load_plan(files=[ROOT / "config/ablation.yaml"])
+    decoded = {model: plan.cell("multi30k-de-en", model, 1).decoding for model in plan.choices}
+    assert [name for name, own in decoded.items() if own.replace_unknown] == ["base-unknown"]
 
 
 @pytest.mark.parametrize(
