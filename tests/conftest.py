@@ -22,7 +22,9 @@ Recorder = Callable[..., None]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--records", type=Path, help="write what the tests recorded to this JSON file, if all pass"
+        "--records",
+        type=Path,
+        help="write what the tests recorded to this JSON file; with --lf, add it to what is there",
     )
 
 
@@ -30,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     file = config.getoption("--records")
     # Of several test processes, the one that hears of all tests.
     if file is not None and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Records(file))
+        config.pluginmanager.register(Records(file, goes_on=bool(config.getoption("lf"))))
 
 
 @pytest.fixture
@@ -50,16 +52,36 @@ def record(request: pytest.FixtureRequest) -> Recorder:
 
 
 class Records:
-    """Gathers the records of the tests that passed, and why others were left out."""
+    """Gathers the records of the tests that passed, and why others were left out.
 
-    def __init__(self, file: Path) -> None:
+    Args:
+        goes_on: adds to what a run left in the file some of whose tests failed: those are tried
+            once more, and the half an hour that the others took is not lost.
+    """
+
+    def __init__(self, file: Path, goes_on: bool) -> None:
         self.file = file
         self.began = time.monotonic()
         self.records: dict[tuple[str, str, str], dict[str, Any]] = {}
         self.skipped: dict[str, str] = {}
+        self.failed: set[str] = set()
+        self.before = 0.0
+        if goes_on and file.is_file():
+            self._go_on(json.loads(file.read_text(encoding="utf-8")))
+
+    def _go_on(self, content: dict[str, Any]) -> None:
+        self.before, self.skipped = content["minutes"], content["skipped"]
+        self.failed = set(content.get("failed", ()))
+        for one in content["records"]:
+            known = one | {"where": Counter(one["where"])}
+            self.records[one["test"], one["fault"], one["showed"]] = known
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         test = report.nodeid.partition("[")[0]
+        if report.failed:
+            self.failed.add(report.nodeid)
+        elif report.when == "call":
+            self.failed.discard(report.nodeid)
         if report.skipped:
             assert isinstance(report.longrepr, tuple)
             self.skipped[test] = report.longrepr[2].removeprefix("Skipped: ")
@@ -76,15 +98,16 @@ class Records:
             known["where"][where] += 1
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
-        if exitstatus != pytest.ExitCode.OK:
+        if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             return
         content = {
             "date": time.strftime("%Y-%m-%d"),
-            "minutes": round((time.monotonic() - self.began) / 60, 1),
+            "minutes": round(self.before + (time.monotonic() - self.began) / 60, 1),
             "cores": os.cpu_count(),
             "versions": {name: version(name) for name in ("snakemake", "torch")},
             "records": sorted(self.records.values(), key=lambda one: (one["test"], one["fault"])),
             "skipped": dict(sorted(self.skipped.items())),
+            "failed": sorted(self.failed),
         }
         self.file.parent.mkdir(parents=True, exist_ok=True)
         self.file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -17,6 +17,8 @@ BEGIN, END = "<!-- what a run showed -->\n", "<!-- end of what a run showed -->\
 def main() -> None:
     page = DOCS / "faults.md"
     content = json.loads((DOCS / "faults.json").read_text(encoding="utf-8"))
+    if content.get("failed"):
+        raise SystemExit(f"not written, as these failed: {', '.join(content['failed'])}")
     page.write_text(with_table(page.read_text(encoding="utf-8"), content), encoding="utf-8")
 
 
