@@ -36,18 +36,29 @@ log = logging.getLogger(__name__)
 
 
 class Objective(nn.Module):
-    """What is minimised, as a module, whose forward pass is what torch can share out."""
+    """What is minimised, as a module, whose forward pass is what torch can share out.
 
-    def __init__(self, model: Model, narrow: bool) -> None:
+    Args:
+        narrow: whether large products are taken in bfloat16.
+        shared: whether several processes share it. Each then waits for a gradient of every weight,
+            also of those that a model has and does not use.
+    """
+
+    def __init__(self, model: Model, narrow: bool, shared: bool) -> None:
         super().__init__()
-        self.model, self.narrow = model, narrow
+        self.model, self.narrow, self.shared = model, narrow, shared
 
     def forward(self, batch: Batch | None) -> Tensor:
         """Summed over the batch's tokens, in nats; no batch has none, and gradients of zero."""
         if batch is None:
-            return torch.stack([value.sum() * 0 for value in self.parameters()]).sum()
+            return self._nothing()
         given = batch.source, batch.lengths, batch.target
-        return -token_objective(self.model, *given, narrow=self.narrow)[batch.mask].sum()
+        total = -token_objective(self.model, *given, narrow=self.narrow)[batch.mask].sum()
+        return total + self._nothing() if self.shared else total
+
+    def _nothing(self) -> Tensor:
+        """Zero, with a gradient of zero for every weight."""
+        return torch.stack([value.sum() * 0 for value in self.parameters()]).sum()
 
 
 @dataclass
@@ -91,7 +102,7 @@ class Trainer:
         self.progress = Progress()
         self._resume()
         narrow = self.cell.training.precision == "bf16"
-        self.objective = self.team.synchronised(Objective(self.model, narrow))
+        self.objective = self.team.synchronised(Objective(self.model, narrow, self.team.size > 1))
         self.watch, self.saved_at = Stopwatch(self.team.device), time.monotonic()
         with self.reporter.open(self._per_epoch(), self._steps(), self.progress):
             try:

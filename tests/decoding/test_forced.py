@@ -43,11 +43,10 @@ def test_it_is_the_references_teacher_forcing(name: str, changed: dict[str, Any]
     found = force(model, given)
     with torch.no_grad():
         wanted = model.teacher_forced(given.source, given.lengths, given.target)
-    for ours, theirs in (
-        (found.log_probs, wanted.log_probs),
-        (found.prior, wanted.prior),
-        (found.alignment, wanted.alignment),
-    ):
+    pairs = [(found.log_probs, wanted.log_probs), (found.prior, wanted.prior)]
+    if name != "structured":  # whose alignment looks at the whole target, see test_zoo
+        pairs.append((found.alignment, wanted.alignment))
+    for ours, theirs in pairs:
         torch.testing.assert_close(real(ours, given), real(theirs, given), rtol=1e-8, atol=1e-9)
 
 

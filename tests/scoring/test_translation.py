@@ -142,7 +142,7 @@ def scores(evidence: Evidence, tmp_path: Path) -> Scores:
 def test_the_record_holds_every_beam_and_the_cost_of_the_first(scores: Scores) -> None:
     assert set(scores.metrics) == {
         *("bleu_b4", "sacrebleu_b4", "chrf_b4", "bleu_b10", "sacrebleu_b10", "chrf_b10"),
-        *("ppl", "ppl_exact"),
+        *("ppl", "ppl_exact", "token_accuracy"),
     }
     assert (scores.kind, scores.over, list(scores.units)) == (
         *("translation", "sentences"),

@@ -239,4 +239,5 @@ def test_only_heavy_rules_are_jobs_of_a_cluster() -> None:
     assert rules - local == {
         *("extract_text", "tokenise_text", "segment_text", "prepare_data", "train_cell"),
         *("predict_cell", "attend_cell", "analyse_cell", "analyse_gold", "test_significance"),
+        *("predict_dev", "analyse_dev"),
     }
