@@ -15,6 +15,8 @@ from pam.models.couplings.pointer import Pointer
 from pam.models.distributions.softmax import Softmax
 from pam.models.feedbacks.posterior import Posterior
 from pam.models.feedbacks.prior import Prior
+from pam.models.marginals.input import Input
+from pam.models.marginals.output import Output
 from pam.models.model import Model
 from pam.models.projection import Projection
 from pam.models.relative import RelativeCoupling
@@ -22,26 +24,37 @@ from pam.models.seq2seq import Seq2Seq
 from pam.models.windows.none import NoWindow
 
 
-def covers(model: Model) -> TypeGuard[Seq2Seq]:
-    """Whether likelihoods of given targets have a faster path at all."""
+def covers(model: Model, draws: bool) -> TypeGuard[Seq2Seq]:
+    """Whether likelihoods of given targets have a faster path at all.
+
+    Args:
+        draws: whether what training draws is drawn.
+    """
     if not isinstance(model, Seq2Seq):
         return False
-    return points(model) or recurs(model) or not model.feedback.needs_positions
+    return points(model) or recurs(model, draws) or not model.feedback.needs_positions
 
 
 def points(model: Seq2Seq) -> bool:
-    """Whether the targets say where a pointer stands, so that nothing feeds back."""
-    return isinstance(model.coupling, Pointer)
+    """Whether the targets say where a pointer stands, so that nothing feeds back, and where it
+    stands is all that counts."""
+    return (
+        isinstance(model.coupling, Pointer)
+        and isinstance(model.marginalisation, Input | Output)
+        and not model.inference.infers
+        and not model.latent.draws
+    )
 
 
-def recurs(model: Seq2Seq) -> bool:
-    """Whether `pam.fast.recurrence` computes its steps, where no step draws anything."""
+def recurs(model: Seq2Seq, draws: bool) -> bool:
+    """Whether `pam.fast.recurrence` computes its steps, in which nothing is drawn."""
     coupled = isinstance(model.coupling, RelativeCoupling)
     free = isinstance(model.coupling, NoCoupling)
     return (
         mirror(model.score) is not None
         and isinstance(model.window, NoWindow)
         and isinstance(model.feedback, Prior | Posterior)
+        and not (draws and model.latent.draws)
         and (
             (isinstance(model.distribution, Softmax) and (free or coupled))
             or (isinstance(model.distribution, Projection) and free)

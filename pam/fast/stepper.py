@@ -31,7 +31,7 @@ def steps_fast(model: Model) -> TypeGuard[Seq2Seq]:
     """Whether `FastStepper` computes this model."""
     return (
         isinstance(model, Seq2Seq)
-        and recurs(model)
+        and recurs(model, draws=False)
         and isinstance(model.marginalisation, Input | Output)
         and not model.latent.sampling
     )

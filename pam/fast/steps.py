@@ -1,4 +1,4 @@
-"""All steps of a batch under teacher forcing, before their symbols are looked at."""
+"""All steps of a batch under teacher forcing."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ class Steps:
 
     Attributes:
         queries: (n, B, H). log_prior: (n, B, m).
+        gold: (B, n) log p(y_t | y_<t, x), where a posterior that was fed back told it; or None.
         shifts: (n, B, D) what a latent adds to contexts, or None.
         costs: (n, B) nats that it costs, or None.
         summed: (B, m) alignments handed on, added up over real symbols; None if nobody asks.
@@ -43,6 +44,7 @@ class Steps:
 
     queries: Tensor
     log_prior: Tensor
+    gold: Tensor | None = None
     shifts: Tensor | None = None
     costs: Tensor | None = None
     summed: Tensor | None = None

@@ -41,17 +41,20 @@ def token_log_probs(
     Returns:
         (B, n). Entries at padded target positions carry no meaning; mask them.
     """
-    if not covers(model):
+    if not covers(model, draws=False):
         return model.teacher_forced(source, lengths, target).log_probs
     batch = _batch(model, source, lengths, target, narrow, draws=False)
-    return _pointed(model, batch) if points(model) else _log_probs(model, batch)[0]
+    if points(model):
+        return _pointed(model, batch)
+    readout = sigmoid_readout(model, batch.memory)
+    return log_probs(model, batch, _steps(model, batch, readout), readout)
 
 
 def token_objective(
     model: Model, source: Tensor, lengths: Tensor, target: Tensor, *, narrow: bool = False
 ) -> Tensor:
     """What training maximises per token, as `Seq2Seq.objective` defines it; see above."""
-    if not covers(model):
+    if not covers(model, draws=True):
         return model.objective(source, lengths, target)
     if isinstance(model, Agreement):
         turned = target, (target != PAD).sum(1), source
@@ -74,20 +77,24 @@ def _objective(
     if points(model):
         values = _pointed(model, batch)
         return model.charged(values, batch.memory, None, target), values.new_empty(0)
+    log_q = _infer(model, batch, source, lengths)
+    readout = sigmoid_readout(model, batch.memory)
+    steps = _steps(model, batch, readout)
     if model.inference.infers:
-        with torch.autocast(source.device.type, torch.bfloat16, enabled=narrow):
-            log_q = model.infer(source, lengths, target)
-        if log_q is not None:
-            log_q = log_q.to(batch.memory.values.dtype)
-        readout = sigmoid_readout(model, batch.memory)
-        steps = _steps(model, batch, readout)
         values = bounds(model, batch, steps, readout, log_q)
     else:
-        values, steps = _log_probs(model, batch)
+        values = log_probs(model, batch, steps, readout)
     if steps.costs is not None:
         values = values - steps.costs.t()
     values = model.charged(values, batch.memory, steps.summed, target)
     return values, steps.log_prior.exp().transpose(0, 1)
+
+
+def _infer(model: Seq2Seq, batch: Batch, source: Tensor, lengths: Tensor) -> Tensor | None:
+    """log q_t(a | x, y), (B, n, m), if there is such a distribution."""
+    with torch.autocast(source.device.type, torch.bfloat16, enabled=batch.narrow):
+        log_q = model.infer(source, lengths, batch.target)
+    return None if log_q is None else log_q.to(batch.memory.values.dtype)
 
 
 def _batch(
@@ -105,32 +112,25 @@ def _batch(
     )
 
 
-def _log_probs(model: Seq2Seq, batch: Batch) -> tuple[Tensor, Steps]:
-    """log p(y_t | y_<t, x), (B, n), and the steps."""
-    readout = sigmoid_readout(model, batch.memory)
-    if isinstance(model.feedback, Posterior):
-        return _fed_back(model, batch, readout)
-    steps = _steps(model, batch, readout)
-    return log_probs(model, batch, steps, readout), steps
-
-
 def _steps(model: Seq2Seq, batch: Batch, readout: SigmoidReadout) -> Steps:
-    if not recurs(model) or (batch.noise is not None and model.latent.draws):
+    if not recurs(model, draws=batch.noise is not None):
         return unroll(model, batch)
-    queries, log_prior, _ = _recur(model, batch, readout, None)
-    return Steps(queries, log_prior)
+    posterior = _posterior(model, batch, readout)
+    queries, log_prior, gold = _recur(model, batch, readout, posterior)
+    return Steps(queries, log_prior, None if posterior is None else gold.t())
 
 
-def _fed_back(model: Seq2Seq, batch: Batch, readout: SigmoidReadout) -> tuple[Tensor, Steps]:
-    """log p(y_t | y_<t, x), (B, n), where the posterior is fed back."""
+def _posterior(
+    model: Seq2Seq, batch: Batch, readout: SigmoidReadout
+) -> recurrence.Posterior | None:
+    """What the recurrence needs to feed the posterior back, if it does."""
     marginal, feedback = model.marginalisation, model.feedback
-    assert isinstance(feedback, Posterior)
+    if not isinstance(feedback, Posterior):
+        return None
     top_k = marginal.top_k if isinstance(marginal, Output) else None
     sizes = batch.memory.mask.sum(1)
     share = feedback.share(sizes > (sizes if top_k is None else top_k)).to(readout.views)
-    posterior = recurrence.Posterior(batch.target.t(), share, feedback.gradient, top_k)
-    queries, log_prior, gold = _recur(model, batch, readout, posterior)
-    return gold.t(), Steps(queries, log_prior)
+    return recurrence.Posterior(batch.target.t(), share, feedback.gradient, top_k)
 
 
 def _recur(
