@@ -11,13 +11,12 @@ from torch.nn import functional as F
 
 from pam.data.batches import Batch
 from pam.data.vocabulary import BOS, PAD
-from pam.decoding.stepper import Stepper, begin
+from pam.decoding.stepper import Stepper, stepper
 from pam.fast.joint import log_likelihood
 from pam.fast.readout import sigmoid_readout
-from pam.models.chains import smoothed
-from pam.models.couplings.chain import Chain
 from pam.models.logspace import safe_log
 from pam.models.marginals.output import Output
+from pam.models.memory import Memory
 from pam.models.model import Model
 from pam.models.seq2seq import Seq2Seq
 
@@ -49,8 +48,8 @@ def force(model: Model, batch: Batch) -> Forced:
     Args:
         model: in evaluation mode.
     """
-    steps = begin(model, batch.source, batch.lengths, 1)
-    exactly = _Exact(model, batch) if truncates(model) else None
+    memory = model.encode(batch.source, batch.lengths)
+    steps, exactly = stepper(model, memory, 1), _Exact(model, memory) if truncates(model) else None
     symbol = torch.full_like(batch.target[:, :1], BOS)
     parents = torch.zeros_like(symbol)
     log_probs, exact, correct, priors, alignments = [], [], [], [], []
@@ -65,11 +64,10 @@ def force(model: Model, batch: Batch) -> Forced:
         alignments.append(steps.alignment)
         symbol = gold
     forced = Forced(*(torch.cat(p, 1) for p in (log_probs, exact, correct, priors, alignments)))
-    if isinstance(model, Seq2Seq) and isinstance(model.coupling, Chain):
-        transitions = model.coupling.transitions(batch.source.shape[1])
-        lengths = (batch.target != PAD).sum(1)
-        return replace(forced, alignment=smoothed(forced.alignment, transitions, lengths))
-    return forced
+    if not isinstance(model, Seq2Seq):
+        return forced
+    known = model.coupling.given_all(forced.alignment, (batch.target != PAD).sum(1))
+    return replace(forced, alignment=known)
 
 
 def truncates(model: Model) -> TypeGuard[Seq2Seq]:
@@ -82,8 +80,7 @@ def truncates(model: Model) -> TypeGuard[Seq2Seq]:
 class _Exact:
     """log p(y_t) summed over all source positions (equation 11), of a model that truncates."""
 
-    def __init__(self, model: Seq2Seq, batch: Batch) -> None:
-        memory = model.encode(batch.source, batch.lengths)
+    def __init__(self, model: Seq2Seq, memory: Memory) -> None:
         self.views, self.of_query, self.weight, self.bias = sigmoid_readout(model, memory)
 
     def __call__(self, steps: Stepper, gold: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from pam.config import Decoding
 from pam.data.vocabulary import BOS, EOS
 from pam.decoding.outputs import Output, forbidden_symbols, limits_of
-from pam.decoding.stepper import begin, most_attended
+from pam.decoding.stepper import most_attended, stepper
 from pam.models.model import Model
 
 
@@ -56,7 +56,7 @@ def sample(
     """
     limits, device = limits_of(lengths, decoding), source.device
     forbidden = torch.tensor(forbidden_symbols(actions), device=device)
-    steps = begin(model, source, lengths, wanted)
+    steps = stepper(model, model.encode(source, lengths), wanted)
     generators = [np.random.default_rng([sampling.seed, number]) for number in numbers]
     unmoved = torch.arange(wanted, device=device).expand(len(source), -1)
     symbol = torch.full_like(unmoved, BOS)

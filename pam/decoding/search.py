@@ -10,7 +10,7 @@ from pam.data.vocabulary import BOS, EOS
 from pam.decoding.length_prior import LengthPrior
 from pam.decoding.outputs import NOTHING, Best, Output, forbidden_symbols, limits_of
 from pam.decoding.ranking import Ranking
-from pam.decoding.stepper import begin, most_attended
+from pam.decoding.stepper import most_attended, stepper
 from pam.models.model import Model
 
 KEEP_SHARE = 0.75
@@ -54,7 +54,7 @@ def n_best(
     limits = limits_of(lengths, decoding)
     beams = _Beams(Ranking(decoding, lengths, limits, prior), limits, decoding, wanted)
     forbidden = torch.tensor(forbidden_symbols(actions), device=source.device)
-    steps = begin(model, source, lengths, decoding.beam)
+    steps = stepper(model, model.encode(source, lengths), decoding.beam)
     for written in range(1, int(limits.max()) + 1):
         log_probs = steps.step(beams.symbol).index_fill_(2, forbidden, -torch.inf)
         parents = beams.extend(log_probs)

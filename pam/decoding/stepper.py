@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -130,12 +130,11 @@ def most_attended(steps: Stepper, lengths: Tensor) -> Tensor:
     return steps.alignment.masked_fill(beyond[:, None], -1.0).argmax(2)
 
 
-def begin(model: Model, source: Tensor, lengths: Tensor, beam: int) -> Stepper:
-    """The fastest stepper that computes this model, at the start of `beam` hypotheses of each of
-    the sources (B, m) of real `lengths` (B,)."""
+def stepper(model: Model, memory: Any, beam: int) -> Stepper:
+    """The fastest stepper that computes this model, over sources that it has encoded."""
     if isinstance(model, Ensemble):
-        return EnsembleStepper([begin(member, source, lengths, beam) for member in model.models])
-    memory = model.encode(source, lengths)
+        members = zip(model.models, memory.parts, strict=True)
+        return EnsembleStepper([stepper(member, own, beam) for member, own in members])
     if steps_fast(model):
         return FastStepper(model, memory, beam)
     return ReferenceStepper(model, memory, beam)

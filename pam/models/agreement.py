@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from pam.data.vocabulary import PAD
-from pam.models.seq2seq import PARTS, Seq2Seq
+from pam.models.seq2seq import PARTS, Seq2Seq, paid_at_end
 
 
 class Agreement(Seq2Seq):
@@ -47,5 +47,8 @@ class Agreement(Seq2Seq):
         both = prior * back_prior.transpose(1, 2)
         trace = (both * (real[:, :, None] & real_source[:, None])).sum((1, 2))
         other = torch.where(real_source, back_values, 0.0).sum(1)
-        last = (real.sum(1, keepdim=True) - 1).clamp_min(0)
-        return values.scatter_add(1, last, (other + self.weight * trace)[:, None])
+        return paid_at_end(values, other + self.weight * trace, target)
+
+    def progress(self, share: float) -> None:
+        super().progress(share)
+        self.back.progress(share)

@@ -108,6 +108,11 @@ class Coupling(nn.Module, ABC):
             (B, m), log probabilities that sum to one over real positions.
         """
 
+    def given_all(self, alignments: Tensor, lengths: Tensor) -> Tensor:
+        """The alignments (B, n, m) handed on, as the whole target makes them: where steps depend on
+        one another, later ones tell of those before. `lengths` (B,) of the targets."""
+        return alignments
+
 
 @dataclass(frozen=True)
 class Glimpse:
@@ -138,7 +143,7 @@ class Latent(nn.Module, ABC):
     share = 0.0
     """How much of the training is done, from 0 to 1, told by the training loop."""
 
-    def of_sentence(self, memory: Memory, final: Tensor, readout: Readout) -> Memory:
+    def of_sentence(self, memory: Memory, final: Tensor) -> Memory:
         """The memory (B, .) with what a latent vector of the sentence adds to it.
 
         Args:

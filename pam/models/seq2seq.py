@@ -89,11 +89,6 @@ class Step:
         """(B, H) s_t."""
         return self.attention.query
 
-    @property
-    def hidden(self) -> Hidden:
-        """The recurrence's new state."""
-        return self.attention.hidden
-
     def select(self, rows: Tensor) -> Step:
         """The step of the given hypotheses."""
         return Step(self.attention.select(rows), self.marginal.select(rows), self.past.select(rows))
@@ -148,7 +143,7 @@ class Seq2Seq(Model):
             readout=self.readout.of_values(values),
             start=self.recurrence.start(final),
         )
-        return self.latent.of_sentence(memory, final, self.readout)
+        return self.latent.of_sentence(memory, final)
 
     def start(self, memory: Memory) -> State:
         """The state before the first output; its context is empty unless the feedback has one."""
@@ -311,8 +306,7 @@ class Seq2Seq(Model):
         costs = [cost for cost in both if cost is not None]
         if not costs:
             return values
-        last = ((target != PAD).sum(1, keepdim=True) - 1).clamp_min(0)
-        return values.scatter_add(1, last, -torch.stack(costs).sum(0)[:, None])
+        return paid_at_end(values, -torch.stack(costs).sum(0), target)
 
     def progress(self, share: float) -> None:
         self.latent.share = share
@@ -354,6 +348,12 @@ def shifted(target: Tensor) -> Tensor:
     """The decoder's inputs, time first: (B, n) targets to (n, B), begun with BOS."""
     first = torch.full_like(target[:, :1], BOS)
     return torch.cat([first, target[:, :-1]], dim=1).t()
+
+
+def paid_at_end(values: Tensor, amounts: Tensor, target: Tensor) -> Tensor:
+    """Values (B, n) with the amount (B,) of each sentence added at the last symbol of `target`."""
+    last = ((target != PAD).sum(1, keepdim=True) - 1).clamp_min(0)
+    return values.scatter_add(1, last, amounts[:, None])
 
 
 def averaged(

@@ -7,7 +7,7 @@ import torch
 
 from pam.config import Decoding
 from pam.decoding.latents import drawn
-from pam.decoding.stepper import EnsembleStepper, begin
+from pam.decoding.stepper import EnsembleStepper, stepper
 from pam.models.ensemble import Ensemble
 from tests.decoding.test_search import decode
 from tests.models import tiny
@@ -23,16 +23,16 @@ def test_draws_differ_from_the_mean_and_come_to_it_without_noise(
     model = tiny.model(tiny.choices(name))
     source, lengths, _ = tiny.batch()
     symbol = torch.full((4, 1), 5)
-    mean = begin(model, source, lengths, 1).step(symbol)
+    mean = stepper(model, model.encode(source, lengths), 1).step(symbol)
     with drawn(model, 3) as one:
         assert isinstance(one, Ensemble) and model.latent.sampling
-        steps = begin(one, source, lengths, 1)
+        steps = stepper(one, one.encode(source, lengths), 1)
         assert isinstance(steps, EnsembleStepper) and len(steps.members) == 3
         assert (steps.step(symbol) - mean).abs().max() > 1e-3
     with drawn(model, 3) as one:
         monkeypatch.setattr(torch, "randn_like", torch.zeros_like)
         monkeypatch.setattr(torch, "randn", torch.zeros)
-        torch.testing.assert_close(begin(one, source, lengths, 1).step(symbol), mean)
+        torch.testing.assert_close(stepper(one, one.encode(source, lengths), 1).step(symbol), mean)
     assert not model.latent.sampling
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pam.data.vocabulary import BOS
-from pam.decoding.stepper import ReferenceStepper, begin, most_attended
+from pam.decoding.stepper import ReferenceStepper, most_attended, stepper
 from pam.fast.stepper import FastStepper
 from pam.models.memory import Past
 from pam.models.seq2seq import State
@@ -33,7 +33,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 def test_fast_steps_equal_the_reference(name: str, changed: dict[str, Any], layers: int) -> None:
     model = tiny.model(tiny.choices(name, **changed), layers=layers)
     source, lengths, _ = tiny.batch(rows=5)
-    fast = begin(model, source, lengths, BEAM)
+    fast = stepper(model, model.encode(source, lengths), BEAM)
     slow = ReferenceStepper(model, model.encode(source, lengths), BEAM)
     assert isinstance(fast, FastStepper)
     generator = torch.Generator().manual_seed(7)

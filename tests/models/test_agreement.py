@@ -57,3 +57,9 @@ def test_it_decodes_as_the_model_of_its_own_direction() -> None:
         strict=True,
     ):
         assert one.symbols == other.symbols and EOS not in one.symbols
+
+
+def test_both_directions_are_told_how_far_the_training_is() -> None:
+    model = made(latent="acvi")
+    model.progress(0.95)
+    assert (model.latent.share, model.back.latent.share) == (0.95, 0.95)

@@ -8,7 +8,7 @@ import torch
 
 from pam.config import Decoding
 from pam.data.vocabulary import BOS
-from pam.decoding.stepper import EnsembleStepper, ReferenceStepper, begin
+from pam.decoding.stepper import EnsembleStepper, ReferenceStepper, stepper
 from pam.models.ensemble import Ensemble
 from tests.decoding.test_search import decode
 from tests.models import tiny
@@ -34,7 +34,7 @@ def test_likelihoods_and_alignments_are_the_members_means() -> None:
 def test_fast_steps_equal_the_reference_and_teacher_forcing() -> None:
     model = made()
     source, lengths, target = tiny.batch()
-    fast = begin(model, source, lengths, 2)
+    fast = stepper(model, model.encode(source, lengths), 2)
     slow = ReferenceStepper(model, model.encode(source, lengths), 2)
     assert isinstance(fast, EnsembleStepper)
     aligned = model.teacher_forced(source, lengths, target)

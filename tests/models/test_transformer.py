@@ -8,7 +8,7 @@ from torch import nn
 
 from pam.config import Decoding, Network
 from pam.data.vocabulary import BOS, EOS
-from pam.decoding.stepper import ReferenceStepper, begin
+from pam.decoding.stepper import ReferenceStepper, stepper
 from pam.errors import UserError
 from pam.models.build import build
 from pam.models.transformer import DecoderLayer, Shape, Transformer
@@ -58,7 +58,7 @@ def test_steps_equal_teacher_forcing() -> None:
     model = made()
     source, lengths, target = tiny.batch()
     aligned = model.teacher_forced(source, lengths, target)
-    steps = begin(model, source, lengths, 1)
+    steps = stepper(model, model.encode(source, lengths), 1)
     assert isinstance(steps, ReferenceStepper)
     symbol = torch.full_like(target[:, :1], BOS)
     for t, gold in enumerate(target.split(1, dim=1)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from pam.models.chains import onward
+from pam.models.chains import onward, smoothed
 from pam.models.logspace import safe_log
 from pam.models.parts import Coupling, Distribution
 from pam.models.sizes import Sizes, check_size
@@ -55,6 +55,10 @@ class Chain(Coupling):
             scores = scores + safe_log(onward(previous, self.transitions(scores.shape[1])))
         log_prior: Tensor = distribution(scores, mask)
         return log_prior
+
+    def given_all(self, alignments: Tensor, lengths: Tensor) -> Tensor:
+        """Marginals given all scores, by the backward pass."""
+        return smoothed(alignments, self.transitions(alignments.shape[2]), lengths)
 
 
 COMPONENT = Chain

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pam.errors import UserError
 from pam.models.parts import Attention, Feedback, Marginal
-from pam.models.sizes import Sizes
+from pam.models.sizes import Sizes, check_flag
 
 
 class Posterior(Feedback):
@@ -30,12 +30,8 @@ class Posterior(Feedback):
             raise UserError(
                 f"feedback option `mix` is {mix!r}", remedy="use a number from 0 to 1, or null"
             )
-        if not isinstance(gradient, bool):
-            raise UserError(
-                f"feedback option `gradient` is {gradient!r}", remedy="use true or false"
-            )
         self.mix = mix
-        self.gradient = gradient
+        self.gradient = check_flag("feedback option `gradient`", gradient)
 
     def share(self, truncated: Tensor) -> Tensor:
         """The share of the posterior, (B, 1), where `truncated` (B,) tells the sums cut short."""

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from pam.models.memory import Memory, Noise, relaxed
 from pam.models.parts import Glimpse, Latent
-from pam.models.readout import Readout
 from pam.models.sizes import Sizes, check_number, check_size
 
 
@@ -55,7 +54,7 @@ class Acvi(Latent):
         self.weight = check_number("latent option `weight`", weight)
         self.of_values = nn.Linear(sizes.values, sizes.values)
 
-    def of_sentence(self, memory: Memory, final: Tensor, readout: Readout) -> Memory:
+    def of_sentence(self, memory: Memory, final: Tensor) -> Memory:
         return replace(memory, log_variance=torch.relu(self.of_values(memory.values)))
 
     def of_step(self, log_prior: Tensor, memory: Memory, noise: Noise | None) -> Glimpse:

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from pam.models.memory import Memory
 from pam.models.parts import Latent
-from pam.models.readout import Readout
 from pam.models.sizes import Sizes, check_number, check_size
 
 
@@ -42,7 +41,7 @@ class Ved(Latent):
         self.of_final = nn.Linear(sizes.values, 2 * size)
         self.of_latent = nn.Linear(size, sizes.query, bias=False)
 
-    def of_sentence(self, memory: Memory, final: Tensor, readout: Readout) -> Memory:
+    def of_sentence(self, memory: Memory, final: Tensor) -> Memory:
         mean, log_variance = self.of_final(final).chunk(2, dim=1)
         latent, cost = mean, None
         if self.training or self.sampling:
