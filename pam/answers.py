@@ -7,8 +7,10 @@ be imported.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from pam.fingerprint import PACKAGE, file_of, tree
+from pam.parsing import unknown
 
 
 def answers(question: str) -> list[str]:
@@ -29,6 +31,18 @@ def options_of(question: str, kind: str) -> list[str]:
             if isinstance(target, ast.Name) and target.id == "COMPONENT":
                 return _of_class(module, node.value.id)
     return []
+
+
+def check_options(question: str, kind: str, options: Iterable[str]) -> None:
+    """Checks the names of options that an answer is given.
+
+    Raises:
+        UserError: it has no such option.
+    """
+    known = options_of(question, kind)
+    for name in options:
+        if name not in known:
+            raise unknown(f"option of {question} `{kind}`", name, known)
 
 
 def _of_class(module: str, name: str) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pam.answers import answers, options_of
+from pam.answers import answers, check_options
 from pam.config import (
     Cell,
     Choice,
@@ -377,11 +377,11 @@ def _check_option_names(
     question: str, kind: str, options: dict[str, Any], files: Sequence[Path], under: list[str]
 ) -> None:
     """A component has every option that it is given."""
-    known = options_of(question, kind)
     for name in options:
-        if name not in known:
-            error = unknown(f"option of {question} `{kind}`", name, known)
-            raise _at(error, files, under, name)
+        try:
+            check_options(question, kind, [name])
+        except UserError as error:
+            raise _at(error, files, under, name) from error
 
 
 def _at(error: UserError, files: Sequence[Path], keys: list[str], item: str) -> UserError:

@@ -21,6 +21,7 @@ PACKAGE = Path(__file__).parent
 PLUMBING = frozenset(
     {
         "pam",
+        "pam.answers",
         "pam.config",
         "pam.errors",
         "pam.files",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import nn
 
 from pam import plugins
+from pam.answers import check_options
 from pam.config import ModelChoices, Network, kind_of
 from pam.models.model import Model
-from pam.models.options import check_options
 
 
 def build(choices: ModelChoices, network: Network, source: int, target: int) -> Model:
@@ -23,9 +23,9 @@ def build(choices: ModelChoices, network: Network, source: int, target: int) -> 
         UserError: a choice that does not exist, or choices that do not fit together.
     """
     kind, options = kind_of(choices.architecture)
-    made = plugins.load("pam.models.architectures", "architecture", kind).build
-    check_options(f"architecture `{kind}`", made, 4, options)
-    model: Model = made(choices, network, source, target, **options)
+    architecture = plugins.load("pam.models.architectures", "architecture", kind)
+    check_options("architecture", kind, options)
+    model: Model = architecture.build(choices, network, source, target, **options)
     if network.initial_range is not None:
         for parameter in model.parameters():
             if parameter.dim() > 1:

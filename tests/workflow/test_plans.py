@@ -233,7 +233,8 @@ def test_only_heavy_rules_are_jobs_of_a_cluster() -> None:
     rules: set[str] = set()
     for file in (ROOT / "workflow/rules").glob("*.smk"):
         text = file.read_text(encoding="utf-8")
-        rules.update(re.findall(r"^rule (\w+):", text, flags=re.MULTILINE))
+        named = r"^(?:use )?rule (?:\w+ as )?(\w+)(?: with)?:"
+        rules.update(re.findall(named, text, flags=re.MULTILINE))
         for block in re.findall(r"^localrules:\n((?:    \w+,\n)+)", text, flags=re.MULTILINE):
             local.update(block.replace(",", "").split())
     assert rules - local == {

@@ -28,6 +28,8 @@ rule predict_cell:
         device=asked_device,
     params:
         code=code_with_model("pam.verbs.predict"),
+        split="test",
+        beam=lambda wildcards: wildcards.beam,
         decoding=decoding,
         cell=cell_as_it_is,
         model=folder_of_input("model"),
@@ -38,9 +40,9 @@ rule predict_cell:
     shell:
         "printf %s {params.cell:q} > {output.cell:q} && "
         "logged {log:q} python -m pam.devices --gpus {resources.gpu} {resources.device} "
-        "python -m pam predict --model {params.model:q} --data {params.data:q} --split test "
-        "--cell {output.cell:q} --beam {wildcards.beam} --out {output.predictions:q} "
-        "--record {output.decoding:q} --device {resources.device}"
+        "python -m pam predict --model {params.model:q} --data {params.data:q} "
+        "--split {params.split} --cell {output.cell:q} --beam {params.beam} "
+        "--out {output.predictions:q} --record {output.decoding:q} --device {resources.device}"
 
 
 rule attend_cell:
@@ -85,6 +87,7 @@ rule analyse_cell:
         device=asked_device,
     params:
         code=code_with_model("pam.verbs.analyse"),
+        split="test",
         batch_size=batch_size,
         model=folder_of_input("model"),
         data=folder_of_input("data"),
@@ -92,11 +95,12 @@ rule analyse_cell:
         "Analysing {wildcards.model} on {wildcards.task}, seed {wildcards.seed}"
     shell:
         "logged {log:q} python -m pam.devices --gpus {resources.gpu} {resources.device} "
-        "python -m pam analyse --model {params.model:q} --data {params.data:q} --split test "
-        "--batch-size {params.batch_size} --out {output:q} --device {resources.device}"
+        "python -m pam analyse --model {params.model:q} --data {params.data:q} "
+        "--split {params.split} --batch-size {params.batch_size} --out {output:q} "
+        "--device {resources.device}"
 
 
-rule analyse_gold:
+use rule analyse_cell as analyse_gold with:
     input:
         model=trained(),
         data=prepared_gold(),
@@ -104,26 +108,10 @@ rule analyse_gold:
         f"{CELL}/gold_analysis.json",
     log:
         f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/analyse_gold.log",
-    conda:
-        CONDA
-    threads: asked("threads")
-    resources:
-        mem_mb=asked("mem_mb"),
-        runtime=asked("decode_runtime"),
-        gpu=asked_gpu,
-        gpu_model=asked_gpu_model,
-        device=asked_device,
     params:
-        code=code_with_model("pam.verbs.analyse"),
-        batch_size=batch_size,
-        model=folder_of_input("model"),
-        data=folder_of_input("data"),
+        split="gold",
     message:
         "Aligning with {wildcards.model} on {wildcards.task}, seed {wildcards.seed}"
-    shell:
-        "logged {log:q} python -m pam.devices --gpus {resources.gpu} {resources.device} "
-        "python -m pam analyse --model {params.model:q} --data {params.data:q} --split gold "
-        "--batch-size {params.batch_size} --out {output:q} --device {resources.device}"
 
 
 rule score_cell:
@@ -142,12 +130,14 @@ rule score_cell:
         CONDA
     params:
         code=scoring_code,
+        split="test",
         analysis=analysis_option,
         data=folder_of_input("data"),
     shell:
         "logged {log:q} python -m pam score --predictions {input.predictions:q} "
         "--decoding {input.decoding:q} {params.analysis:q} --data {params.data:q} "
-        "--cell {input.cell:q} --training {input.training:q} --out {output:q}"
+        "--split {params.split} --cell {input.cell:q} --training {input.training:q} "
+        "--out {output:q}"
 
 
 rule score_gold:
@@ -170,7 +160,7 @@ rule score_gold:
         "--split gold --cell {input.cell:q} --training {input.training:q} --out {output:q}"
 
 
-rule predict_dev:
+use rule predict_cell as predict_dev with:
     input:
         model=trained(),
         data=prepared("dev"),
@@ -180,33 +170,14 @@ rule predict_dev:
         decoding=f"{CELL}/dev/decoding.json",
     log:
         f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/predict_dev.log",
-    conda:
-        CONDA
-    threads: asked("threads")
-    resources:
-        mem_mb=asked("mem_mb"),
-        runtime=asked("decode_runtime"),
-        gpu=asked_gpu,
-        gpu_model=asked_gpu_model,
-        device=asked_device,
     params:
-        code=code_with_model("pam.verbs.predict"),
-        decoding=decoding,
-        cell=cell_as_it_is,
+        split="dev",
         beam=main_beam,
-        model=folder_of_input("model"),
-        data=folder_of_input("data"),
     message:
         "Decoding with {wildcards.model} on {wildcards.task}, seed {wildcards.seed}, development"
-    shell:
-        "printf %s {params.cell:q} > {output.cell:q} && "
-        "logged {log:q} python -m pam.devices --gpus {resources.gpu} {resources.device} "
-        "python -m pam predict --model {params.model:q} --data {params.data:q} --split dev "
-        "--cell {output.cell:q} --beam {params.beam} --out {output.predictions:q} "
-        "--record {output.decoding:q} --device {resources.device}"
 
 
-rule analyse_dev:
+use rule analyse_cell as analyse_dev with:
     input:
         model=trained(),
         data=prepared("dev"),
@@ -214,33 +185,17 @@ rule analyse_dev:
         f"{CELL}/dev/analysis.json",
     log:
         f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/analyse_dev.log",
-    conda:
-        CONDA
-    threads: asked("threads")
-    resources:
-        mem_mb=asked("mem_mb"),
-        runtime=asked("decode_runtime"),
-        gpu=asked_gpu,
-        gpu_model=asked_gpu_model,
-        device=asked_device,
     params:
-        code=code_with_model("pam.verbs.analyse"),
-        batch_size=batch_size,
-        model=folder_of_input("model"),
-        data=folder_of_input("data"),
+        split="dev",
     message:
         "Analysing {wildcards.model} on {wildcards.task}, seed {wildcards.seed}, development"
-    shell:
-        "logged {log:q} python -m pam.devices --gpus {resources.gpu} {resources.device} "
-        "python -m pam analyse --model {params.model:q} --data {params.data:q} --split dev "
-        "--batch-size {params.batch_size} --out {output:q} --device {resources.device}"
 
 
-rule score_dev:
+use rule score_cell as score_dev with:
     input:
         predictions=f"{CELL}/dev/predictions.tsv",
         decoding=f"{CELL}/dev/decoding.json",
-        analysis=f"{CELL}/dev/analysis.json",
+        analysis=[f"{CELL}/dev/analysis.json"],
         training=f"{CELL}/training.json",
         cell=f"{CELL}/cell.yaml",
         data=prepared("dev"),
@@ -248,15 +203,8 @@ rule score_dev:
         f"{CELL}/dev/scores.json",
     log:
         f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/score_dev.log",
-    conda:
-        CONDA
     params:
-        code=scoring_code,
-        data=folder_of_input("data"),
-    shell:
-        "logged {log:q} python -m pam score --predictions {input.predictions:q} "
-        "--decoding {input.decoding:q} --analysis {input.analysis:q} --data {params.data:q} "
-        "--split dev --cell {input.cell:q} --training {input.training:q} --out {output:q}"
+        split="dev",
 
 
 rule test_significance:

@@ -11,11 +11,11 @@ from typing import Any
 from torch import nn
 
 from pam import plugins
+from pam.answers import check_options
 from pam.config import Choice, ModelChoices, Network, kind_of
 from pam.errors import UserError
 from pam.models.decoder import Recurrence
 from pam.models.encoder import Encoder
-from pam.models.options import check_options
 from pam.models.readout import Readout
 from pam.models.seq2seq import Seq2Seq
 from pam.models.sizes import Sizes
@@ -35,7 +35,7 @@ def component(question: str, choice: Choice, sizes: Sizes) -> nn.Module:
     """
     kind, options = kind_of(choice)
     made = plugins.load(f"pam.models.{question}s", question, kind).COMPONENT
-    check_options(f"{question} `{kind}`", made, 1, options)
+    check_options(question, kind, options)
     component: nn.Module = made(sizes, **options)
     return component
 
