@@ -98,6 +98,11 @@ class Training(Strict):
     select: Literal["accuracy", "loss", "last"] = Field(
         "accuracy", description="which epoch's weights are kept, by the development split"
     )
+    watch: bool = Field(
+        False,
+        description="after each epoch, on the development split, also measure how often the next "
+        "symbol is right, and the objective or bound that is trained",
+    )
     average: int = Field(
         1, ge=1, description="mean of the weights after each of so many last epochs, that one's too"
     )

@@ -9,7 +9,7 @@ add a figure: an entry here and, for a new kind, a module in `pam.reporting.figu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pam.config import Experiment
@@ -27,6 +27,51 @@ ANALYSES = {"analyses": "{cell}/analysis.json"}
 HISTORIES = {"histories": "{cell}/history.csv"}
 OWNER = ("{cell}/cell.yaml",)
 
+Condition = Callable[[Experiment, str], bool]
+"""Whether something is shown of a task, by the experiment and the task's name."""
+
+
+def always(experiment: Experiment, task: str) -> bool:
+    return True
+
+
+def has_gold(experiment: Experiment, task: str) -> bool:
+    """There are word alignments that its models are held to."""
+    return bool(experiment.tasks[task].gold)
+
+
+def has_baseline(experiment: Experiment, task: str) -> bool:
+    """There are the baseline and another model."""
+    models = experiment.models_of(task)
+    return experiment.baseline in models and len(models) > 1
+
+
+def has_sizes(experiment: Experiment, task: str) -> bool:
+    """Another task is this one on another amount of training data."""
+    own = experiment.tasks[task]
+    return any(
+        other is not own and other.family() == own.family() for other in experiment.tasks.values()
+    )
+
+
+def has_dev(experiment: Experiment, task: str) -> bool:
+    """Its development split is decoded too."""
+    return bool(experiment.tasks[task].decoding.get("dev", experiment.decoding.dev))
+
+
+def is_watched(experiment: Experiment, task: str) -> bool:
+    """Its trainings measure single symbols and the objective after each epoch."""
+    return bool(experiment.tasks[task].training.get("watch", experiment.training.watch))
+
+
+def has_one_of(*models: str) -> Condition:
+    """One of its models is one of these."""
+    return lambda experiment, task: bool(set(models) & set(experiment.models_of(task)))
+
+
+def both(one: Condition, other: Condition) -> Condition:
+    return lambda experiment, task: one(experiment, task) and other(experiment, task)
+
 
 @dataclass(frozen=True)
 class Item:
@@ -37,25 +82,17 @@ class Item:
         kind: kind of task that it shows; None: every kind.
         files: option of its verb to the files that it takes. `{cell}` and `{task}` are their
             folders, `{seed}` and `{beam}` a cell's seed and its main beam.
-        gold: whether it shows only tasks with word alignments to be held to.
+        only: which tasks of that kind it shows.
         beside: files that it reads because they stand beside those.
-        compares: whether it shows only tasks with the baseline and another model.
         trained: whether it shows only models with a training of their own.
-        sized: whether it shows only tasks that differ in the amount of training data.
-        developed: whether it shows only tasks whose development split is decoded too.
-        about: models of which a task must have one to be shown; empty: any.
     """
 
     label: str
     kind: str | None
     files: Mapping[str, str]
-    gold: bool = False
+    only: Condition = always
     beside: tuple[str, ...] = ()
-    compares: bool = False
     trained: bool = False
-    sized: bool = False
-    developed: bool = False
-    about: tuple[str, ...] = ()
 
     def shows(self, experiment: Experiment, kinds: Mapping[str, str]) -> list[str]:
         """The tasks of an experiment that it shows.
@@ -64,28 +101,10 @@ class Item:
             kinds: task to its kind.
         """
         return [
-            name
-            for name, task in experiment.tasks.items()
-            if self.kind in (None, kinds[name])
-            and (task.gold or not self.gold)
-            and (_compared_with_baseline(experiment, name) or not self.compares)
-            and (_differs_in_size(experiment, name) or not self.sized)
-            and (task.decoding.get("dev", experiment.decoding.dev) or not self.developed)
-            and (not self.about or set(self.about) & set(experiment.models_of(name)))
+            task
+            for task in experiment.tasks
+            if self.kind in (None, kinds[task]) and self.only(experiment, task)
         ]
-
-
-def _compared_with_baseline(experiment: Experiment, task: str) -> bool:
-    models = experiment.models_of(task)
-    return experiment.baseline in models and len(models) > 1
-
-
-def _differs_in_size(experiment: Experiment, name: str) -> bool:
-    """Whether another task is this one on another amount of training data."""
-    own = experiment.tasks[name]
-    return any(
-        other is not own and other.family() == own.family() for other in experiment.tasks.values()
-    )
 
 
 @dataclass(frozen=True)
@@ -109,6 +128,8 @@ INFLECTION, TRANSLATION = "inflection", "translation"
 ANALYSED = frozenset({TRANSLATION})
 """Kinds of task whose models are analysed under teacher forcing: their scores have perplexity."""
 
+LATENT, SAMPLED = has_one_of("acvi", "ved"), has_one_of("variational-sample")
+
 TABLES: dict[str, Table] = {
     "table1": Table("Table 1: perplexity and BLEU", TRANSLATION, SCORES, front=True),
     "table1_gains": Table("Table 1: gains over the baseline", TRANSLATION, SCORES),
@@ -117,27 +138,20 @@ TABLES: dict[str, Table] = {
     "table2_gains": Table("Table 2: gains over the baseline", INFLECTION, SCORES),
     "table2_paradigms": Table("Whole paradigms", INFLECTION, SCORES),
     "table2_paradigms_gains": Table("Whole paradigms: gains over the baseline", INFLECTION, SCORES),
-    "table3": Table("Table 3: alignment", TRANSLATION, GOLD_SCORES, gold=True, front=True),
-    "table3_gains": Table("Table 3: gains over the baseline", TRANSLATION, GOLD_SCORES, gold=True),
-    "table1_dev": Table("Table 1: development split", TRANSLATION, DEV_SCORES, developed=True),
-    "table_acvi_mt": Table("Latent contexts: BLEU", TRANSLATION, SCORES, about=("acvi", "ved")),
+    "table3": Table("Table 3: alignment", TRANSLATION, GOLD_SCORES, has_gold, front=True),
+    "table3_gains": Table("Table 3: gains over the baseline", TRANSLATION, GOLD_SCORES, has_gold),
+    "table1_dev": Table("Table 1: development split", TRANSLATION, DEV_SCORES, has_dev),
+    "table_acvi_mt": Table("Latent contexts: BLEU", TRANSLATION, SCORES, LATENT),
     "table_acvi_mt_dev": Table(
-        "Latent contexts: BLEU, development split",
-        TRANSLATION,
-        DEV_SCORES,
-        developed=True,
-        about=("acvi", "ved"),
+        "Latent contexts: BLEU, development split", TRANSLATION, DEV_SCORES, both(LATENT, has_dev)
     ),
     "table_variational": Table(
         "Variational attention: development split",
         TRANSLATION,
         DEV_SCORES,
-        developed=True,
-        about=("variational-sample",),
+        both(SAMPLED, has_dev),
     ),
-    "table_variational_bleu": Table(
-        "Variational attention: BLEU", TRANSLATION, SCORES, about=("variational-sample",)
-    ),
+    "table_variational_bleu": Table("Variational attention: BLEU", TRANSLATION, SCORES, SAMPLED),
     "zoo": Table("All models at a glance", None, SCORES | GOLD_SCORES_TOO | ANALYSES),
     "examples": Table("Examples of translations", TRANSLATION, PREDICTIONS, beside=OWNER),
     "overhead": Table("Time over the baseline's", None, SCORES, category=COSTS),
@@ -153,12 +167,12 @@ def _compared(
     metric: str,
     paper: str | None = None,
     files: Mapping[str, str] = SCORES,
-    gold: bool = False,
+    only: Condition = always,
 ) -> Drawing:
     """A figure of one metric of every model."""
     options = ("--metric", metric, *(("--paper-table", paper) if paper else ()))
-    compares = draws == "gains"
-    return Drawing(label, kind, files, gold, compares=compares, draws=draws, options=options)
+    only = has_baseline if draws == "gains" else only
+    return Drawing(label, kind, files, only, draws=draws, options=options)
 
 
 DRAWINGS: dict[str, Drawing] = {
@@ -166,7 +180,13 @@ DRAWINGS: dict[str, Drawing] = {
     "bleu_gains": _compared("Gains in BLEU", TRANSLATION, "gains", "bleu_b*", "table1"),
     "perplexity": _compared("Perplexity", TRANSLATION, "quality", "ppl", "table1"),
     "alignment": _compared(
-        "Alignment: 1 - AER", TRANSLATION, "quality", "one_minus_aer", "table3", GOLD_SCORES, True
+        "Alignment: 1 - AER",
+        TRANSLATION,
+        "quality",
+        "one_minus_aer",
+        "table3",
+        GOLD_SCORES,
+        has_gold,
     ),
     "entropy_accuracy": Drawing(
         "Figure 3: entropy and accuracy", TRANSLATION, ANALYSES, draws="entropy_accuracy"
@@ -179,7 +199,7 @@ DRAWINGS: dict[str, Drawing] = {
         "BLEU by training pairs",
         TRANSLATION,
         SCORES | {"data": "{task}/data/summary.json"},
-        sized=True,
+        has_sizes,
         draws="bleu_by_size",
     ),
     "bleu_cost": _compared("BLEU against cost", TRANSLATION, "cost", "bleu_b*"),
@@ -192,6 +212,16 @@ DRAWINGS: dict[str, Drawing] = {
     "cost": _compared("Accuracy against cost", INFLECTION, "cost", "accuracy"),
     "curves": Drawing(
         "Learning curves", None, HISTORIES, beside=OWNER, trained=True, draws="curves"
+    ),
+    "curves_watched": Drawing(
+        "Learning curves: symbols and bound",
+        None,
+        HISTORIES,
+        is_watched,
+        beside=OWNER,
+        trained=True,
+        draws="curves",
+        options=("--watched",),
     ),
 }
 """Figures of a whole experiment. Heat maps are made for one task and seed each, by `attention`."""

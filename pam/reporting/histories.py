@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +12,9 @@ from pam.config import load_cell
 from pam.errors import UserError
 from pam.scoring.metrics import Floats
 
-REQUIRED = ("epoch", "train_loss", "dev_loss")
-ACCURACY = "dev_accuracy"
-"""A column that is empty where a training did not search outputs after each epoch."""
+REQUIRED = ("epoch", "step", "train_loss", "dev_loss")
+OPTIONAL = ("dev_accuracy", "dev_token_accuracy", "dev_objective")
+"""Columns that are empty where a training did not measure them after each epoch."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +40,6 @@ def load(path: Path | str) -> History:
     return History(cell.task, cell.model, cell.label, cell.seed, _columns(path))
 
 
-def mean_over_seeds(histories: Sequence[History], name: str) -> tuple[Floats, Floats]:
-    """Epochs that every seed has reached, and the mean of a column there."""
-    count = min(len(history.columns["epoch"]) for history in histories)
-    values = np.stack([history.columns[name][:count] for history in histories])
-    return histories[0].columns["epoch"][:count], values.mean(axis=0)
-
-
 def _columns(path: Path) -> dict[str, Floats]:
     remedy = "delete the cell's history and train again"
     try:
@@ -59,7 +51,7 @@ def _columns(path: Path) -> dict[str, Floats]:
         if column not in (reader.fieldnames or ()):
             raise UserError(f"missing column `{column}`", file=path, line=1, remedy=remedy)
     read = list(reader)
-    known = [*REQUIRED, *([ACCURACY] if any(row.get(ACCURACY) for row in read) else [])]
+    known = [*REQUIRED, *(name for name in OPTIONAL if any(row.get(name) for row in read))]
     rows = []
     for line, row in enumerate(read, start=2):
         try:

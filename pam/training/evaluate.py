@@ -1,17 +1,19 @@
-"""Loss and accuracy on a split, during training."""
+"""Loss, accuracy and objective on a split, during training."""
 
 from __future__ import annotations
 
 from itertools import islice
 
 import torch
+from torch import Tensor
 
 from pam.config import Decoding
 from pam.data.actions import strip
 from pam.data.batches import Batch, Examples
 from pam.data.vocabulary import EOS
+from pam.decoding.forced import force
 from pam.decoding.search import search
-from pam.fast.teacher import token_log_probs
+from pam.fast.teacher import token_log_probs, token_objective
 from pam.models.model import Model
 from pam.training.distributed import Team
 from pam.training.memory import enough_for
@@ -30,6 +32,7 @@ def evaluate(
     *,
     actions: bool = False,
     outputs: bool = True,
+    watch: bool = False,
 ) -> dict[str, float]:
     """Teacher-forced loss and exact-match accuracy by greedy search.
 
@@ -38,9 +41,13 @@ def evaluate(
         stop: asked after each batch.
         actions: whether the model writes pointer actions.
         outputs: whether outputs are searched; without them there is no accuracy.
+        watch: whether single symbols and the objective are measured too.
 
     Returns:
-        `loss` in nats per target token, end symbol included; `accuracy` from 0 to 1.
+        `loss` in nats per target token, end symbol included; `accuracy` from 0 to 1;
+        `token_accuracy`, how often the most probable next symbol is the target's; `objective`, what
+        training maximises, be it log p or a bound, in nats per target token. What an objective
+        draws comes from torch's generator.
 
     Raises:
         Stopped: some process was asked to end.
@@ -48,7 +55,7 @@ def evaluate(
     """
     model.eval()
     greedy = decoding.model_copy(update={"beam": 1})
-    loss, tokens, right = 0.0, 0, 0
+    sums = torch.zeros(5, dtype=torch.float64)
     batches = islice(examples.in_order(decoding.batch_size), team.rank, None, team.size)
     for batch in batches:
         if stop.asked():
@@ -56,15 +63,29 @@ def evaluate(
         with enough_for(f"the evaluation of {len(batch.rows)} examples side by side", REMEDY):
             batch = batch.to(team.device)
             log_probs = token_log_probs(model, batch.source, batch.lengths, batch.target)
-            loss -= float(log_probs.double()[batch.mask].sum())
-            tokens += int(batch.mask.sum())
+            sums[0] += int(batch.mask.sum())
+            sums[1] -= float(log_probs.double()[batch.mask].sum())
             if outputs:
-                right += _right(model, examples, batch, greedy, actions)
-    losses, counts, rights, codes = team.gather(loss, tokens, right, stop.asked())
+                sums[2] += _right(model, examples, batch, greedy, actions)
+            if watch:
+                sums[3:] += _watched(model, batch)
+    *gathered, codes = team.gather(*sums.tolist(), stop.asked())
     if any(codes):
         raise Stopped(int(max(codes)))
-    measured = {"loss": sum(losses) / sum(counts)}
-    return measured | {"accuracy": sum(rights) / len(examples)} if outputs else measured
+    tokens, loss, right, symbols, objective = map(sum, gathered)
+    measured = {"loss": loss / tokens}
+    if outputs:
+        measured["accuracy"] = right / len(examples)
+    if watch:
+        measured |= {"token_accuracy": symbols / tokens, "objective": objective / tokens}
+    return measured
+
+
+def _watched(model: Model, batch: Batch) -> Tensor:
+    """Of a batch: how many symbols are the most probable ones, and the summed objective."""
+    objective = token_objective(model, batch.source, batch.lengths, batch.target)
+    correct = force(model, batch).correct
+    return torch.stack([part.double()[batch.mask].sum() for part in (correct, objective)]).cpu()
 
 
 def _right(

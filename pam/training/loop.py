@@ -244,6 +244,8 @@ class Trainer:
             "train_loss": progress.loss / progress.tokens,
             "dev_loss": dev["loss"],
             "dev_accuracy": dev.get("accuracy"),
+            "dev_token_accuracy": dev.get("token_accuracy"),
+            "dev_objective": dev.get("objective"),
             "wall_s": progress.wall_s,
             "cpu_s": progress.cpu_s,
         }
@@ -268,6 +270,8 @@ class Trainer:
 
     def _measure(self) -> dict[str, float]:
         cell = self.cell
+        # As before each step, so that a run that was stopped here draws the same.
+        torch.manual_seed(stream(cell.seed, self._done(), self.team.rank))
         return evaluate(
             self.model,
             self.dev,
@@ -276,6 +280,7 @@ class Trainer:
             self.stop,
             actions=cell.choices.targets == "actions",
             outputs=cell.training.select == "accuracy",
+            watch=cell.training.watch,
         )
 
     def _check(self, row: dict[str, Any]) -> None:

@@ -20,6 +20,10 @@ from pam.files import storage_error
 from pam.training.state import Progress
 
 LINE_EVERY_S = 20.0
+CURVES = (
+    *("train_loss", "dev_loss", "dev_accuracy", "dev_token_accuracy", "dev_objective"),
+    "learning_rate",
+)
 log = logging.getLogger(__name__)
 
 
@@ -84,7 +88,7 @@ class Reporter:
 
     def epoch(self, row: dict[str, Any]) -> None:
         """After each epoch, with its row of the history."""
-        for key in ("train_loss", "dev_loss", "dev_accuracy", "learning_rate"):
+        for key in CURVES:
             if row[key] is not None:
                 self.writer.add_scalar(key, row[key], row["epoch"])
         accuracy = row["dev_accuracy"]

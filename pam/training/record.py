@@ -20,7 +20,7 @@ from pam.files import write_text
 
 HISTORY = (
     "epoch", "step", "examples", "tokens", "learning_rate", "train_loss", "dev_loss",
-    "dev_accuracy", "wall_s", "cpu_s",
+    "dev_accuracy", "dev_token_accuracy", "dev_objective", "wall_s", "cpu_s",
 )  # fmt: skip
 PACKAGES = ("torch", "numpy", "snakemake", "pandas", "matplotlib", "sacrebleu")
 

@@ -53,6 +53,12 @@ def test_gains_are_drawn_where_there_is_a_baseline_and_another_model() -> None:
     assert DRAWINGS["accuracy"].shows(made, kinds) == ["nouns", "alone", "without"]
 
 
+def test_bounds_are_drawn_of_trainings_that_watch_them() -> None:
+    made = experiment(nouns={}, watched={"training": {"watch": True}})
+    kinds = {"nouns": "inflection", "watched": "translation"}
+    assert DRAWINGS["curves_watched"].shows(made, kinds) == ["watched"]
+
+
 def test_every_table_can_be_made() -> None:
     assert set(TABLES) <= set(MAKERS)
 

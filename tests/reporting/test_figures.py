@@ -203,6 +203,22 @@ def test_curves_show_the_mean_over_seeds_in_per_cent(made: MadeExperiment) -> No
         assert len(figure.axes[0].lines) == 3 * (1 + 2)
 
 
+def test_watched_trainings_show_symbols_bound_and_perplexity(tmp_path: Path) -> None:
+    made = make_experiment(tmp_path, tasks=["de-noun"], models=["soft"], seeds=[1], count=5)
+    path = made.histories[0]
+    rows = path.read_text(encoding="utf-8").split()
+    rows = [f"{rows[0]},dev_token_accuracy,dev_objective", *(f"{row},0.5,-1.5" for row in rows[1:])]
+    with pytest.raises(UserError, match="watch: true"), drawn("curves", made, "--watched"):
+        pass
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    losses = histories.load(path).columns["dev_loss"]
+    with drawn("curves", made, "--watched") as figure:
+        found = [axes.lines[0].get_ydata() for axes in figure.axes[:3]]
+        assert [float(line[0]) for line in found[:2]] == [50.0, -1.5]
+        np.testing.assert_allclose(found[2], np.exp(losses))
+        assert {axes.get_xlabel() for axes in figure.axes[:3]} == {"epoch of 296 steps"}
+
+
 def test_a_training_of_one_epoch_is_a_point(tmp_path: Path) -> None:
     made = make_experiment(tmp_path, tasks=["de-noun"], models=["soft"], seeds=[1], count=5)
     lines = made.histories[0].read_text(encoding="utf-8").split("\n")[:2]

@@ -153,6 +153,8 @@ def result(out: Path) -> tuple[str, list[Any], int]:
     """What must be the same in two trainings: weights, history without times, best epoch."""
     record = json.loads((out / "training.json").read_text(encoding="utf-8"))
     history = pd.read_csv(out / "history.csv").drop(columns=["wall_s", "cpu_s"])
+    # What was not measured would not be equal to itself.
+    history = history.dropna(axis="columns", how="all")
     weights, _ = load_tensors(out / "model" / "weights.safetensors")
     return digest(weights, {}), history.to_dict("records"), int(record["best_epoch"])
 

@@ -95,6 +95,20 @@ def test_selection_by_loss_searches_no_outputs(data: Path, tmp_path: Path) -> No
     assert history["dev_loss"].idxmin() + 1 == best
 
 
+@pytest.mark.parametrize("model", ["variational-sample", "hard-mono"])
+def test_a_watched_training_is_the_same_training(model: str, data: Path, tmp_path: Path) -> None:
+    plain, watched = (
+        trained(small.cell(model, watch=watch), data, tmp_path / str(watch))
+        for watch in (False, True)
+    )
+    for name, value in plain[0].items():
+        assert torch.equal(value, watched[0][name])
+    for row in watched[1].history:
+        assert 0 <= row["dev_token_accuracy"] <= 1
+        assert row["dev_objective"] < 0
+    assert {row["dev_objective"] for row in plain[1].history} == {None}
+
+
 def test_narrow_products_train_as_well(data: Path, tmp_path: Path) -> None:
     def losses(precision: str) -> list[float]:
         cell = small.cell("postr-joint", precision=precision, epochs=4)

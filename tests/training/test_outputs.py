@@ -61,7 +61,7 @@ def test_the_history_has_a_row_an_epoch(trained: Path) -> None:
     history = pd.read_csv(trained / "history.csv")
     assert list(history) == [
         *("epoch", "step", "examples", "tokens", "learning_rate", "train_loss", "dev_loss"),
-        *("dev_accuracy", "wall_s", "cpu_s"),
+        *("dev_accuracy", "dev_token_accuracy", "dev_objective", "wall_s", "cpu_s"),
     ]
     assert history["epoch"].tolist() == [1, 2, 3]
     assert history["step"].tolist() == [4, 8, 12]

@@ -1,9 +1,9 @@
-"""Learning curves: development accuracy, where it was measured, and loss by epoch."""
+"""Learning curves: what was measured on the development split after each epoch."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,27 +12,44 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from pam.errors import UserError
 from pam.reporting import cells, style
-from pam.reporting.histories import History, load, mean_over_seeds
+from pam.reporting.histories import History, load
+from pam.scoring.metrics import Floats
 
-HELP = "development loss by epoch beside accuracy or training loss, mean over seeds, seeds thin"
+HELP = "quality on the development split by epoch, mean over seeds, seeds thin"
 
 
 class Kind(NamedTuple):
-    """What is drawn: a column of the history, its name, its unit and what it is multiplied by."""
+    """What is drawn: a column of the history, its name, its unit and how it is read."""
 
     column: str
     words: str
     unit: str
-    scale: float
+    read: Callable[[Floats], Floats]
+
+
+def _same(values: Floats) -> Floats:
+    return values
+
+
+def _in_per_cent(values: Floats) -> Floats:
+    return 100 * values
 
 
 LEFT = (
-    Kind("dev_accuracy", "development accuracy", "%", 100.0),
-    Kind("train_loss", "training loss", "nats a symbol", 1.0),
+    Kind("dev_accuracy", "development accuracy", "%", _in_per_cent),
+    Kind("train_loss", "training loss", "nats a symbol", _same),
 )
 """The first one that all histories of a task have."""
-RIGHT = Kind("dev_loss", "development loss", "nats a symbol", 1.0)
+RIGHT = Kind("dev_loss", "development loss", "nats a symbol", _same)
+
+WATCHED = (
+    Kind("dev_token_accuracy", "next symbol right", "%", _in_per_cent),
+    Kind("dev_objective", "objective or its bound", "nats a symbol", _same),
+    Kind("dev_loss", "perplexity", "a symbol", np.exp),
+)
+"""What Figures 1 to 3 of Orlova et al. show, on the development split."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,27 +61,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="history.csv of every cell, its cell.yaml beside it",
     )
+    parser.add_argument(
+        "--watched",
+        action="store_true",
+        help="accuracy of single symbols, objective and perplexity, in place of accuracy and loss",
+    )
 
 
 def draw(args: argparse.Namespace) -> Figure:
-    """A row of panels per task: accuracy or training loss on the left, development loss right."""
+    """A row of panels per task: accuracy or training loss, then development loss; or `WATCHED`."""
     experiment = cells.load_experiment(args.experiment)
     histories = [load(path) for path in args.histories]
     tasks = [task for task in experiment.tasks if any(one.task == task for one in histories)]
     tasks += sorted({one.task for one in histories} - set(tasks))
     models = _in_order({one.model: one.label for one in histories}, experiment.models)
-    figure, axes = style.panels(len(tasks), 2, height=0.75 + 2.5 * len(tasks))
+    columns = len(WATCHED) if args.watched else 2
+    figure, axes = style.panels(len(tasks), columns, height=0.75 + 2.5 * len(tasks))
     for index, task in enumerate(tasks):
         own = [one for one in histories if one.task == task]
         label = experiment.tasks[task].label if task in experiment.tasks else None
-        left = next(kind for kind in LEFT if all(kind.column in one.columns for one in own))
-        for panel, kind in zip(axes[2 * index :], (left, RIGHT), strict=False):
+        kinds = WATCHED if args.watched else (_left(own), RIGHT)
+        for panel, kind in zip(axes[columns * index :], kinds, strict=False):
             _panel(panel, own, list(models), kind)
             panel.set_title(label or task)
     several = len({one.seed for one in histories}) > 1
     title = "mean over seeds; thin lines: each seed" if several else None
     style.legend_models(figure, models, title=title, marker=None)
     return figure
+
+
+def _left(histories: Sequence[History]) -> Kind:
+    return next(kind for kind in LEFT if all(kind.column in one.columns for one in histories))
 
 
 def _panel(axes: Axes, histories: Sequence[History], models: Sequence[str], kind: Kind) -> None:
@@ -74,22 +101,44 @@ def _panel(axes: Axes, histories: Sequence[History], models: Sequence[str], kind
         if not own:
             continue
         look = style.look(model)
+        curves = [kind.read(_column(one, kind)) for one in own]
         if len(own) > 1:
-            for one in own:
-                values = kind.scale * one.columns[kind.column]
-                axes.plot(one.columns["epoch"], values, color=look.colour, lw=0.6, alpha=0.35)
-        epochs, mean = mean_over_seeds(own, kind.column)
-        mean = kind.scale * mean
+            for one, curve in zip(own, curves, strict=True):
+                axes.plot(one.columns["epoch"], curve, color=look.colour, lw=0.6, alpha=0.35)
+        # Of the epochs that every seed has reached.
+        count = min(map(len, curves))
+        mean = np.mean([curve[:count] for curve in curves], axis=0)
         middles.append(mean)
         # A single epoch makes no line.
-        point = look.marker if len(epochs) == 1 else None
+        point = look.marker if count == 1 else None
+        epochs = own[0].columns["epoch"][:count]
         axes.plot(epochs, mean, color=look.colour, ls=look.dashes, marker=point, lw=1.8, zorder=3)
     axes.set_ylabel(f"{kind.words} ({kind.unit})")
-    axes.set_xlabel("epoch")
+    axes.set_xlabel(_epoch(histories))
     if all(len(middle) == 1 for middle in middles):
         axes.set_xlim(0.5, 1.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     _zoom(axes, middles)
+
+
+def _column(history: History, kind: Kind) -> Floats:
+    """A column of a history.
+
+    Raises:
+        UserError: it was not measured.
+    """
+    if kind.column not in history.columns:
+        raise UserError(
+            f"the training of {history.model} on {history.task} has not measured {kind.column}",
+            remedy="set `training: {watch: true}` and train again",
+        )
+    return history.columns[kind.column]
+
+
+def _epoch(histories: Sequence[History]) -> str:
+    """What an epoch is, in steps of training where they are the same for all."""
+    steps = {int(one.columns["step"][0]) for one in histories}
+    return f"epoch of {steps.pop():,} steps" if len(steps) == 1 else "epoch"
 
 
 def _zoom(axes: Axes, curves: Sequence[np.ndarray]) -> None:
