@@ -140,6 +140,12 @@ class Decoding(Strict):
         le=1000,
         description="draws of latent vectors whose mean distribution is searched; 0: their means",
     )
+    temperature: float | None = Field(
+        None,
+        gt=0,
+        le=1000,
+        description="draw outputs by p^(1 / temperature) instead of searching, whatever the beam",
+    )
     dev: bool = Field(
         False, description="decode and score the development split of translations too"
     )

@@ -129,6 +129,7 @@ ANALYSED = frozenset({TRANSLATION})
 """Kinds of task whose models are analysed under teacher forcing: their scores have perplexity."""
 
 LATENT, SAMPLED = has_one_of("acvi", "ved"), has_one_of("variational-sample")
+WINDOWED = has_one_of("local-m", "local-p")
 
 TABLES: dict[str, Table] = {
     "table1": Table("Table 1: perplexity and BLEU", TRANSLATION, SCORES, front=True),
@@ -152,6 +153,10 @@ TABLES: dict[str, Table] = {
         both(SAMPLED, has_dev),
     ),
     "table_variational_bleu": Table("Variational attention: BLEU", TRANSLATION, SCORES, SAMPLED),
+    "table_ablation": Table("What each part adds", TRANSLATION, SCORES, has_one_of("base")),
+    "table_ablation_aer": Table(
+        "Alignment error of attentions", TRANSLATION, GOLD_SCORES, both(WINDOWED, has_gold)
+    ),
     "zoo": Table("All models at a glance", None, SCORES | GOLD_SCORES_TOO | ANALYSES),
     "examples": Table("Examples of translations", TRANSLATION, PREDICTIONS, beside=OWNER),
     "overhead": Table("Time over the baseline's", None, SCORES, category=COSTS),

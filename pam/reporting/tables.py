@@ -115,6 +115,16 @@ COMPARISONS = {
         ("bleu_b*",),
         "table_variational",
     ),
+    "table_ablation": Comparison(
+        "What each part adds to translation without attention (Luong et al. 2015, Table 1)",
+        ("ppl", "bleu_b*"),
+        "table_ablation",
+    ),
+    "table_ablation_aer": Comparison(
+        "Alignment error rate of attention (Luong et al. 2015, Table 6)",
+        ("aer",),
+        "table_ablation",
+    ),
     "table3": Comparison(
         "Agreement of attention with gold word alignments (the paper's Table 3)",
         ("one_minus_aer", "aer", "one_minus_aer_prior"),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pam.config import Decoding
+    from pam.config import Cell, Decoding
     from pam.data.tasks import Codec
     from pam.decoding.decoder import Answer, Decoder
     from pam.decoding.sampling import Sampling
@@ -61,8 +61,9 @@ def run(args: argparse.Namespace) -> int:
     limit_threads()
     _check(args)
     model = load_model(args.model, choose_device(args.device))
-    decoding = _decoding(args, model.cell.decoding)
-    decoder = Decoder(model, args.model, decoding, args.n_best, _sampling(args))
+    cell = _cell(args, model.cell)
+    sampling = _sampling(args, cell)
+    decoder = Decoder(model, args.model, cell.decoding, args.n_best, sampling)
     return _typed(decoder) if args.data is None else _split(args, decoder)
 
 
@@ -95,7 +96,7 @@ def _check(args: argparse.Namespace) -> None:
         )
 
 
-def _decoding(args: argparse.Namespace, own: Decoding) -> Decoding:
+def _cell(args: argparse.Namespace, own: Cell) -> Cell:
     """How outputs are searched: the options, over the cell, over what the model was trained with.
 
     Raises:
@@ -105,18 +106,21 @@ def _decoding(args: argparse.Namespace, own: Decoding) -> Decoding:
     from pam.parsing import parse
 
     if args.cell is not None:
-        own = load_cell(args.cell).decoding
+        own = load_cell(args.cell)
     names = ("beam", "length_penalty", "length_prior", "replace_unknown")
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    return parse(type(own), own.model_dump() | given)
+    decoding = parse(type(own.decoding), own.decoding.model_dump() | given)
+    return own.model_copy(update={"decoding": decoding})
 
 
-def _sampling(args: argparse.Namespace) -> Sampling | None:
+def _sampling(args: argparse.Namespace, cell: Cell) -> Sampling | None:
+    """How outputs are drawn, if they are: by the options, or else by the cell and its seed."""
     from pam.decoding.sampling import Sampling
 
-    if not args.sample:
-        return None
-    return Sampling(args.temperature or 1.0, 1 if args.seed is None else args.seed)
+    if args.sample:
+        return Sampling(args.temperature or 1.0, 1 if args.seed is None else args.seed)
+    temperature = cell.decoding.temperature
+    return None if temperature is None else Sampling(temperature, cell.seed)
 
 
 def _typed(decoder: Decoder) -> int:

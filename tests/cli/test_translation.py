@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from pam.cli import main
-from pam.config import Decoding
+from pam.config import Decoding, load_cell
 from pam.data.vocabulary import UNK
 from pam.decoding.length_prior import LengthPrior
 from pam.models.saved import WEIGHTS, load_model, load_tensors, save_tensors
+from pam.parsing import dump_yaml
 from pam.scoring import analysis, record
 from tests.cli import phrases
 from tests.cli.conftest import Call
@@ -138,6 +139,28 @@ def test_samples_are_the_same_for_a_seed(called: Call, trained: Path) -> None:
     assert drawn("--temperature", 3) != drawn("--temperature", 3, "--seed", 2)
     cold = {line.split("\t")[3] for line in drawn("--temperature", 0.01).splitlines()}
     assert cold == {"the red house is big."}
+
+
+def test_a_cell_with_a_temperature_is_sampled_by_its_seed(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
+    def drawn(seed: int) -> str:
+        cell = load_cell(trained / "model/config.yaml")
+        cell = cell.model_copy(
+            update={
+                "seed": seed,
+                "decoding": cell.decoding.model_copy(update={"temperature": 3.0}),
+            }
+        )
+        file, out, told = (tmp_path / name for name in ("cell.yaml", "p.tsv", "decoding.json"))
+        file.write_text(dump_yaml(cell), encoding="utf-8")
+        arguments = ("--model", trained / "model", "--data", data, "--cell", file, "--beam", 4)
+        assert called("predict", *arguments, "--out", out, "--record", told).code == 0
+        found = json.loads(told.read_text(encoding="utf-8"))["sampling"]
+        assert found == {"temperature": 3.0, "seed": seed}
+        return out.read_text(encoding="utf-8")
+
+    assert drawn(1) == drawn(1) != drawn(2)
 
 
 def test_a_prior_of_lengths_adds_to_the_score(

@@ -88,6 +88,17 @@ def test_table_3_stands_beside_aer_and_beside_its_complement() -> None:
     assert "better when lower" in table.note
 
 
+def test_the_figures_of_luong_et_al_stand_in_the_order_of_their_gains() -> None:
+    table = paper.load(FIGURES)["table_ablation"]
+    parts = ("base", "base-reverse", "base-dropout", "base-location", "base-feeding")
+    parts = (*parts, "base-local-p", "base-unknown")
+    bleu = [table.figure("bleu_b10", "WMT14 EN-DE", part) for part in parts]
+    assert bleu == [11.3, 12.6, 14.0, 16.8, 18.1, 19.0, 20.9]
+    aligned = ("soft-location", "local-m", "local-p", "ensemble")
+    errors = [table.figure("aer", "WMT14 EN-DE", model) for model in aligned]
+    assert errors == [0.39, 0.34, 0.36, 0.34]
+
+
 def test_figures_are_for_models_that_have_a_file() -> None:
     for table in paper.load(FIGURES).values():
         for rows in table.metrics.values():

@@ -93,11 +93,12 @@ def test_the_ablation_trains_each_part_once_and_replaces_unknown_words_without_t
     outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/ablation.yaml")
     assert outcome.code == 0, outcome.said
     whole = [name for name in outcome.trained if "multi30k-de-en" in name]
-    assert (len(whole), len(outcome.trained)) == (6, 12)
-    assert outcome.jobs["join_cell"] == 1
+    assert (len(whole), len(outcome.trained)) == (6, 17)
+    assert outcome.jobs["join_cell"] == 3
     plan = load_plan(files=[ROOT / "config/ablation.yaml"])
     decoded = {model: plan.cell("multi30k-de-en", model, 1).decoding for model in plan.choices}
     assert [name for name, own in decoded.items() if own.replace_unknown] == ["base-unknown"]
+    assert [name for name, own in decoded.items() if own.temperature] == ["base-sampled"]
 
 
 @pytest.mark.parametrize(
