@@ -41,7 +41,7 @@ rule predict_cell:
         "printf %s {params.cell:q} > {output.cell:q} && "
         "logged {log:q} python -m pam.devices --gpus {resources.gpu} {resources.device} "
         "python -m pam predict --model {params.model:q} --data {params.data:q} "
-        "--split {params.split} --cell {output.cell:q} --beam {params.beam} "
+        "--split {params.split:q} --cell {output.cell:q} --beam {params.beam} "
         "--out {output.predictions:q} --record {output.decoding:q} --device {resources.device}"
 
 
@@ -96,7 +96,7 @@ rule analyse_cell:
     shell:
         "logged {log:q} python -m pam.devices --gpus {resources.gpu} {resources.device} "
         "python -m pam analyse --model {params.model:q} --data {params.data:q} "
-        "--split {params.split} --batch-size {params.batch_size} --out {output:q} "
+        "--split {params.split:q} --batch-size {params.batch_size} --out {output:q} "
         "--device {resources.device}"
 
 
@@ -136,7 +136,7 @@ rule score_cell:
     shell:
         "logged {log:q} python -m pam score --predictions {input.predictions:q} "
         "--decoding {input.decoding:q} {params.analysis:q} --data {params.data:q} "
-        "--split {params.split} --cell {input.cell:q} --training {input.training:q} "
+        "--split {params.split:q} --cell {input.cell:q} --training {input.training:q} "
         "--out {output:q}"
 
 
