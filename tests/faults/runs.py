@@ -6,7 +6,6 @@ import csv
 import hashlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -29,6 +28,17 @@ RESULTS = Path("results/tiny")
 CELL = RESULTS / "nouns/postr-joint/seed1"
 COST = ("cost", "training", "decoding")
 SPLITS = ("train", "dev", "test")
+
+STAGES = {
+    "download": "-m pam fetch",
+    "preparation": "-m pam prepare",
+    "training": "-m pam train",
+    "decoding": "-m pam predict",
+    "table": "-m pam tables",
+    "figure": "-m pam figures",
+    "report": "snakemake --snakefile",
+}
+"""The stages of a run, by the command that their jobs call."""
 
 REGISTRY = """\
 small:
@@ -123,23 +133,22 @@ class Running:
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(30)
 
-    def jobs(self) -> list[str]:
-        """The rules of the jobs that it has begun."""
-        return begun(self.log.read_text("utf-8"))
+    def at_work(self) -> list[str]:
+        """The stages whose commands run right now."""
+        commands = "\n".join(map(_command, self.descendants()))
+        return [stage for stage, command in STAGES.items() if command in commands]
 
-    def wait_for_jobs(self, count: int) -> None:
-        """Waits until it has begun so many jobs, or has ended."""
-        while self.process.poll() is None and len(self.jobs()) < count:
+    def wait_for(self, stage: str) -> None:
+        """Waits until this stage's command runs, or the whole run has ended."""
+        while self.process.poll() is None and stage not in self.at_work():
             time.sleep(0.02)
 
-    def at(self) -> str:
-        """The rule of the job that it began last."""
-        return (self.jobs() or ["before the first job"])[-1]
 
-
-def begun(said: str) -> list[str]:
-    """The rules of the jobs that were begun, by what Snakemake said."""
-    return re.findall(r"^(?:local)?rule (\w+):", said, re.MULTILINE)
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from random import Random
 from subprocess import TimeoutExpired
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import Recorder
 from tests.faults.conftest import Scene
-from tests.faults.runs import Running, begun, results, started
+from tests.faults.runs import STAGES, Running, results, started
 from tests.workflow.checkouts import Checkout, Outcome
 
 pytestmark = pytest.mark.slow
@@ -21,21 +21,22 @@ SAME = "the next plain call ended with bit-identical results, and nothing was le
 Reference = tuple[Checkout, Outcome]
 
 
-def killed(running: Running, victim: str, draw: Random, jobs: int) -> bool:
-    """Kills within a second and a half after so many jobs have begun; False if the run had ended.
+def killed(running: Running, victim: str, draw: Random, stage: str, within_s: float) -> str | None:
+    """Kills some time after a stage has begun; returns what was at work, None if all had ended.
 
-    Counted in jobs, not in seconds, so that a busy machine meets the same steps as an idle one.
+    Counted from a stage, not from the beginning, so that each is struck, on a busy machine too.
     """
-    running.wait_for_jobs(jobs)
-    try:
-        running.process.wait(draw.uniform(0, 1.5))
-    except TimeoutExpired:
+    running.wait_for(stage)
+    with suppress(TimeoutExpired):
+        running.process.wait(draw.uniform(0, within_s))
+    where = " and ".join(running.at_work()) or "between commands"
+    if running.process.poll() is None:
         {
             "snakemake alone": running.kill_alone,
             "a job alone": lambda: running.kill_one_job(draw),
             "snakemake and its jobs": running.kill_all,
         }[victim]()
-    return running.process.returncode != 0
+    return where if running.process.returncode != 0 else None
 
 
 def check(scene: Scene, undisturbed: Reference, outcome: Outcome) -> None:
@@ -51,10 +52,10 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_results(
     draw = Random(3)
     with ExitStack() as alive:
         # What lives on of each is still at work when the next call begins.
-        for victim, jobs in zip(VICTIMS, (1, 2, 4), strict=True):
-            log = f"{jobs}.log"
+        for victim, stage in zip(VICTIMS, STAGES, strict=False):
+            log = f"{stage}.log"
             running = alive.enter_context(started(scene.made, log=log, **scene.environment))
-            assert killed(running, victim, draw, jobs)
+            assert killed(running, victim, draw, stage, within_s=1.5)
         check(scene, undisturbed, scene.run())
     record(
         fault="SIGKILL three times in a row: of snakemake, of a job, of both",
@@ -69,15 +70,16 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_results(
     scene: Scene, undisturbed: Reference, record: Recorder, number: int
 ) -> None:
     draw, victim = Random(number), VICTIMS[number % len(VICTIMS)]
-    jobs = draw.randrange(len(begun(undisturbed[1].said)))
+    stage = list(STAGES)[number // len(VICTIMS) % len(STAGES)]
+    within_s = 3.0
     while True:
         with started(scene.made, **scene.environment) as running:
-            if killed(running, victim, draw, jobs):
-                where = running.at()
+            where = killed(running, victim, draw, stage, within_s)
+            if where is not None:
                 check(scene, undisturbed, scene.run())
                 break
         # It had ended before: once more from the beginning, and sooner.
         for folder in ("results", "data", ".snakemake"):
             shutil.rmtree(scene.made.folder / folder, ignore_errors=True)
-        jobs = max(jobs - 2, 0)
+        within_s /= 2
     record(fault=f"SIGKILL of {victim}", showed=SAME, where=where)

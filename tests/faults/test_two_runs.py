@@ -41,7 +41,7 @@ def test_a_second_run_says_so_and_changes_nothing_and_the_first_ends_well(
     shutil.rmtree(finished.made.folder / RESULTS / "tables")
     (finished.made.folder / RESULTS / "report.html").unlink()
     with started(finished.made, **finished.environment) as running:
-        running.wait_for_jobs(1)
+        running.wait_for("table")
         # Still, so that what changes is the second run's doing.
         os.killpg(running.process.pid, signal.SIGSTOP)
         before = contents(finished.made.folder)
@@ -71,7 +71,7 @@ def test_of_two_runs_that_start_together_one_works(
 ) -> None:
     # A killed run before them, as they may both be there to go on after it.
     with started(scene.made, **scene.environment) as running:
-        running.wait_for_jobs(1)
+        running.wait_for("download")
         running.kill_all()
     with (
         started(scene.made, **scene.environment) as one,
