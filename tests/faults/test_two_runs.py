@@ -80,7 +80,8 @@ def test_of_two_runs_that_start_together_one_works(
         codes = [running.process.wait(300) for running in (one, other)]
         said = [running.log.read_text("utf-8") for running in (one, other)]
     assert sorted(codes) == [0, 1], said
-    assert REFUSED in said[codes.index(1)]
+    # The one that works may not have written down yet which process it is.
+    assert REFUSED.removesuffix("process ") in said[codes.index(1)]
     assert results(scene.made) == results(undisturbed[0])
     record(
         fault="two runs that start at the same moment, after a killed one",
