@@ -73,19 +73,40 @@ class Look:
 
 
 _SOLID: Any = "-"
+_DASHED: Any = (0, (4, 1.5))
+_DOTTED: Any = (0, (1.2, 1.2))
+_BROKEN: Any = (0, (5, 1.2, 1.2, 1.2))
+_DASHES = (_SOLID, _DASHED, _DOTTED, _BROKEN)
+
+
+def _family(colour: str, **marks: str) -> dict[str, Look]:
+    """Looks of models of one kind: a colour for all, a mark and dashes for each."""
+    return {
+        name.replace("_", "-"): Look(colour, mark, dashes)
+        for (name, mark), dashes in zip(marks.items(), _DASHES, strict=False)
+    }
+
+
 _LOOKS = {
-    "soft": Look("#0072B2", "o", _SOLID),
-    "hard-mono": Look("#6B6B6B", "s", (0, (1.2, 1.2))),
-    "prior-joint": Look("#E69F00", "^", (0, (4, 1.5))),
+    "hard-mono": Look("#6B6B6B", "s", _DOTTED),
+    "prior-joint": Look("#E69F00", "^", _DASHED),
     "postr-joint": Look("#D55E00", "D", _SOLID),
-    "prox-postr-joint": Look("#CC79A7", "v", (0, (5, 1.2, 1.2, 1.2))),
+    "prox-postr-joint": Look("#CC79A7", "v", _BROKEN),
     "mono-postr-joint": Look("#009E73", "P", _SOLID),
-    "sparse": Look("#56B4E9", "<", (0, (4, 1.5))),
-    "variational": Look("#7A5195", ">", (0, (1.2, 1.2))),
+    **_family("#0072B2", soft="o", soft_dot="s", soft_concat="p", soft_location="h"),
+    **_family("#00798C", local_m="<", local_p=">"),
+    **_family("#A6761D", structural="*", fertility="8"),
+    **_family("#4B6E00", structured="p", agreement="h"),
+    **_family("#56B4E9", sparsemax=">", sparse="<"),
+    **_family("#B0457B", acvi="o", acvi_drawn="8", ved="X", ved_drawn="d"),
+    **_family("#8C1C3F", hard="X", hard_moving="*"),
+    **_family("#7A5195", variational_sample="^", variational_gumbel="v", variational=">"),
+    **_family("#2F4B7C", transformer="p", ensemble="*", soft_unfed="X", none="d"),
+    **_family("#5A4A42", base="o", base_reverse="s", base_dropout="^", base_location="D"),
+    **_family("#C44E52", base_feeding="P", base_local_p=">", base_unknown="*", base_sampled="d"),
 }
 _COLOURS = ("#56B4E9", "#7A5195", "#A6761D", "#4B6E00", "#8C1C3F", "#2F4B7C", "#00798C", "#B0457B")
 _MARKERS = ("<", ">", "X", "p", "h", "*", "d", "8")
-_DASHES: tuple[Any, ...] = (_SOLID, (0, (4, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)))
 
 
 def look(model: str) -> Look:
@@ -180,6 +201,8 @@ def legend_models(
     # Rows of about equal length.
     rows = -(-len(handles) // 4)
     columns = -(-len(handles) // rows)
+    # A figure has room for two rows; more would be taken from its panels.
+    figure.set_figheight(figure.get_figheight() + 0.1875 * max(0, rows - 2))
     figure.legend(
         handles=handles,
         loc="outside lower center",

@@ -15,8 +15,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import yaml
-from made_cells import LABELS, MadeExperiment, attention_record, make_experiment
-from made_translations import LABELS as TRANSLATORS
+from made_cells import MadeExperiment, attention_record, make_experiment
 from made_translations import make_translations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -269,16 +268,6 @@ def test_drawing_leaves_the_callers_settings_alone(made: MadeExperiment, tmp_pat
     draw("quality", *arguments("quality", made), "--out", tmp_path / "figure.svg")
     assert mpl.rcParams["font.size"] == 33
     mpl.rcdefaults()
-
-
-def test_named_models_are_told_apart_by_colour_and_mark() -> None:
-    looks = [style.look(model) for model in {**LABELS, **TRANSLATORS}]
-    assert len({look.colour for look in looks}) == len(looks)
-    assert len({look.marker for look in looks}) == len(looks)
-
-
-def test_an_unlisted_model_always_looks_the_same() -> None:
-    assert style.look("my-own") == style.look("my-own")
 
 
 @pytest.mark.parametrize(
