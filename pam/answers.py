@@ -25,7 +25,7 @@ def options_of(question: str, kind: str) -> list[str]:
     module = f"pam.models.{question}s.{kind.replace('-', '_')}"
     for node in tree(file_of(module)).body:
         if isinstance(node, ast.FunctionDef) and node.name == "build":
-            return _keywords(node)
+            return _arguments(node)[4:]
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
             (target,) = node.targets
             if isinstance(target, ast.Name) and target.id == "COMPONENT":
@@ -54,7 +54,7 @@ def _of_class(module: str, name: str) -> list[str]:
         if isinstance(node, ast.ClassDef) and node.name == name:
             for part in node.body:
                 if isinstance(part, ast.FunctionDef) and part.name == "__init__":
-                    return _keywords(part)
+                    return _arguments(part)[2:]
             return _of_class(module, next(b.id for b in node.bases if isinstance(b, ast.Name)))
     return []
 
@@ -63,7 +63,7 @@ def _imported(node: ast.ImportFrom) -> list[str]:
     return [alias.name for alias in node.names]
 
 
-def _keywords(made: ast.FunctionDef) -> list[str]:
-    """Arguments that have a default."""
-    given = made.args.args
-    return [argument.arg for argument in given[len(given) - len(made.args.defaults) :]]
+def _arguments(made: ast.FunctionDef) -> list[str]:
+    """Of a component the first two are itself and its sizes, of an architecture's `build` the
+    first four are choices, network and vocabularies; the others are options."""
+    return [argument.arg for argument in (*made.args.args, *made.args.kwonlyargs)]

@@ -49,7 +49,8 @@ def force(model: Model, batch: Batch) -> Forced:
         model: in evaluation mode.
     """
     memory = model.encode(batch.source, batch.lengths)
-    steps, exactly = stepper(model, memory, 1), _Exact(model, memory) if truncates(model) else None
+    steps = stepper(model, memory, 1)
+    exactly = _Exact(model, memory) if truncates(model) else None
     symbol = torch.full_like(batch.target[:, :1], BOS)
     parents = torch.zeros_like(symbol)
     log_probs, exact, correct, priors, alignments = [], [], [], [], []

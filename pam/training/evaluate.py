@@ -55,7 +55,7 @@ def evaluate(
     """
     model.eval()
     greedy = decoding.model_copy(update={"beam": 1})
-    sums = torch.zeros(5, dtype=torch.float64)
+    loss, tokens, right, watched = 0.0, 0, 0, torch.zeros(2, dtype=torch.float64)
     batches = islice(examples.in_order(decoding.batch_size), team.rank, None, team.size)
     for batch in batches:
         if stop.asked():
@@ -63,21 +63,21 @@ def evaluate(
         with enough_for(f"the evaluation of {len(batch.rows)} examples side by side", REMEDY):
             batch = batch.to(team.device)
             log_probs = token_log_probs(model, batch.source, batch.lengths, batch.target)
-            sums[0] += int(batch.mask.sum())
-            sums[1] -= float(log_probs.double()[batch.mask].sum())
+            loss -= float(log_probs.double()[batch.mask].sum())
+            tokens += int(batch.mask.sum())
             if outputs:
-                sums[2] += _right(model, examples, batch, greedy, actions)
+                right += _right(model, examples, batch, greedy, actions)
             if watch:
-                sums[3:] += _watched(model, batch)
-    *gathered, codes = team.gather(*sums.tolist(), stop.asked())
+                watched += _watched(model, batch)
+    *sums, codes = team.gather(loss, tokens, right, *watched.tolist(), stop.asked())
     if any(codes):
         raise Stopped(int(max(codes)))
-    tokens, loss, right, symbols, objective = map(sum, gathered)
-    measured = {"loss": loss / tokens}
+    all_loss, all_tokens, all_right, symbols, objective = map(sum, sums)
+    measured = {"loss": all_loss / all_tokens}
     if outputs:
-        measured["accuracy"] = right / len(examples)
+        measured["accuracy"] = all_right / len(examples)
     if watch:
-        measured |= {"token_accuracy": symbols / tokens, "objective": objective / tokens}
+        measured |= {"token_accuracy": symbols / all_tokens, "objective": objective / all_tokens}
     return measured
 
 

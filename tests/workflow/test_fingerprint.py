@@ -130,5 +130,19 @@ def test_options_told_from_the_source_are_those_that_components_take() -> None:
             module = f"pam.models.{question}s.{kind.replace('-', '_')}"
             made = importlib.import_module(module).COMPONENT
             assert options_of(question, kind) == list(inspect.signature(made).parameters)[1:]
+    for kind in answers("architecture"):
+        build = importlib.import_module(f"pam.models.architectures.{kind}").build
+        assert options_of("architecture", kind) == list(inspect.signature(build).parameters)[4:]
     assert options_of("architecture", "transformer") == ["heads", "feedforward"]
     assert options_of("architecture", "recurrent") == []
+
+
+def test_options_may_be_required_or_be_keywords_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "class Own:\n    def __init__(self, sizes, place, width=3, *, steep): ...\n"
+    text += "COMPONENT = Own\n"
+    file = tmp_path / "own.py"
+    file.write_text(text, encoding="utf-8")
+    monkeypatch.setattr("pam.answers.file_of", lambda module: file)
+    assert options_of("score", "own") == ["place", "width", "steep"]
