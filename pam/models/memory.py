@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -19,6 +20,8 @@ class Memory:
         readout: (B, m, R) the readout's view of the values, W_x h_a.
         start: the decoder's first state, a list over layers of (h, c), each (B, H).
         log_variance: (B, m, D) of the Gaussian around each value, or None.
+        log_ratios: (B, m, m) log density of a draw around the first position's value under the
+            Gaussian of the second, less that under the prior; or None.
         cost: (B,) nats that the objective pays for the sentence's latent vector, or None.
     """
 
@@ -28,6 +31,7 @@ class Memory:
     readout: Tensor
     start: tuple[tuple[Tensor, Tensor], ...]
     log_variance: Tensor | None = None
+    log_ratios: Tensor | None = None
     cost: Tensor | None = None
 
     def context(self, alignment: Tensor) -> Tensor:
@@ -36,14 +40,13 @@ class Memory:
 
     def to(self, dtype: torch.dtype) -> Memory:
         """The memory in another floating type."""
-        return replace(
-            self,
+        return Memory(
+            mask=self.mask,
             values=self.values.to(dtype),
             keys=self.keys.to(dtype),
             readout=self.readout.to(dtype),
             start=tuple((h.to(dtype), c.to(dtype)) for h, c in self.start),
-            log_variance=None if self.log_variance is None else self.log_variance.to(dtype),
-            cost=None if self.cost is None else self.cost.to(dtype),
+            **self._latents(lambda part: part.to(dtype)),
         )
 
     def select(self, rows: Tensor) -> Memory:
@@ -54,9 +57,13 @@ class Memory:
             keys=self.keys[rows],
             readout=self.readout[rows],
             start=tuple((h[rows], c[rows]) for h, c in self.start),
-            log_variance=None if self.log_variance is None else self.log_variance[rows],
-            cost=None if self.cost is None else self.cost[rows],
+            **self._latents(lambda part: part[rows]),
         )
+
+    def _latents(self, change: Callable[[Tensor], Tensor]) -> dict[str, Tensor | None]:
+        """What latents and the objective added to it, changed."""
+        parts = {name: getattr(self, name) for name in ("log_variance", "log_ratios", "cost")}
+        return {name: None if part is None else change(part) for name, part in parts.items()}
 
 
 @dataclass(frozen=True)

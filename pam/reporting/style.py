@@ -98,7 +98,7 @@ _LOOKS = {
     **_family("#A6761D", structural="*", fertility="8"),
     **_family("#4B6E00", structured="p", agreement="h"),
     **_family("#56B4E9", sparsemax=">", sparse="<"),
-    **_family("#B0457B", acvi="o", acvi_drawn="8", ved="X", ved_drawn="d"),
+    **_family("#B0457B", acvi="o", acvi_light="p", acvi_drawn="8", ved="X", ved_drawn="d"),
     **_family("#8C1C3F", hard="X", hard_moving="*"),
     **_family("#7A5195", variational_sample="^", variational_gumbel="v", variational=">"),
     **_family("#2F4B7C", transformer="p", ensemble="*", soft_unfed="X", none="d"),

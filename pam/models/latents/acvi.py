@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import torch
@@ -17,12 +16,16 @@ class Acvi(Latent):
     """c_t ~ sum_a prior_t(a) N(h_a, diag sigma^2(h_a)), log sigma^2 = ReLU(W h_a + b)
     ('Amortized Context Vector Inference for Sequence-to-Sequence Networks', equations 14 to 25).
 
-    Training maximises log p(y_t | s_t, c_t) - KL, both from a draw of c_t (equation 22), with the
-    prior N(0, I) (21). A draw is, for most of the training, the mean of one draw from every
-    component, weighted by the attention (25), and Gumbel-Softmax's choice of one (23) at its end.
-    The divergence of the mixture has no closed form; as in the paper, it is taken at the draw:
+    Training maximises log p(y_t | s_t, c_t) - KL (equation 22), with the prior N(0, I) (21). For
+    most of the training c_t is the mean of one draw from every component, weighted by the attention
+    (25), and Gumbel-Softmax's choice of one (23) at its end. The divergence of the mixture has no
+    closed form; as in the paper, it is estimated from draws, here one from every component,
+    c_a = h_a + sigma(h_a) eps_a, once for the sentence, so that its steps share their densities:
 
-        log sum_a prior_t(a) N(c_t; h_a, sigma^2(h_a)) - log N(c_t; 0, I).
+        sum_a prior_t(a) [log sum_b prior_t(b) N(c_a; h_b, sigma^2(h_b)) - log N(c_a; 0, I)],
+
+    whose value and gradient are unbiased. At (25), which is no draw of the mixture, the bracket is
+    no divergence: it falls below zero without meaning, and a training follows it there.
 
     sum_a w(a) sigma(h_a) eps_a, with the weights w of either kind, is a Gaussian of variance
     sum_a w(a)^2 sigma^2(h_a): it is drawn as such, once instead of for each position.
@@ -55,7 +58,8 @@ class Acvi(Latent):
         self.of_values = nn.Linear(sizes.values, sizes.values)
 
     def of_sentence(self, memory: Memory, final: Tensor) -> Memory:
-        return replace(memory, log_variance=torch.relu(self.of_values(memory.values)))
+        memory = replace(memory, log_variance=torch.relu(self.of_values(memory.values)))
+        return replace(memory, log_ratios=_log_ratios(memory)) if self.training else memory
 
     def of_step(self, log_prior: Tensor, memory: Memory, noise: Noise | None) -> Glimpse:
         if noise is None:
@@ -67,18 +71,30 @@ class Acvi(Latent):
         weights = log_weights.exp()
         variance = torch.einsum("bm,bmd->bd", weights**2, memory.log_variance.exp())
         shift = variance.sqrt() * noise.normal
-        cost = self.divergence(memory.context(weights) + shift, log_prior, memory)
-        return Glimpse(log_weights, shift, self.weight * cost)
+        return Glimpse(log_weights, shift, self.divergence(log_prior, memory))
 
-    def divergence(self, context: Tensor, log_prior: Tensor, memory: Memory) -> Tensor:
-        """log of the mixture's density less that of N(0, I), at contexts (B, D): (B,)."""
-        assert memory.log_variance is not None
-        size = context.shape[1]
-        square = (context[:, None] - memory.values) ** 2 * torch.exp(-memory.log_variance)
-        each = -(square + memory.log_variance).sum(2) / 2  # (B, m)
-        mixture = torch.logsumexp(log_prior + each, dim=1)
-        shared = -size * math.log(2 * math.pi) / 2
-        return (mixture + shared) - (shared - (context**2).sum(1) / 2)
+    def divergence(self, log_prior: Tensor, memory: Memory) -> Tensor | None:
+        """KL of the mixture with log weights (B, m) from N(0, I), weighted: (B,) nats; None where
+        nothing was drawn for it."""
+        if memory.log_ratios is None:
+            return None
+        of_each = torch.logsumexp(log_prior[:, None] + memory.log_ratios, dim=2)
+        return self.weight * (log_prior.exp() * of_each).sum(1)
+
+
+def _log_ratios(memory: Memory) -> Tensor:
+    """log N(c_a; h_b, sigma_b^2) - log N(c_a; 0, I) at a draw c_a around each h_a: (B, m, m)."""
+    assert memory.log_variance is not None
+    wide = torch.promote_types(memory.values.dtype, torch.float32)
+    values, log_variance = memory.values.to(wide), memory.log_variance.to(wide)
+    # Sums over hundreds of dimensions, whose differences count: not in bfloat16.
+    with torch.autocast(values.device.type, enabled=False):
+        precision = torch.exp(-log_variance)
+        drawn = values + torch.exp(log_variance / 2) * torch.randn_like(values)
+        # (c_a - h_b)^2 / sigma_b^2, multiplied out: products of matrices, not (B, m, m, D).
+        squares = drawn**2 @ precision.mT - 2 * drawn @ (values * precision).mT
+        own = (values**2 * precision + log_variance).sum(2)
+        return ((drawn**2).sum(2)[:, :, None] - squares - own[:, None]) / 2
 
 
 COMPONENT = Acvi
