@@ -19,7 +19,7 @@ class Memory:
         keys: (B, m, .) the score's view of the values.
         readout: (B, m, R) the readout's view of the values, W_x h_a.
         start: the decoder's first state, a list over layers of (h, c), each (B, H).
-        log_variance: (B, m, D) of the Gaussian around each value, or None.
+        variance: (B, m, D) of the Gaussian around each value, or None.
         log_ratios: (B, m, m) log density of a draw around the first position's value under the
             Gaussian of the second, less that under the prior; or None.
         cost: (B,) nats that the objective pays for the sentence's latent vector, or None.
@@ -30,7 +30,7 @@ class Memory:
     keys: Tensor
     readout: Tensor
     start: tuple[tuple[Tensor, Tensor], ...]
-    log_variance: Tensor | None = None
+    variance: Tensor | None = None
     log_ratios: Tensor | None = None
     cost: Tensor | None = None
 
@@ -62,7 +62,7 @@ class Memory:
 
     def _latents(self, change: Callable[[Tensor], Tensor]) -> dict[str, Tensor | None]:
         """What latents and the objective added to it, changed."""
-        parts = {name: getattr(self, name) for name in ("log_variance", "log_ratios", "cost")}
+        parts = {name: getattr(self, name) for name in ("variance", "log_ratios", "cost")}
         return {name: None if part is None else change(part) for name, part in parts.items()}
 
 

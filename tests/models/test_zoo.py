@@ -68,7 +68,7 @@ def test_acvi_without_variance_is_soft_attention_in_training_too() -> None:
 
     def without_variance(*given: Any) -> Any:
         memory = of_sentence(*given)
-        return replace(memory, log_variance=torch.full_like(memory.values, -torch.inf))
+        return replace(memory, variance=torch.zeros_like(memory.values))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(acvi.latent, "of_sentence", without_variance)
@@ -258,7 +258,7 @@ def test_acvi_draws_contexts_of_the_mixture_s_mean_and_variance() -> None:
     source, lengths, _ = one_sentence()
     memory = model.encode(source, lengths)
     log_prior = torch.log_softmax(torch.randn(1, 4, dtype=DOUBLE), 1)
-    weights, variance = log_prior.exp()[0], memory.log_variance[0].exp()
+    weights, variance = log_prior.exp()[0], memory.variance[0]
     assert (variance >= 1).all()  # log sigma^2 is a ReLU's output
     torch.manual_seed(0)
     noise = Noise.draw(20_000, memory)
@@ -277,9 +277,8 @@ def test_acvi_pays_the_mixture_s_divergence_without_bias() -> None:
     memory = model.encode(source, lengths)
     scores = torch.randn(1, 4, dtype=DOUBLE, requires_grad=True)
     given = scores, model.latent.of_values.weight
-    values, log_variance = memory.values[0], memory.log_variance[0]
     log_prior = torch.log_softmax(scores, 1)
-    wanted = mixture_divergence(log_prior[0], values, (log_variance / 2).exp())
+    wanted = mixture_divergence(log_prior[0], memory.values[0], memory.variance[0].sqrt())
     gradients = torch.autograd.grad(wanted, given, retain_graph=True)
     many = model.encode(source.expand(40_000, -1), lengths.expand(40_000))
     found = model.latent.divergence(log_prior.expand(40_000, -1), many).mean()

@@ -58,18 +58,19 @@ class Acvi(Latent):
         self.of_values = nn.Linear(sizes.values, sizes.values)
 
     def of_sentence(self, memory: Memory, final: Tensor) -> Memory:
-        memory = replace(memory, log_variance=torch.relu(self.of_values(memory.values)))
-        return replace(memory, log_ratios=_log_ratios(memory)) if self.training else memory
+        log_variance = torch.relu(self.of_values(memory.values))
+        ratios = _log_ratios(memory.values, log_variance) if self.training else None
+        return replace(memory, variance=log_variance.exp(), log_ratios=ratios)
 
     def of_step(self, log_prior: Tensor, memory: Memory, noise: Noise | None) -> Glimpse:
         if noise is None:
             return Glimpse(log_prior)
-        assert memory.log_variance is not None
+        assert memory.variance is not None
         log_weights = log_prior
         if self.share >= 1 - self.last:
             log_weights = relaxed(log_prior, noise.gumbel, self.temperature)
         weights = log_weights.exp()
-        variance = torch.einsum("bm,bmd->bd", weights**2, memory.log_variance.exp())
+        variance = torch.einsum("bm,bmd->bd", weights**2, memory.variance)
         shift = variance.sqrt() * noise.normal
         return Glimpse(log_weights, shift, self.divergence(log_prior, memory))
 
@@ -82,11 +83,10 @@ class Acvi(Latent):
         return self.weight * (log_prior.exp() * of_each).sum(1)
 
 
-def _log_ratios(memory: Memory) -> Tensor:
+def _log_ratios(values: Tensor, log_variance: Tensor) -> Tensor:
     """log N(c_a; h_b, sigma_b^2) - log N(c_a; 0, I) at a draw c_a around each h_a: (B, m, m)."""
-    assert memory.log_variance is not None
-    wide = torch.promote_types(memory.values.dtype, torch.float32)
-    values, log_variance = memory.values.to(wide), memory.log_variance.to(wide)
+    wide = torch.promote_types(values.dtype, torch.float32)
+    values, log_variance = values.to(wide), log_variance.to(wide)
     # Sums over hundreds of dimensions, whose differences count: not in bfloat16.
     with torch.autocast(values.device.type, enabled=False):
         precision = torch.exp(-log_variance)
