@@ -56,13 +56,13 @@ def token_objective(
     """What training maximises per token, as `Seq2Seq.objective` defines it; see above."""
     if not covers(model, draws=True):
         return model.objective(source, lengths, target)
-    if isinstance(model, Agreement):
-        turned = target, (target != PAD).sum(1), source
-        values, prior = _objective(model, narrow, source, lengths, target)
-        return model.agreed(source, target, values, prior, *_objective(model.back, narrow, *turned))
 
-    def objective(*given: Tensor) -> Tensor:
-        return _objective(model, narrow, *given)[0]
+    def objective(source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        values, prior = _objective(model, narrow, source, lengths, target)
+        if not isinstance(model, Agreement):
+            return values
+        turned = target, (target != PAD).sum(1), source
+        return model.agreed(source, target, values, prior, *_objective(model.back, narrow, *turned))
 
     if model.latent.samples > 1:
         return averaged(objective, model.latent.samples, source, lengths, target)

@@ -22,7 +22,7 @@ class Agreement(Seq2Seq):
         super().__init__(**{name: getattr(ahead, name) for name in PARTS})
         self.back, self.weight = back, weight
 
-    def objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+    def _objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         values, prior = self.objective_and_prior(source, lengths, target)
         turned = target, (target != PAD).sum(1), source
         return self.agreed(source, target, values, prior, *self.back.objective_and_prior(*turned))

@@ -38,7 +38,26 @@ def test_the_objective_is_both_likelihoods_and_the_trace() -> None:
         torch.testing.assert_close(found[row, : n - 1], ahead.log_probs[row, : n - 1])
 
 
-@pytest.mark.parametrize("changed", [{}, {"marginal": "output", "feedback": "posterior"}])
+def test_a_latent_s_samples_are_averaged_over_both_directions() -> None:
+    model, given = made(latent={"kind": "acvi", "samples": 2}), batch()
+    torch.manual_seed(1)
+    found = model.objective(*given)
+    for one in (model, model.back):
+        one.latent.samples = 1
+    torch.manual_seed(1)
+    twice = model.objective(*(part.repeat_interleave(2, 0) for part in given))
+    torch.testing.assert_close(found, twice.unflatten(0, (-1, 2)).mean(1))
+    assert (twice[::2] - twice[1::2]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"marginal": "output", "feedback": "posterior"},
+        {"latent": {"kind": "acvi", "samples": 2}},
+    ],
+)
 def test_the_fast_path_equals_the_reference(changed: dict[str, object]) -> None:
     chosen = tiny.choices("agreement", **changed)
     model = tiny.model(chosen, layers=2, dropout=0.3).train()
