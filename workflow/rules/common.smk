@@ -9,7 +9,9 @@ from pathlib import Path
 for name, folder in (("PATH", os.path.dirname(sys.executable)), ("PYTHONPATH", workflow.basedir)):
     os.environ.update({name: os.pathsep.join(filter(None, [folder, os.environ.get(name)]))})
 
-from pam import devices, run_lock
+from snakemake.scheduling.job_scheduler import JobScheduler
+
+from pam import devices, run_lock, scheduler
 from pam.parsing import dump_yaml
 from pam.data.registry import load_registries
 from pam.errors import UserError
@@ -72,6 +74,7 @@ BEAMS = {name: or_exit(PLAN.beams, name) for name in EXPERIMENT.tasks}
 
 
 onstart:
+    scheduler.wake_once(JobScheduler)
     or_exit(run_lock.hold, EXPERIMENT.experiment)
     for folder in ("data", RESULTS):
         or_exit(check_writable, folder)
