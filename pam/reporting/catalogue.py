@@ -126,7 +126,7 @@ class Drawing(Item):
 INFLECTION, TRANSLATION = "inflection", "translation"
 
 ANALYSED = frozenset({TRANSLATION})
-"""Kinds of task whose models are analysed under teacher forcing: their scores have perplexity."""
+"""Kinds of task whose scores have the perplexity of an analysis under teacher forcing."""
 
 LATENT, SAMPLED = has_one_of("acvi", "ved"), has_one_of("variational-sample")
 WINDOWED = has_one_of("local-m", "local-p")

@@ -13,7 +13,7 @@ from pam.reporting.numbers import between, fixed, grouped, rounded
 from pam.reporting.typeset import Sheet
 from pam.scoring.analysis import Analysis
 
-QUALITY, PERPLEXITY, ALIGNMENT = ("accuracy", "bleu_b*"), ("ppl",), ("one_minus_aer",)
+QUALITY, ALIGNMENT = ("accuracy", "bleu_b*"), ("one_minus_aer",)
 Key = tuple[str, str]
 """A task and a model."""
 
@@ -32,9 +32,8 @@ def zoo(
         analyses: of the models that were analysed under teacher forcing.
     """
     rows = compare(tasks, experiment, QUALITY, None, first=True)
-    perplexity = _means(tasks, experiment, PERPLEXITY)
-    alignment = _means(gold, experiment, ALIGNMENT)
-    entropy = _entropies(analyses)
+    alignment = _alignments(gold, experiment)
+    perplexity, entropy = _by_model(analyses, _perplexity), _by_model(analyses, _entropy)
     cells = {(task.name, model): of for task in tasks for model, of in task.models.items()}
     records: list[tuple[object, ...]] = []
     body: list[tuple[str, ...]] = []
@@ -51,7 +50,7 @@ def zoo(
         )
         body.append(
             (row.task_label, row.label, _quality(row), between(row.interval, 2))
-            + tuple(fixed(number, 2) for number in numbers)
+            + tuple(fixed(number, 3) for number in numbers)
             + (*(grouped(speed) for speed in speeds), grouped(size), str(row.seeds))
         )
     return Sheet(
@@ -71,10 +70,11 @@ def zoo(
             _explained(rows),
             "Perplexity is of the likelihood, also where a bound was trained: positions are summed "
             "out by the prior, latent vectors are at their means, hard attention feeds back the "
-            "most probable position. Entropy: mean of the prior's over positions, in nats, as "
-            "binned by the analysis. Trained/s: training examples, Decoded/s: test rows with the "
-            "main beam, per processor second, or per GPU second where one was used; other work on "
-            "the machine blurs both, `python -m pam bench` takes the models in turns.",
+            "most probable position; it counts target symbols (letters, words or pieces of words). "
+            "Entropy: mean of the prior's over positions, in nats. Trained/s: training examples, "
+            "Decoded/s: test rows with the main beam, per processor second, or per GPU second "
+            "where one was used; other work on the machine blurs both, `python -m pam bench` takes "
+            "the models in turns.",
         ),
     )
 
@@ -92,25 +92,30 @@ def _quality(row: Row) -> str:
     return f"{fixed(row.mean, 2)}{spread}"
 
 
-def _means(
-    tasks: Sequence[TaskCells], experiment: Experiment, patterns: Sequence[str]
-) -> Mapping[Key, float]:
-    """A metric's mean over seeds, of the tasks whose cells have it."""
-    known = [task for task in tasks if task.metrics(patterns)]
-    if not known:
-        return {}
-    rows = compare(known, experiment, patterns, None, first=True)
+def _alignments(gold: Sequence[TaskCells], experiment: Experiment) -> Mapping[Key, float]:
+    """1 - AER, mean over seeds."""
+    rows = compare(gold, experiment, ALIGNMENT, None, first=True) if gold else []
     return {(row.task, row.model): row.mean for row in rows}
 
 
-def _entropies(analyses: Sequence[Analysis]) -> Mapping[Key, float]:
-    """Mean entropies, from the middles of their bins."""
+def _by_model(
+    analyses: Sequence[Analysis], number: Callable[[Analysis], float]
+) -> Mapping[Key, float]:
+    """A number's mean over seeds."""
     found: dict[Key, list[float]] = {}
     for analysis in analyses:
-        edges, count = np.array(analysis.entropy.edges), np.array(analysis.entropy.count)
-        mean = float((count * (edges[1:] + edges[:-1]) / 2).sum() / max(1, count.sum()))
-        found.setdefault((analysis.task, analysis.model), []).append(mean)
-    return {key: float(np.mean(values)) for key, values in found.items()}
+        found.setdefault((analysis.task, analysis.model), []).append(number(analysis))
+    return {key: float(np.mean(numbers)) for key, numbers in found.items()}
+
+
+def _perplexity(analysis: Analysis) -> float:
+    """Of a target symbol."""
+    return float(np.exp(sum(analysis.sentences.nll) / sum(analysis.sentences.tokens)))
+
+
+def _entropy(analysis: Analysis) -> float:
+    """In nats, the mean over target symbols."""
+    return analysis.entropy.mean
 
 
 def _mean(

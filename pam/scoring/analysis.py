@@ -63,6 +63,7 @@ class Entropy(Strict):
         "above the last edge is in the last bin"
     )
     unit: str = "nats"
+    mean: float = Field(description="over all target symbols")
     edges: list[float] = ENTROPY_EDGES
     count: list[int]
     correct: list[int]

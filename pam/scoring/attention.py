@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import fsum
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,7 @@ class Gatherer:
 
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)
     uncertain: list[NDArray[np.int64]] = field(default_factory=list)
+    nats: list[float] = field(default_factory=list)
     attended: list[NDArray[np.int64]] = field(default_factory=list)
 
     def add(self, number: int, sentence: Sentence) -> None:
@@ -70,7 +72,9 @@ class Gatherer:
                 by_source_word(sentence.prior, sentence.source_words), sentence.target_words
             ),
         }
-        uncertain = _bins(entropies(sentence.prior), ENTROPY_EDGES)
+        nats = entropies(sentence.prior)
+        self.nats += nats.tolist()
+        uncertain = _bins(nats, ENTROPY_EDGES)
         size = len(ENTROPY_EDGES) - 1
         right = np.bincount(uncertain, sentence.correct, minlength=size).astype(np.int64)
         self.uncertain.append(np.stack([np.bincount(uncertain, minlength=size), right]))
@@ -87,7 +91,9 @@ class Gatherer:
         count, correct = np.sum(self.uncertain, axis=0).tolist()
         return Analysis(
             sentences=Sentences(**columns),
-            entropy=Entropy(count=count, correct=correct),
+            entropy=Entropy(
+                mean=round(fsum(self.nats) / len(self.nats), DIGITS), count=count, correct=correct
+            ),
             coverage=Coverage(
                 words=np.sum(self.attended, axis=0).tolist(),
                 sentences=_histogram(np.array(columns["covered"])).tolist(),

@@ -103,7 +103,9 @@ def made_analysis(task: str, model: str, seed: int, split: str, pairs: Any) -> A
             links_prior=[sentence[:-1] for sentence in links],
         ),
         entropy=analysis.Entropy(
-            count=count.tolist(), correct=np.round(count * right).astype(int).tolist()
+            mean=float((count * (0.125 + 0.25 * np.arange(16))).sum() / count.sum()),
+            count=count.tolist(),
+            correct=np.round(count * right).astype(int).tolist(),
         ),
         coverage=analysis.Coverage(
             words=np.histogram(words, COVERAGE_EDGES)[0].tolist(),

@@ -97,6 +97,7 @@ def test_entropies_are_counted_with_how_often_the_model_was_right() -> None:
     place = int(np.log(4) / 0.25)
     assert (found.count[place], found.correct[place]) == (3, 2)
     assert sum(found.count) == 7
+    assert found.mean == pytest.approx(3 * np.log(4) / 7)
 
 
 def test_entropies_above_the_last_edge_are_in_the_last_bin() -> None:

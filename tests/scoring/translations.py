@@ -103,7 +103,7 @@ def analyse(path: Path, rows: int, links: Sequence[list[tuple[int, int]]] | None
             links=list(links or [[]] * rows),
             links_prior=[[(0, 0)]] * rows,
         ),
-        entropy=Entropy(count=[1] * 16, correct=[0] * 16),
+        entropy=Entropy(mean=2.0, count=[1] * 16, correct=[0] * 16),
         coverage=Coverage(words=[1] * 20, sentences=[1] * 20),
         wall_s=1.0,
         cpu_s=1.0,

@@ -32,6 +32,8 @@ def test_the_default_experiment_is_german_nouns_and_a_demonstration_of_translati
     assert outcome.trained == expected
     assert outcome.jobs["prepare_data"] == 2
     assert outcome.jobs["score_gold"] == 4
+    # Whoever writes actions has none to be forced to.
+    assert outcome.jobs["analyse_cell"] == len(expected) - 1
     assert outcome.jobs["write_report"] == 1
 
 

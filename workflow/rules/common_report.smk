@@ -83,17 +83,18 @@ def places(item):
                     "cell": CELL.format(task=task, model=model, seed=seed),
                     "seed": seed,
                     "beam": BEAMS[task][0],
-                    "lacks": lacking(task),
+                    "lacks": lacking(task, model),
                 }
 
 
-def lacking(task):
-    """Options of verbs for which a task has no files."""
+def lacking(task, model):
+    """Options of verbs for which a model has no files on a task."""
     found = {
         # Without the baseline, or with nothing but it, nothing is tested against it.
         "significance": bool(others(task)),
         "gold-scores": EXPERIMENT.tasks[task].gold is not None,
-        "analyses": KINDS[task] in ANALYSED,
+        # A test row has no pointer actions to be forced.
+        "analyses": PLAN.choices[model].targets == "symbols",
     }
     return [option for option, known in found.items() if not known]
 
