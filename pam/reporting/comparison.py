@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -43,6 +44,7 @@ class Row:
         same_data: whether the paper's figure was measured on this data set.
         gain: None for the baseline, and where the baseline was not run.
         cpu_s, gpu_s: mean over seeds of training plus decoding; None if unknown.
+        members: models that it was joined from, whose trainings are their own cost.
     """
 
     task: str
@@ -60,6 +62,7 @@ class Row:
     verdict: Verdict
     cpu_s: float | None
     gpu_s: float | None
+    members: tuple[str, ...] = ()
 
     @property
     def seeds(self) -> int:
@@ -175,6 +178,7 @@ def _rows(
                 verdict=verdict,
                 cpu_s=_mean([cell.scores.cost.cpu_s for cell in model.cells]),
                 gpu_s=_mean([cell.scores.cost.gpu_s for cell in model.cells]),
+                members=_members(model.cells[0]),
             )
         )
     return rows
@@ -197,6 +201,12 @@ def _gain(
         p=bootstrap.p_value(differences, value),
         paper=sign * (figure - baseline_figure) if known else None,  # type: ignore[operator]
     )
+
+
+def _members(cell: ScoredCell) -> tuple[str, ...]:
+    """By the folders of their models, MODEL/seedN/model."""
+    folders = cell.scores.training.get("members", [])
+    return tuple(Path(folder).parts[-3] for folder in folders if len(Path(folder).parts) > 2)
 
 
 def _mean(values: list[float | None]) -> float | None:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pam.errors import UserError
-from pam.reporting import style
+from pam.reporting import outliers, style
 from pam.reporting.comparison import Row
 from pam.reporting.figures import scored
 
@@ -43,14 +43,18 @@ def draw(args: argparse.Namespace) -> Figure:
 
 def _panel(axes: Axes, rows: Sequence[Row], baseline: str) -> None:
     axes.axvline(0, color=style.INK, lw=1)
-    for place, row in enumerate(rows):
-        if row.gain is None:
+    gains = [row.gain for row in rows if row.gain is not None]
+    far = outliers.far_out([gain.value for gain in gains])
+    for place, (row, gain) in enumerate(zip(rows, gains, strict=True)):
+        if gain.paper is not None:
+            style.draw_paper(axes, gain.paper, place)
+        if place in far:
             continue
-        colour, spread = style.look(row.model).colour, row.gain.interval
+        colour, spread = style.look(row.model).colour, gain.interval
         axes.plot([spread.low, spread.high], [place, place], color=colour, lw=2.2)
-        if row.gain.paper is not None:
-            style.draw_paper(axes, row.gain.paper, place)
-        style.draw_ours(axes, row.model, row.gain.value, place)
+        style.draw_ours(axes, row.model, gain.value, place)
+    beyond = [outliers.Outlier(rows[place].model, gains[place].value, place) for place in far]
+    outliers.pin_across(axes, beyond)
     axes.set_title(rows[0].task_label)
     metric = rows[0].metric
     points = " (points)" if metric.unit == "%" else f" ({metric.unit})" if metric.unit else ""

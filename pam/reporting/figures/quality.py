@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pam.reporting import style
+from pam.reporting import outliers, style
 from pam.reporting.comparison import Row
 from pam.reporting.figures import scored
 
@@ -29,15 +29,20 @@ def draw(args: argparse.Namespace) -> Figure:
 
 
 def _panel(axes: Axes, rows: Sequence[Row]) -> None:
+    far = outliers.far_out([row.mean for row in rows])
     for place, row in enumerate(rows):
+        if row.paper is not None:
+            style.draw_paper(axes, row.paper, place)
+        if place in far:
+            continue
         colour, spread = style.look(row.model).colour, row.interval
         axes.plot([spread.low, spread.high], [place, place], color=colour, lw=2.2)
         if row.seeds > 1:
             below = [place + 0.22] * row.seeds
             axes.plot(row.values, below, "o", color=colour, ms=2.8, mew=0, alpha=0.8)
-        if row.paper is not None:
-            style.draw_paper(axes, row.paper, place)
         style.draw_ours(axes, row.model, row.mean, place)
+    beyond = [outliers.Outlier(rows[place].model, rows[place].mean, place) for place in far]
+    outliers.pin_across(axes, beyond)
     axes.set_title(rows[0].task_label)
     axes.set_xlabel(scored.worded(rows[0].metric))
 

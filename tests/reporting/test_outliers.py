@@ -1,0 +1,50 @@
+"""Values far from all others: which they are, and where panels have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import matplotlib.pyplot as plt
+import pytest
+from matplotlib.axes import Axes
+
+from pam.reporting.outliers import ENOUGH, Outlier, far_out, pin_across, pin_along
+
+CROWD = [84.0, 84.5, 85.0, 85.5, 86.0, 86.5, 87.0, 87.5]
+
+
+@pytest.fixture
+def axes() -> Iterator[Axes]:
+    figure, panel = plt.subplots()
+    panel.plot([84, 88], [84, 88])
+    yield panel
+    plt.close(figure)
+
+
+def test_what_is_three_ranges_beyond_the_quartiles_is_far_out() -> None:
+    assert far_out([*CROWD, 15.0, 80.0, 100.0]) == [8, 10]
+    assert far_out(CROWD) == []
+
+
+def test_of_a_few_models_none_is_far_out() -> None:
+    assert far_out([*CROWD[: ENOUGH - 2], 15.0]) == []
+
+
+def test_outliers_are_named_beyond_the_edges_and_leave_the_others_their_axis(axes: Axes) -> None:
+    (low, high), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    pin_across(axes, [Outlier("acvi", -15.04, 85.0), Outlier("soft", 99.0, 86.0)])
+    pin_along(axes, [Outlier("acvi", 15.0, 85.0), Outlier("none", 49.75, 86.0)])
+    marks = [line.get_xydata()[0] for line in axes.lines if line.get_marker() not in ("None", "")]
+    (left, _), (right, _), (_, first), (_, second) = marks
+    assert axes.get_xlim()[0] < left < low and high < right < axes.get_xlim()[1]
+    assert axes.get_ylim()[0] < second < first < bottom and axes.get_ylim()[1] == top
+    assert low <= min(axes.get_xticks()) and max(axes.get_xticks()) <= high
+    written = [text.get_text() for text in axes.texts]
+    assert written == ["← \N{MINUS SIGN}15.0", "→ 99.0", "↓ 15.0", "↓ 49.8"]
+
+
+def test_without_outliers_a_panel_is_as_it_was(axes: Axes) -> None:
+    before = axes.get_xlim(), axes.get_ylim(), len(axes.lines)
+    pin_across(axes, [])
+    pin_along(axes, [])
+    assert (axes.get_xlim(), axes.get_ylim(), len(axes.lines)) == before
