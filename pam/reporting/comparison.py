@@ -206,7 +206,7 @@ def _gain(
 def _members(cell: ScoredCell) -> tuple[str, ...]:
     """By the folders of their models, MODEL/seedN/model."""
     folders = cell.scores.training.get("members", [])
-    return tuple(Path(folder).parts[-3] for folder in folders if len(Path(folder).parts) > 2)
+    return tuple(Path(folder).parts[-3:][0] for folder in folders)
 
 
 def _mean(values: list[float | None]) -> float | None:

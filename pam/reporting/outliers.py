@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 
 from pam.reporting import style
 
@@ -42,37 +43,38 @@ def pin_across(axes: Axes, far: Sequence[Outlier]) -> None:
     """Puts outliers left and right of a panel in which all else has been drawn."""
     if not far:
         return
-    low, high = axes.get_xlim()
+    low, high, below, above = _sides(axes.xaxis, far)
     room = 0.13 * (high - low)
-    axes.set_xticks([tick for tick in axes.get_xticks() if low <= tick <= high])
-    for edge, start, arrow, beyond in (
-        (low, low - room, "←", [one for one in far if one.value < low]),
-        (high, high, "→", [one for one in far if one.value > high]),
-    ):
-        for one in beyond:
-            _draw(axes, one, start + 0.2 * room, one.place, arrow)
-        if beyond:
-            axes.axvline(edge, color=style.INK, lw=0.8, ls=":")
-            axes.set_xlim(min(start, axes.get_xlim()[0]), max(start + room, axes.get_xlim()[1]))
+    for one in below:
+        _draw(axes, one, low - 0.8 * room, one.place, "←")
+    for one in above:
+        _draw(axes, one, high + 0.2 * room, one.place, "→")
+    for edge in [low] * bool(below) + [high] * bool(above):
+        axes.axvline(edge, color=style.INK, lw=0.8, ls=":")
+    axes.set_xlim(low - room * bool(below), high + room * bool(above))
 
 
 def pin_along(axes: Axes, far: Sequence[Outlier]) -> None:
     """Puts outliers below and above a panel in which all else has been drawn, one a line."""
     if not far:
         return
-    low, high = axes.get_ylim()
+    low, high, below, above = _sides(axes.yaxis, far)
     line = 0.07 * (high - low)
-    axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= high])
-    below = [one for one in far if one.value < low]
-    above = [one for one in far if one.value > high]
     for number, one in enumerate(below):
         _draw(axes, one, one.place, low - line * (number + 0.6), "↓")
     for number, one in enumerate(above):
         _draw(axes, one, one.place, high + line * (number + 0.6), "↑")
-    for edge, beyond in ((low, below), (high, above)):
-        if beyond:
-            axes.axhline(edge, color=style.INK, lw=0.8, ls=":")
+    for edge in [low] * bool(below) + [high] * bool(above):
+        axes.axhline(edge, color=style.INK, lw=0.8, ls=":")
     axes.set_ylim(low - line * _lines(below), high + line * _lines(above))
+
+
+def _sides(axis: Axis, far: Sequence[Outlier]) -> tuple[float, float, list[Outlier], list[Outlier]]:
+    """The ends of an axis, beyond which it gets no ticks, and what lies below and above them."""
+    low, high = axis.get_view_interval()
+    axis.set_ticks([tick for tick in axis.get_ticklocs() if low <= tick <= high])
+    below = [one for one in far if one.value < low]
+    return low, high, below, [one for one in far if one.value > high]
 
 
 def _lines(beyond: Sequence[Outlier]) -> float:

@@ -12,6 +12,7 @@ from pam.reporting.comparison import Row, compare
 from pam.reporting.numbers import between, fixed, grouped, rounded
 from pam.reporting.typeset import Sheet
 from pam.scoring.analysis import Analysis
+from pam.scoring.metrics import perplexity
 
 QUALITY, ALIGNMENT = ("accuracy", "bleu_b*"), ("one_minus_aer",)
 Key = tuple[str, str]
@@ -33,7 +34,7 @@ def zoo(
     """
     rows = compare(tasks, experiment, QUALITY, None, first=True)
     alignment = _alignments(gold, experiment)
-    perplexity, entropy = _by_model(analyses, _perplexity), _by_model(analyses, _entropy)
+    perplexities, entropies = _by_model(analyses, _perplexity), _by_model(analyses, _entropy)
     cells = {(task.name, model): of for task in tasks for model, of in task.models.items()}
     records: list[tuple[object, ...]] = []
     body: list[tuple[str, ...]] = []
@@ -41,7 +42,7 @@ def zoo(
         key = row.task, row.model
         speeds = [_mean(cells[key], speed) for speed in (_trained, _decoded)]
         size = _mean(cells[key], lambda cell: cell.scores.training.get("parameters"))
-        numbers = [perplexity.get(key), alignment.get(key), entropy.get(key)]
+        numbers = [perplexities.get(key), alignment.get(key), entropies.get(key)]
         records.append(
             (row.task, row.model, row.metric.name, rounded(row.mean, 4), rounded(row.sd, 4))
             + (rounded(row.interval.low, 4), rounded(row.interval.high, 4))
@@ -110,7 +111,8 @@ def _by_model(
 
 def _perplexity(analysis: Analysis) -> float:
     """Of a target symbol."""
-    return float(np.exp(sum(analysis.sentences.nll) / sum(analysis.sentences.tokens)))
+    forced = analysis.sentences
+    return float(perplexity(np.array([sum(forced.nll), sum(forced.tokens)])))
 
 
 def _entropy(analysis: Analysis) -> float:

@@ -101,14 +101,17 @@ def test_a_joined_model_costs_what_its_members_do(tmp_path: Path) -> None:
     made = make_experiment(tmp_path, models=names, seeds=[1], tasks=["de-noun"])
     with drawn("cost", made) as figure:
         soft, postr = (marks(figure.axes[0], style.look(one).marker)[0][0] for one in names)
-    for path in made.scores:
-        if "postr-joint" in path.parts:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            content["training"]["members"] = [f"results/made/{path.parts[-4]}/soft/seed1/model"]
-            write_json(path, content)
+    (path,) = (path for path in made.scores if "postr-joint" in path.parts)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["training"]["members"] = [f"results/made/{path.parts[-4]}/soft/seed1/model"]
+    write_json(path, content)
     with drawn("cost", made) as figure:
         joined = [marks(figure.axes[0], style.look(one).marker)[0][0] for one in names]
     assert joined == [soft, pytest.approx(soft + postr)]
+    content["training"]["members"] = ["another"]
+    write_json(path, content)
+    with drawn("cost", made) as figure:
+        assert marks(figure.axes[0], style.look("postr-joint").marker) == []
 
 
 def test_a_metric_of_a_main_beam_is_found_by_its_pattern(translated: MadeExperiment) -> None:
