@@ -253,6 +253,7 @@ class TaskConfig(Strict):
     models: list[str] | None = Field(
         None, min_length=1, description="those of the experiment's models to run; null: all"
     )
+    without: list[str] = Field([], description="models that are not run after all")
     seeds: list[Seed] | None = Field(
         None, min_length=1, description="the task's own seeds; null: the experiment's"
     )
@@ -297,8 +298,9 @@ class Experiment(Strict):
 
     def models_of(self, task: str) -> list[str]:
         """The models that a task is run with, in the experiment's order."""
-        chosen = self.tasks[task].models
-        return [model for model in self.models if chosen is None or model in chosen]
+        own = self.tasks[task]
+        chosen = set(own.models or self.models) - set(own.without)
+        return [model for model in self.models if model in chosen]
 
     def seeds_of(self, task: str) -> list[int]:
         """The seeds that a task is run with."""

@@ -260,7 +260,7 @@ def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] 
     for model in experiment.models:
         plan.members(model)
     for task, own in experiment.tasks.items():
-        _check_task_models(task, own, experiment.models, paths)
+        _check_task_models(task, experiment, paths)
         _check_options(own.options, paths, ["tasks", task, "options"])
         _check_resources(plan, task)
         for model in experiment.models_of(task):
@@ -320,14 +320,17 @@ def _check_names(experiment: Experiment, files: Sequence[Path]) -> None:
                 raise _at(error, files, [*under, key], value)
 
 
-def _check_task_models(
-    task: str, own: TaskConfig, models: list[str], files: Sequence[Path]
-) -> None:
-    """A task's models are some of the experiment's."""
-    for model in own.models or ():
-        if model not in models:
-            error = unknown("model of the experiment", model, models)
-            raise _at(error, files, ["tasks", task, "models"], model)
+def _check_task_models(task: str, experiment: Experiment, files: Sequence[Path]) -> None:
+    """A task's models are some of the experiment's, and at least one."""
+    own, models = experiment.tasks[task], experiment.models
+    for key, named in (("models", own.models or []), ("without", own.without)):
+        for model in named:
+            if model not in models:
+                error = unknown("model of the experiment", model, models)
+                raise _at(error, files, ["tasks", task, key], model)
+    if not experiment.models_of(task):
+        none = UserError("no model is left to run", remedy="name fewer in `without`")
+        raise _at(none, files, ["tasks", task], "without")
 
 
 def _check_resources(plan: Plan, task: str) -> None:

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -76,14 +77,15 @@ _SOLID: Any = "-"
 _DASHED: Any = (0, (4, 1.5))
 _DOTTED: Any = (0, (1.2, 1.2))
 _BROKEN: Any = (0, (5, 1.2, 1.2, 1.2))
-_DASHES = (_SOLID, _DASHED, _DOTTED, _BROKEN)
+_LONG: Any = (0, (9, 2))
+_DASHES = (_SOLID, _DASHED, _DOTTED, _BROKEN, _LONG)
 
 
 def _family(colour: str, **marks: str) -> dict[str, Look]:
     """Looks of models of one kind: a colour for all, a mark and dashes for each."""
     return {
         name.replace("_", "-"): Look(colour, mark, dashes)
-        for (name, mark), dashes in zip(marks.items(), _DASHES, strict=False)
+        for (name, mark), dashes in zip(marks.items(), cycle(_DASHES), strict=False)
     }
 
 

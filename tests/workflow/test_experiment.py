@@ -76,6 +76,20 @@ def fault(text: str) -> UserError:
         ),
         (
             "dataset: de-noun",
+            "dataset: de-noun\n    without: [postr]",
+            9,
+            "unknown model of the experiment `postr`",
+            "known: soft, postr-joint",
+        ),
+        (
+            "dataset: de-noun",
+            "dataset: de-noun\n    models: [soft]\n    without: [soft]",
+            10,
+            "no model is left to run",
+            "name fewer in `without`",
+        ),
+        (
+            "dataset: de-noun",
             "dataset: de-noun\n    options: {marginl: {output: {top_k: 6}}}",
             9,
             "unknown question `marginl`",
@@ -169,9 +183,11 @@ def test_a_tasks_options_win_over_the_experiments_and_a_models_own_over_both() -
 
 def test_a_task_runs_its_own_models_in_the_experiments_order() -> None:
     text = RIGHT + "    models: [postr-joint]\n  more: {dataset: de-noun}\n"
+    text += "  rest: {dataset: de-noun, without: [postr-joint]}\n"
     experiment = load(text).experiment
     assert experiment.models_of("nouns") == ["postr-joint"]
     assert experiment.models_of("more") == ["soft", "postr-joint"]
+    assert experiment.models_of("rest") == ["soft"]
 
 
 def test_unknown_task_and_model_of_a_cell_are_named() -> None:
