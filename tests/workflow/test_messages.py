@@ -49,6 +49,13 @@ def test_a_mistake_in_the_configuration(
     check(fresh, fresh.run(*OWN), *texts)
 
 
+def test_sizes_that_a_model_cannot_take_end_the_run_before_its_first_job(fresh: Checkout) -> None:
+    fresh.edit("own/experiment.yaml", "mono-postr-joint]", "soft-dot]")
+    fresh.edit("own/experiment.yaml", "decoder: 16", "decoder: 12")
+    message = "own/experiment.yaml:6: model `soft-dot` of task `nouns`: score `dot` multiplies"
+    check(fresh, fresh.run(*OWN), message, "remedy: give the decoder as many units")
+
+
 def test_a_mistake_in_the_registry(fresh: Checkout) -> None:
     fresh.edit("own/datasets.yaml", "licence:", "license:")
     outcome = fresh.run(*OWN)

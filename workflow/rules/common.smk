@@ -74,6 +74,10 @@ BEAMS = {name: or_exit(PLAN.beams, name) for name in EXPERIMENT.tasks}
 
 
 onstart:
+    # Here, as it takes torch: neither a dry run nor a job waits for that.
+    from pam.models.fitting import check_fit
+
+    or_exit(check_fit, PLAN)
     scheduler.wake_once(JobScheduler)
     or_exit(run_lock.hold, EXPERIMENT.experiment)
     for folder in ("data", RESULTS):
