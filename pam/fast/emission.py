@@ -55,7 +55,7 @@ def bounds(
     if isinstance(model.estimator, Exact):
         q = steps.log_prior if log_q is None else log_q.transpose(0, 1)
         top_k = None if log_q is None else marginal.q_top_k
-        return _enumerated(tokens, batch, steps, readout, q, top_k)
+        return _enumerated(tokens, batch, steps, readout, q, top_k, marginal.weight)
     gold = _TokenGold(tokens, steps.queries, readout, batch.narrow)
     assert batch.noise is not None
     value = marginal.objective(
@@ -75,8 +75,9 @@ def _enumerated(
     readout: SigmoidReadout,
     log_q: Tensor,
     top_k: int | None,
+    weight: float,
 ) -> Tensor:
-    """E_q[log p(y_t | s_t, h_a)] - KL(q || prior), (B, n), over the K likeliest positions of q."""
+    """E_q[log p(y_t | s_t, h_a)] - weight KL(q || prior), (B, n), over the K likeliest of q."""
     log_prior, kept = steps.log_prior, None
     if top_k is not None and top_k < log_q.shape[2]:
         kept = log_q.topk(top_k, dim=2).indices
@@ -86,7 +87,7 @@ def _enumerated(
     z, q = tokens.hidden(readout, steps.queries, kept), log_q.exp()
     output = readout.weight, readout.bias, tokens.symbols
     expected = log_likelihood(z, q, *output, summed=False, narrow=batch.narrow)
-    return tokens.spread(expected + (q * (log_prior - log_q)).sum(1))
+    return tokens.spread(expected + weight * (q * (log_prior - log_q)).sum(1))
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,9 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("postr-joint", {"distribution": "sparsemax"}),
     ("variational", {}),
     ("variational", {"marginal": {"kind": "bound", "q_top_k": 3}}),
+    ("variational-light", {}),
     ("variational-sample", {"marginal": {"kind": "bound", "q_top_k": 3}}),
+    ("variational-sample", {"marginal": {"kind": "bound", "weight": 0.1}}),
     ("variational-sample", {"estimator": {"kind": "reinforce", "baseline": "none"}}),
     # A moving baseline that stands still, as the two paths call it at other times.
     ("hard", {"estimator": {"kind": "reinforce", "baseline": "moving", "decay": 1.0}}),

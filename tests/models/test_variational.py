@@ -61,10 +61,14 @@ def terms(model: Seq2Seq, given: Given) -> tuple[Tensor, Tensor]:
     return torch.stack(priors), torch.stack(likelihoods)
 
 
+@pytest.mark.parametrize("weight", [1.0, 0.1])
 @pytest.mark.parametrize("q_top_k", [None, 1, 2, 4, 9])
 @pytest.mark.parametrize("layers", [1, 2])
-def test_the_objective_is_the_enumerated_bound(layers: int, q_top_k: int | None) -> None:
-    model = variational(layers, marginal={"kind": "bound", "q_top_k": q_top_k})
+def test_the_objective_is_the_enumerated_bound(
+    layers: int, q_top_k: int | None, weight: float
+) -> None:
+    marginal = {"kind": "bound", "q_top_k": q_top_k, "weight": weight}
+    model = variational(layers, marginal=marginal)
     given = one_sentence()
     prior, likelihood = terms(model, given)
     log_q = model.infer(*given)
@@ -74,7 +78,7 @@ def test_the_objective_is_the_enumerated_bound(layers: int, q_top_k: int | None)
         kept = q.sort(descending=True).indices[:q_top_k]
         q = q[kept] / q[kept].sum()
         divergence = sum(a * (a.log() - b) for a, b in zip(q, p[kept], strict=True))
-        wanted.append((q * y[kept]).sum() - divergence)
+        wanted.append((q * y[kept]).sum() - weight * divergence)
     torch.testing.assert_close(model.objective(*given)[0], torch.stack(wanted))
     exact = torch.logsumexp(prior + likelihood, dim=1)
     torch.testing.assert_close(model.teacher_forced(*given).log_probs[0], exact)
@@ -248,6 +252,7 @@ def test_the_inference_network_has_the_encoder_s_size_unless_told_otherwise() ->
         ({"inference": {"kind": "bilstm", "units": 0}}, "inference option `units` is 0"),
         ({"inference": {"kind": "bilstm", "layers": "2"}}, "inference option `layers` is '2'"),
         ({"marginal": {"kind": "bound", "q_top_k": 0}}, "marginal option `q_top_k` is 0"),
+        ({"marginal": {"kind": "bound", "weight": -1}}, "marginal option `weight` is -1"),
         ({"score": {"kind": "mlp", "units": -1}}, "score option `units` is -1"),
         ({"score": {"kind": "mlp", "units": True}}, "score option `units` is True"),
         ({"score": {"kind": "mlp", "units": 2**40}}, "score option `units` is 1099511627776"),

@@ -8,7 +8,7 @@ from torch import Tensor
 from pam.models.marginals.output import Output, checked, most_probable
 from pam.models.parts import Estimator
 from pam.models.readout import Gold
-from pam.models.sizes import Sizes
+from pam.models.sizes import Sizes, check_number
 
 
 class Bound(Output):
@@ -16,7 +16,7 @@ class Bound(Output):
 
     Training maximises, at each step,
 
-        E_q[log p(y_t | s_t, h_a)] - KL(q_t || prior_t) <= log p(y_t | y_<t, x),
+        E_q[log p(y_t | s_t, h_a)] - weight KL(q_t || prior_t) <= log p(y_t | y_<t, x),
 
     where q_t(a | x, y) comes from the inference network, or is the prior: then the divergence is
     zero, and the bound is Jensen's, that of hard attention (Xu et al. 2015). The expectation is the
@@ -27,13 +27,22 @@ class Bound(Output):
         top_k: positions of the prior that the likelihood sums over, as in `output`. None: all.
         q_top_k: positions that the bound enumerates: q restricted to its K most probable ones and
             renormalised, which is a distribution too, so that the bound stays one. None: all.
+        weight: of the divergence. Below 1 the objective is no bound; the whole divergence can hold
+            q to a prior that has not found anything yet.
     """
 
     needs_inference = True
 
-    def __init__(self, sizes: Sizes, top_k: int | None = None, q_top_k: int | None = None) -> None:
+    def __init__(
+        self,
+        sizes: Sizes,
+        top_k: int | None = None,
+        q_top_k: int | None = None,
+        weight: float = 1.0,
+    ) -> None:
         super().__init__(sizes, top_k)
         self.q_top_k = checked("q_top_k", q_top_k)
+        self.weight = check_number("marginal option `weight`", weight)
 
     def objective(
         self,
@@ -57,7 +66,7 @@ class Bound(Output):
         log_q = self.restrict(log_q)
         divergence = (log_q.exp() * (log_q - log_prior)).sum(1)
         expected = estimator(gold, log_q, log_prior, gumbel)
-        return expected - divergence
+        return expected - self.weight * divergence
 
     def restrict(self, log_q: Tensor) -> Tensor:
         """q (B, m) over its K most probable positions, renormalised: log probabilities (B, m)."""
