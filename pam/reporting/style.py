@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import matplotlib as mpl
@@ -27,6 +28,9 @@ WIDTH = 7.2
 
 ACROSS = 3
 """Panels of tasks beside each other, at most."""
+
+_LETTERS = 63
+"""Of a heading, in the width of a figure."""
 
 INK = "#222222"
 FAINT = "#9a9a9a"
@@ -190,6 +194,13 @@ def task_panels(tasks: int, height: float, deep: int = 1) -> tuple[Figure, list[
     for unused in axes:
         unused.set_visible(unused in own)
     return figure, own
+
+
+def head(axes: Axes, text: str, across: int = 1) -> None:
+    """A panel's heading, in as many lines as it needs to stay above `across` panels of its row."""
+    spec = axes.get_subplotspec()
+    columns = 1 if spec is None else spec.get_gridspec().ncols
+    axes.set_title(fill(text, _LETTERS * across // columns))
 
 
 def legend_models(

@@ -72,10 +72,11 @@ def zoo(
             "Perplexity is of the likelihood, also where a bound was trained: positions are summed "
             "out by the prior, latent vectors are at their means, hard attention feeds back the "
             "most probable position; it counts target symbols (letters, words or pieces of words). "
-            "Entropy: mean of the prior's over positions, in nats. Trained/s: training examples, "
-            "Decoded/s: test rows with the main beam, per processor second, or per GPU second "
-            "where one was used; other work on the machine blurs both, `python -m pam bench` takes "
-            "the models in turns.",
+            "Entropy: mean of the prior's over positions, in nats; a model without attention "
+            "counts as attending to all positions alike. Trained/s: training examples, Decoded/s: "
+            "test rows with the main beam, per processor second, or per GPU second where one was "
+            "used; other work on the machine blurs both, `python -m pam bench` takes the models in "
+            "turns.",
         ),
     )
 

@@ -206,7 +206,7 @@ def test_trainings_without_accuracy_show_their_training_loss(tmp_path: Path) -> 
         row[place] = ""
     made.histories[0].write_text("\n".join(map(",".join, rows)) + "\n", encoding="utf-8")
     with drawn("curves", made) as figure:
-        assert [axes.get_title(loc="left") for axes in figure.axes] == ["de-N", "de-N"]
+        assert [axes.get_title(loc="left") for axes in figure.axes] == ["de-N", ""]
         names = [axes.get_ylabel().partition(" (")[0] for axes in figure.axes]
         assert names == ["training loss", "development loss"]
 

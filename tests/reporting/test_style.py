@@ -8,6 +8,8 @@ import matplotlib.pyplot as plt
 import pytest
 from made_cells import LABELS
 from made_translations import LABELS as TRANSLATORS
+from matplotlib.artist import Artist
+from matplotlib.text import Text
 
 from pam.reporting import style
 
@@ -36,6 +38,26 @@ def test_a_legend_of_many_models_takes_nothing_from_the_panels() -> None:
         return height
 
     assert panel_height(32) == pytest.approx(panel_height(8), rel=0.02)
+
+
+def _is_heading(artist: Artist) -> bool:
+    return isinstance(artist, Text) and artist.get_text().startswith("Phrases of")
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_a_long_heading_stays_above_its_panel(columns: int) -> None:
+    with style.styled():
+        figure, axes = style.panels(1, columns, height=3.0)
+        for panel in axes:
+            panel.set_ylabel("BLEU, beam 4")
+            style.head(panel, "Phrases of dates, numbers and names, de-en (demonstration)")
+        figure.canvas.draw()
+        heads = [panel.findobj(_is_heading) for panel in axes]
+        ends = [head.get_window_extent().x1 for found in heads for head in found]
+        starts = [panel.get_window_extent().x0 for panel in axes[1:]]
+        starts.append(figure.bbox.x1)
+        plt.close(figure)
+    assert all(end <= start for end, start in zip(ends, starts, strict=True))
 
 
 def test_an_unlisted_model_always_looks_the_same() -> None:

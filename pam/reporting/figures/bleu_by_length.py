@@ -52,7 +52,7 @@ def _panel(axes: Axes, task: TaskCells) -> None:
         ]
         values = np.mean(np.array(by_seed, dtype=np.float64), axis=0)
         style.curve(axes, range(len(shown)), values, style.look(model))
-    axes.set_title(task.label)
+    style.head(axes, task.label)
     axes.set_xticks(range(len(shown)), [_named(one) for one in shown])
     axes.set_xlabel("words of the source, and sentences")
 

@@ -49,7 +49,7 @@ def draw(args: argparse.Namespace) -> Figure:
     figure, axes = style.task_panels(len(groups), height=3.0)
     for place, (panel, group) in enumerate(zip(axes, groups.values(), strict=True)):
         largest = max(group, key=lambda task: sizes[task.name])
-        panel.set_title(largest.label)
+        style.head(panel, largest.label)
         _panel(panel, [row for row in rows if row.task in {one.name for one in group}], sizes)
         if place % style.ACROSS == 0:
             panel.set_ylabel("BLEU, 95 %")

@@ -51,7 +51,7 @@ def _panel(axes: Axes, rows: Sequence[Row], spent: Sequence[float]) -> None:
     beyond = [outliers.Outlier(rows[place].model, rows[place].mean, spent[place]) for place in far]
     outliers.pin_along(axes, beyond)
     axes.margins(x=0.1)
-    axes.set_title(rows[0].task_label)
+    style.head(axes, rows[0].task_label)
     axes.set_ylabel(scored.worded(rows[0].metric))
 
 

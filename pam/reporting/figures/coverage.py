@@ -24,7 +24,7 @@ def draw(args: argparse.Namespace) -> Figure:
         upper, lower = axes[2 * place : 2 * place + 2]
         _histogram(upper, task, lambda found: found.sentences)
         _histogram(lower, task, lambda found: found.words)
-        upper.set_title(task.label)
+        style.head(upper, task.label)
         upper.set_xlabel(f"share of source words attended {COVERED} or more in all")
         lower.set_xlabel("attention that a source word got in all, at most 1")
         if place % style.ACROSS == 0:

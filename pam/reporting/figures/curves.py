@@ -46,7 +46,7 @@ RIGHT = Kind("dev_loss", "development loss", "nats a symbol", _same)
 
 WATCHED = (
     Kind("dev_token_accuracy", "next symbol right", "%", _in_per_cent),
-    Kind("dev_objective", "objective or its bound", "nats a symbol", _same),
+    Kind("dev_objective", "objective", "nats a symbol", _same),
     Kind("dev_loss", "perplexity", "a symbol", np.exp),
 )
 """What Figures 1 to 3 of Orlova et al. show, on the development split."""
@@ -81,9 +81,10 @@ def draw(args: argparse.Namespace) -> Figure:
         own = [one for one in histories if one.task == task]
         label = experiment.tasks[task].label if task in experiment.tasks else None
         kinds = WATCHED if args.watched else (_left(own), RIGHT)
-        for panel, kind in zip(axes[columns * index :], kinds, strict=False):
+        row = axes[columns * index :]
+        for panel, kind in zip(row, kinds, strict=False):
             _panel(panel, own, list(models), kind)
-            panel.set_title(label or task)
+        style.head(row[0], label or task, across=columns)
     several = len({one.seed for one in histories}) > 1
     title = "mean over seeds; thin lines: each seed" if several else None
     style.legend_models(figure, models, title=title, marker=None)

@@ -42,7 +42,7 @@ def _accuracy(axes: Axes, task: TaskAnalyses) -> None:
         shown = count >= FEWEST
         middles = (edges[:-1] + edges[1:]) / 2
         style.curve(axes, middles[shown], 100 * correct[shown] / count[shown], style.look(model))
-    axes.set_title(task.label)
+    style.head(axes, task.label)
     axes.tick_params(labelbottom=False)
 
 

@@ -55,7 +55,7 @@ def _panel(axes: Axes, rows: Sequence[Row], baseline: str) -> None:
         style.draw_ours(axes, row.model, gain.value, place)
     beyond = [outliers.Outlier(rows[place].model, gains[place].value, place) for place in far]
     outliers.pin_across(axes, beyond)
-    axes.set_title(rows[0].task_label)
+    style.head(axes, rows[0].task_label)
     metric = rows[0].metric
     points = " (points)" if metric.unit == "%" else f" ({metric.unit})" if metric.unit else ""
     axes.set_xlabel(f"{metric.label}: gain over {baseline}{points}")

@@ -43,7 +43,7 @@ def _panel(axes: Axes, rows: Sequence[Row]) -> None:
         style.draw_ours(axes, row.model, row.mean, place)
     beyond = [outliers.Outlier(rows[place].model, rows[place].mean, place) for place in far]
     outliers.pin_across(axes, beyond)
-    axes.set_title(rows[0].task_label)
+    style.head(axes, rows[0].task_label)
     axes.set_xlabel(scored.worded(rows[0].metric))
 
 
