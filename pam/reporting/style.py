@@ -102,7 +102,7 @@ _LOOKS = {
     "mono-postr-joint": Look("#009E73", "P", _SOLID),
     **_family("#0072B2", soft="o", soft_dot="s", soft_concat="p", soft_location="h"),
     **_family("#00798C", local_m="<", local_p=">"),
-    **_family("#A6761D", structural="*", fertility="8"),
+    **_family("#A6761D", structural="*", fertility="8", fertility_bounded="p"),
     **_family("#4B6E00", structured="p", agreement="h"),
     **_family("#56B4E9", sparsemax=">", sparse="<"),
     **_family("#B0457B", acvi="o", acvi_light="p", acvi_drawn="8", ved="X", ved_drawn="d"),

@@ -147,8 +147,11 @@ def test_structural_features_are_those_of_cohn_et_al() -> None:
     )
 
 
-def test_global_fertility_is_the_log_density_of_what_each_position_got() -> None:
-    model = tiny.model(tiny.choices("fertility"))
+@pytest.mark.parametrize(("name", "least"), [("fertility", 0), ("fertility-bounded", 1)])
+def test_global_fertility_is_the_log_density_of_what_each_position_got(
+    name: str, least: float
+) -> None:
+    model = tiny.model(tiny.choices(name))
     source, lengths, target = tiny.batch()
     target[1, 3:] = PAD
     aligned = model.teacher_forced(source, lengths, target)
@@ -161,7 +164,7 @@ def test_global_fertility_is_the_log_density_of_what_each_position_got() -> None
         for a in range(length):
             mean, log_variance = model.score.gaussian(memory.values[row, a])
             normal = torch.distributions.Normal(
-                torch.nn.functional.softplus(mean), (log_variance / 2).exp()
+                torch.nn.functional.softplus(mean), (log_variance.exp() + least).sqrt()
             )
             wanted = wanted + 0.1 * normal.log_prob(got[a])
         torch.testing.assert_close(paid[row, real - 1], wanted)

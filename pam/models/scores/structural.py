@@ -23,7 +23,9 @@ class Structural(Mlp):
 
     What lies outside the sentence, and all before the first step, is 0. Global fertility adds
     weight * log N(f_a; mu(h_a), sigma^2(h_a)) to the objective, with f_a the attention that a real
-    position has got in all, mu = softplus(w . h_a + b) and log sigma^2 = w' . h_a + b'.
+    position has got in all, mu = softplus(w . h_a + b) and sigma^2 = exp(w' . h_a + b') + least. As
+    published, least is 0, and the density is without bound: what is most rewarded is attention
+    whose sums can be told in advance, such as the same attention at every step.
 
     Args:
         units: of the hidden layer. None: as many as the decoder has.
@@ -31,6 +33,7 @@ class Structural(Mlp):
         markov: k of the Markov window; None: none.
         fertility: k of local fertility; None: none.
         global_fertility: weight of the Gaussian in training; 0: none.
+        least_variance: of that Gaussian, `least` above.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class Structural(Mlp):
         markov: int | None = 1,
         fertility: int | None = 1,
         global_fertility: float = 0.0,
+        least_variance: float = 0.0,
     ) -> None:
         super().__init__(sizes, units)
         units = units or sizes.query
@@ -48,6 +52,7 @@ class Structural(Mlp):
         check_size("score option `markov`", markov, null="none")
         check_size("score option `fertility`", fertility, null="none")
         self.penalty = check_number("score option `global_fertility`", global_fertility)
+        self.least = check_number("score option `least_variance`", least_variance)
         self.of_place = nn.Linear(3, units, bias=False) if place else None
         self.of_previous = _window(markov, units)
         self.of_sum = _window(fertility, units)
@@ -67,6 +72,8 @@ class Structural(Mlp):
         if self.gaussian is None:
             return None
         mean, log_variance = self.gaussian(memory.values).unbind(2)
+        if self.least:
+            log_variance = F.softplus(log_variance - math.log(self.least)) + math.log(self.least)
         square = (summed - F.softplus(mean)) ** 2 * torch.exp(-log_variance)
         log_density = -(square + log_variance + math.log(2 * math.pi)) / 2
         total: Tensor = (log_density * memory.mask).sum(1)
