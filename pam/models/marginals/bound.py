@@ -26,7 +26,8 @@ class Bound(Output):
     Args:
         top_k: positions of the prior that the likelihood sums over, as in `output`. None: all.
         q_top_k: positions that the bound enumerates: q restricted to its K most probable ones and
-            renormalised, which is a distribution too, so that the bound stays one. None: all.
+            renormalised, which is a distribution too, so that the bound stays one. Cheaper, but
+            the others get no gradient: it is for a q that knows where to look. None: all.
         weight: of the divergence. Below 1 the objective is no bound; the whole divergence can hold
             q to a prior that has not found anything yet.
     """
