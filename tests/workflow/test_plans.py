@@ -74,7 +74,7 @@ def test_table_1_of_the_paper_is_five_directions_each_job_with_gpu_memory_and_ti
     assert outcome.jobs["analyse_cell"] == len(cells)
 
 
-def test_the_zoo_is_every_model_on_nouns_and_phrases_three_times_and_on_translation_once(
+def test_the_zoo_is_every_model_on_nouns_three_times_and_on_translation_once(
     tmp_path: Path,
 ) -> None:
     outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/zoo.yaml")
@@ -89,9 +89,10 @@ def test_the_zoo_is_every_model_on_nouns_and_phrases_three_times_and_on_translat
     assert trained == {
         "ddn13-de-noun": 3 * len(named),
         "multi30k-de-en": translating,
-        "cldr-de-en": 3 * translating,
+        # There the decoder has more units than dot products take.
+        "cldr-de-en": translating - len({"soft-dot", "postr-joint-dot"}),
     }
-    assert outcome.jobs["join_cell"] == 7 * len(joined)
+    assert outcome.jobs["join_cell"] == (3 + 1 + 1) * len(joined)
 
 
 def test_the_ablation_trains_each_part_once_and_replaces_unknown_words_without_training(
