@@ -3,49 +3,42 @@
     python workflow/scripts/keep_reference.py results/paper results/reference/table2 \
         --command 'snakemake ...' --commit COMMIT
 
-Tables, figures, the resolved experiment and each cell's scores, which hold the counts per lemma or
-sentence that every table is made from, are copied, the large ones compressed; values and histories
-of all cells are gathered into one CSV each. What a run leaves besides (weights, outputs) stays
-behind.
+Tables, figures, the resolved experiment and of each scored cell what they are made of are copied,
+the large ones packed; the cells' values are gathered into one CSV. What a run leaves besides
+(weights) stays behind, and so does text of data whose licence allows no derivatives. A cell whose
+scores lie in the kept folder already is counted to the run that made it; all else there is
+replaced. take_reference.py is the way back.
 """
 
 import argparse
 import csv
 import datetime
-import gzip
 import json
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from pam.config import Experiment  # noqa: E402
 from pam.errors import UserError  # noqa: E402
 from pam.files import read_json, write_aside, write_json  # noqa: E402
 from pam.reporting.cells import load_experiment  # noqa: E402
+from pam.reporting.reference import (  # noqa: E402
+    Name,
+    files_to_keep,
+    folder_of,
+    forbids_derivatives,
+    pack,
+    scored_cells,
+)
 
-KEPT = {"tables": (".csv", ".md"), "figures": (".svg", ".png")}
-SCORES = {
-    "scores.json": "seed{seed}.json",
-    "gold_scores.json": "seed{seed}.gold.json",
-    "dev/scores.json": "seed{seed}.dev.json",
-}
-LARGE = 200_000
-"""Bytes of scores above which they are compressed: such are those of thousands of sentences."""
-
-
-def cells(results: Path) -> Iterator[tuple[dict[str, Any], Path]]:
-    """The scores of the experiment's cells, with their folders, by task, model and seed."""
-    experiment = load_experiment(results / "experiment.yaml")
-    for task in experiment.tasks:
-        for model in experiment.models_of(task):
-            for seed in experiment.seeds_of(task):
-                folder = results / task / model / f"seed{seed}"
-                yield read_json(folder / "scores.json"), folder
+SHOWN = {"tables": (".csv", ".md"), "figures": (".svg", ".png")}
+RECORD = "record.json"
 
 
 def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -66,59 +59,78 @@ def score_row(scores: dict[str, Any], folder: Path) -> dict[str, Any]:
     return row | {key: round(value or 0, 1) for key, value in scores["cost"].items()}
 
 
-def history_rows(scores: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
-    name = {key: scores[key] for key in ("task", "model", "seed")}
-    if not (folder / "history.csv").is_file():  # joined from other models
-        return []
-    with (folder / "history.csv").open(encoding="utf-8", newline="") as lines:
-        return [name | row for row in csv.DictReader(lines)]
-
-
 def keep(results: Path, out: Path, command: str, commit: str) -> None:
-    """Copies and gathers; files that an earlier run left in `out` are replaced."""
-    found = list(cells(results))
-    for folder, endings in KEPT.items():
-        for path in sorted((results / folder).iterdir()):
-            if path.suffix in endings:
-                (out / folder).mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, out / folder / path.name)
-    shutil.copyfile(results / "experiment.yaml", out / "experiment.yaml")
-    for scores, folder in found:
-        for name, kept in SCORES.items():
-            if (folder / name).is_file():
-                place = out / "cells" / scores["task"] / scores["model"]
-                keep_scores(folder / name, place / kept.format(seed=scores["seed"]))
-    write_rows(out / "scores.csv", [score_row(scores, folder) for scores, folder in found])
-    histories = [row for scores, folder in found for row in history_rows(scores, folder)]
-    write_rows(out / "history.csv", histories)
-    cost = {
-        key: round(sum(scores["cost"][key] or 0 for scores, _ in found))
-        for key in ("cpu_s", "gpu_s")
-    }
-    write_json(
-        out / "record.json",
-        {
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-            "command": command,
-            "commit": commit,
-            "cells": len(found),
-            "cost": cost,
-            "machines": machines([scores["training"] for scores, _ in found]),
-        },
-    )
+    """Makes the kept folder beside `out`, then puts it in its place.
+
+    Raises:
+        UserError: the experiment has no scores.
+    """
+    experiment = load_experiment(results / "experiment.yaml")
+    names = list(scored_cells(results, experiment))
+    if not names:
+        raise UserError("no cell has scores", file=results, remedy="let the experiment run first")
+    made = out.with_name(f".{out.name}.part")
+    shutil.rmtree(made, ignore_errors=True)
+    keep_shown(results, made, experiment)
+    for task in experiment.tasks:
+        wanted = files_to_keep(experiment, task, results)
+        for name in (name for name in names if name[0] == task):
+            for file in wanted:
+                if (folder_of(results, name) / file).is_file():
+                    pack(folder_of(results, name) / file, folder_of(made, name) / file)
+    scores = [read_json(folder_of(results, name) / "scores.json") for name in names]
+    rows = [
+        score_row(one, folder_of(results, name)) for one, name in zip(scores, names, strict=True)
+    ]
+    write_rows(made / "scores.csv", rows)
+    run = {"date": datetime.datetime.now(datetime.UTC).date().isoformat()}
+    run |= {"command": command, "commit": commit}
+    write_json(made / RECORD, record(scores, runs(run, names, made, out)))
+    shutil.rmtree(out, ignore_errors=True)
+    made.rename(out)
 
 
-def keep_scores(source: Path, target: Path) -> None:
-    """Copies scores, compressed where they are large."""
-    content = source.read_bytes()
-    if len(content) > LARGE:
-        # The same bytes each time: no date.
-        content, target = gzip.compress(content, mtime=0), target.with_name(f"{target.name}.gz")
-    with write_aside(target) as temporary:
-        temporary.write_bytes(content)
+def keep_shown(results: Path, made: Path, experiment: Experiment) -> None:
+    """Copies tables, figures and the resolved experiment."""
+    closed = [
+        task
+        for task in experiment.tasks
+        if forbids_derivatives(read_json(results / task / "data/summary.json"))
+    ]
+    hidden = tuple(f"attention_{task}_" for task in closed) + (("examples.",) if closed else ())
+    for folder, endings in SHOWN.items():
+        (made / folder).mkdir(parents=True)
+        for path in sorted((results / folder).glob("*")):
+            if path.suffix in endings and not path.name.startswith(hidden):
+                shutil.copyfile(path, made / folder / path.name)
+    shutil.copyfile(results / "experiment.yaml", made / "experiment.yaml")
 
 
-def machines(trainings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def runs(run: dict[str, Any], names: list[Name], made: Path, out: Path) -> list[dict[str, Any]]:
+    """The runs that made the kept cells, each with those it made; `run` made what is new."""
+    earlier = read_json(out / RECORD)["runs"] if (out / RECORD).is_file() else []
+    made_by = {cell: place for place, one in enumerate(earlier) for cell in one["cells"]}
+    found: list[dict[str, Any]] = [one | {"cells": []} for one in [*earlier, run]]
+    for name in names:
+        cell = folder_of(Path(), name).as_posix()
+        same = content(folder_of(out, name)) == content(folder_of(made, name))
+        found[made_by.get(cell, -1) if same else -1]["cells"].append(cell)
+    return [one for one in found if one["cells"]]
+
+
+def content(folder: Path) -> list[bytes]:
+    """The scores in a kept folder."""
+    return [path.read_bytes() for path in sorted(folder.glob("scores.json*"))]
+
+
+def record(scores: list[dict[str, Any]], made: list[dict[str, Any]]) -> dict[str, Any]:
+    """How many cells there are, what they cost, where and by what they were made."""
+    cost = {key: round(sum(one["cost"][key] or 0 for one in scores)) for key in ("cpu_s", "gpu_s")}
+    trainings = machines(one["training"] for one in scores)
+    return {"cells": len(scores), "cost": cost, "machines": trainings, "runs": made}
+
+
+def machines(trainings: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Every hardware with its versions, and how many cells were trained there."""
     counts = Counter(
         json.dumps({key: training.get(key) for key in ("hardware", "versions")})
@@ -129,7 +141,7 @@ def machines(trainings: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("results", type=Path, help="folder of a finished experiment")
+    parser.add_argument("results", type=Path, help="folder of an experiment that has run")
     parser.add_argument("out", type=Path, help="folder under results/reference/")
     parser.add_argument("--command", required=True, help="the command that made the results")
     parser.add_argument("--commit", required=True, help="the commit whose code made them")
