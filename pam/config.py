@@ -111,7 +111,10 @@ class Training(Strict):
         description="of large products in training; tf32 is for CUDA",
     )
     state_every_s: float = Field(
-        30.0, ge=0, description="seconds between two saved states within an epoch"
+        30.0,
+        ge=0,
+        description="seconds between two saved states within an epoch; more where saving them "
+        "would take over a twentieth of the time",
     )
     divergence: float = Field(
         10.0, gt=1, description="stop when an epoch's loss is this many times the first batch's"

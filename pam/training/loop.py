@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +21,7 @@ from pam.training.devices import use_precision
 from pam.training.distributed import Team, stream, unsynchronised
 from pam.training.evaluate import evaluate
 from pam.training.memory import enough_for
+from pam.training.pace import Pace
 from pam.training.progress import Reporter
 from pam.training.record import Stopwatch
 from pam.training.schedule import learning_rate
@@ -103,7 +103,7 @@ class Trainer:
         self._resume()
         narrow = self.cell.training.precision == "bf16"
         self.objective = self.team.synchronised(Objective(self.model, narrow, self.team.size > 1))
-        self.watch, self.saved_at = Stopwatch(self.team.device), time.monotonic()
+        self.watch, self.pace = Stopwatch(self.team.device), Pace(self.cell.training.state_every_s)
         with self.reporter.open(self._per_epoch(), self._steps(), self.progress):
             try:
                 while not self._finished():
@@ -156,8 +156,7 @@ class Trainer:
             self.reporter.step(progress)
             if asked:
                 raise Stopped(asked)
-            due = time.monotonic() - self.saved_at >= training.state_every_s
-            if due and progress.batch < self._last():
+            if self.pace.due() and progress.batch < self._last():
                 self._save()
         row = self._finish_epoch()
         self.reporter.epoch(row)
@@ -308,12 +307,12 @@ class Trainer:
             self.best = copied(self.candidate)
 
     def _save(self) -> None:
-        self.saved_at = time.monotonic()
-        if self.team.leads:
-            wanted = self.cell.training.average - 1
-            recent = self.recent[-wanted:] if wanted else []
-            tensors = pack(self.model, self.optimiser, self.best, recent)
-            self.states.save(tensors, self.progress)
+        with self.pace.saving():
+            if self.team.leads:
+                wanted = self.cell.training.average - 1
+                recent = self.recent[-wanted:] if wanted else []
+                tensors = pack(self.model, self.optimiser, self.best, recent)
+                self.states.save(tensors, self.progress)
 
     def _resume(self) -> None:
         found = self.states.load()

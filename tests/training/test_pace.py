@@ -1,0 +1,82 @@
+"""Saving its state takes no more than a small part of a training's time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pam.training import pace
+from pam.training.loop import Trainer
+from pam.training.pace import SHARE, Pace
+from pam.training.state import StateFolder
+from tests.training import small
+from tests.training.test_options import trained
+
+
+class Clock:
+    """A clock that goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(pace, "monotonic", made)
+    return made
+
+
+def seconds_to_next(kept: Pace, clock: Clock) -> int:
+    start = clock.now
+    while not kept.due():
+        clock.now += 1
+    return round(clock.now - start)
+
+
+def save(kept: Pace, clock: Clock, took: float) -> None:
+    with kept.saving():
+        clock.now += took
+
+
+@pytest.mark.parametrize(("took", "wait"), [(0.1, 30), (10, 190)])
+def test_slow_saving_is_seldom(took: float, wait: int, clock: Clock) -> None:
+    kept = Pace(30.0)
+    assert seconds_to_next(kept, clock) == 30
+    save(kept, clock, took)
+    assert seconds_to_next(kept, clock) == wait
+    assert took / (took + wait) <= SHARE
+
+
+def test_zero_asks_for_a_state_after_every_batch(clock: Clock) -> None:
+    kept = Pace(0.0)
+    save(kept, clock, 10)
+    assert kept.due()
+
+
+def test_a_training_on_a_slow_disk_saves_seldom(
+    data: Path, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saves = []
+
+    def slowly(*_: object) -> None:
+        saves.append(clock.now)
+        clock.now += 10
+
+    step = Trainer._step
+
+    def stepped(*arguments: object) -> int:
+        clock.now += 1
+        return step(*arguments)
+
+    monkeypatch.setattr(StateFolder, "save", slowly)
+    monkeypatch.setattr(Trainer, "_step", stepped)
+    cell = small.cell("soft", epochs=2, batch_size=15, state_every_s=2.0)
+    trained(cell, data, tmp_path)
+    within, *ends = saves
+    assert within == 2
+    assert len(ends) == 2, "no other but those at the ends of epochs"
