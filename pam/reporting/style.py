@@ -218,18 +218,22 @@ def legend_models(
         own = look(model)
         lines = {"color": own.colour, "ls": own.dashes, "marker": own.marker} | options
         handles.append(Line2D([], [], label=label, **lines))
-    # Rows of about equal length.
-    rows = -(-len(handles) // 4)
-    columns = -(-len(handles) // rows)
-    # A figure has room for two rows; more would be taken from its panels.
-    figure.set_figheight(figure.get_figheight() + 0.1875 * max(0, rows - 2))
-    figure.legend(
-        handles=handles,
-        loc="outside lower center",
-        ncols=columns,
-        title=title,
-        title_fontsize="medium",
-    )
+    height = figure.get_figheight()
+    for most in (4, 3, 2, 1):
+        # Rows of about equal length.
+        rows = -(-len(handles) // most)
+        # A figure has room for two rows; more would be taken from its panels.
+        figure.set_figheight(height + 0.1875 * max(0, rows - 2))
+        legend = figure.legend(
+            handles=handles,
+            loc="outside lower center",
+            ncols=-(-len(handles) // rows),
+            title=title,
+            title_fontsize="medium",
+        )
+        if most == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()
 
 
 def save(figure: Figure, path: Path | str) -> None:

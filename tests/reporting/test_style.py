@@ -40,6 +40,17 @@ def test_a_legend_of_many_models_takes_nothing_from_the_panels() -> None:
     assert panel_height(32) == pytest.approx(panel_height(8), rel=0.02)
 
 
+def test_a_legend_of_long_names_stays_within_the_figure() -> None:
+    with style.styled():
+        figure, _ = style.panels(1, 1, height=3.0)
+        style.legend_models(figure, {f"m{place}": 30 * f"{place}" for place in range(10, 19)})
+        figure.canvas.draw()
+        (legend,) = figure.legends
+        box = legend.get_window_extent()
+        plt.close(figure)
+    assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+
+
 def _is_heading(artist: Artist) -> bool:
     return isinstance(artist, Text) and artist.get_text().startswith("Phrases of")
 
