@@ -19,6 +19,9 @@ ENOUGH, FAR = 8, 3.0
 """Models of which some may be called far out; in interquartile ranges beyond the quartiles, the
 outer fences of Tukey's 'Exploratory Data Analysis' (1977)."""
 
+ASIDE = 60.0
+"""Points beside a panel that a mark with its value takes."""
+
 
 class Outlier(NamedTuple):
     """A model's value, which is far out, and where it stands on the other axis."""
@@ -44,11 +47,12 @@ def pin_across(axes: Axes, far: Sequence[Outlier]) -> None:
     if not far:
         return
     low, high, below, above = _sides(axes.xaxis, far)
-    room = 0.13 * (high - low)
+    width = 72 * axes.get_window_extent().width / axes.figure.dpi
+    room = (high - low) * ASIDE / (width - ASIDE)
     for one in below:
-        _draw(axes, one, low - 0.8 * room, one.place, "←")
+        _draw(axes, one, low - 0.85 * room, one.place, "←")
     for one in above:
-        _draw(axes, one, high + 0.2 * room, one.place, "→")
+        _draw(axes, one, high + 0.15 * room, one.place, "→")
     for edge in [low] * bool(below) + [high] * bool(above):
         axes.axvline(edge, color=style.INK, lw=0.8, ls=":")
     axes.set_xlim(low - room * bool(below), high + room * bool(above))

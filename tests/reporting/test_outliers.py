@@ -8,6 +8,7 @@ import matplotlib.pyplot as plt
 import pytest
 from matplotlib.axes import Axes
 
+from pam.reporting import style
 from pam.reporting.outliers import ENOUGH, Outlier, far_out, pin_across, pin_along
 
 CROWD = [84.0, 84.5, 85.0, 85.5, 86.0, 86.5, 87.0, 87.5]
@@ -41,6 +42,20 @@ def test_outliers_are_named_beyond_the_edges_and_leave_the_others_their_axis(axe
     assert low <= min(axes.get_xticks()) and max(axes.get_xticks()) <= high
     written = [text.get_text() for text in axes.texts]
     assert written == ["← \N{MINUS SIGN}15.0", "→ 99.0", "↓ 15.0", "↓ 49.8"]
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_an_outliers_value_stays_on_its_side_of_the_line(columns: int) -> None:
+    with style.styled():
+        figure, panels = style.panels(1, columns, height=3.0)
+        for panel in panels:
+            panel.plot([84, 88], [84, 88])
+            pin_across(panel, [Outlier("acvi", -72.4, 85.0)])
+        figure.canvas.draw()
+        ends = [panel.texts[0].get_window_extent().x1 for panel in panels]
+        edges = [panel.lines[-1].get_window_extent().x0 for panel in panels]
+        plt.close(figure)
+    assert all(end < edge for end, edge in zip(ends, edges, strict=True))
 
 
 def test_without_outliers_a_panel_is_as_it_was(axes: Axes) -> None:
