@@ -78,7 +78,11 @@ class Login:
 
     def slow_down(self, step_s: float) -> None:
         """Makes each step of a training last so much longer, and trainings leave traces."""
-        self.made.edit("pam/training/loop.py", STEP, f"        time.sleep({step_s})\n{STEP}")
+        self.made.edit(
+            "pam/training/loop.py",
+            STEP,
+            f"        import time\n        time.sleep({step_s})\n{STEP}",
+        )
         package = self.made.folder / "pam/training/__init__.py"
         package.write_text(package.read_text(encoding="utf-8") + WITNESS, encoding="utf-8")
 
