@@ -7,6 +7,7 @@ key is an error with a file, a line and a remedy.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -308,6 +309,13 @@ class Experiment(Strict):
     def seeds_of(self, task: str) -> list[int]:
         """The seeds that a task is run with."""
         return self.tasks[task].seeds or self.seeds
+
+    def cells(self) -> Iterator[tuple[str, str, int]]:
+        """Task, model and seed of every cell that is asked for."""
+        for task in self.tasks:
+            for model in self.models_of(task):
+                for seed in self.seeds_of(task):
+                    yield task, model, seed
 
 
 class Cell(Strict):

@@ -47,14 +47,6 @@ def scored_cells(results: Path, experiment: Experiment) -> Iterator[Name]:
                 yield task, model, seed
 
 
-def plan_cells(experiment: Experiment) -> Iterator[Name]:
-    """The cells that an experiment asks for."""
-    for task in experiment.tasks:
-        for model in experiment.models_of(task):
-            for seed in experiment.seeds_of(task):
-                yield task, model, seed
-
-
 def files_to_keep(experiment: Experiment, task: str, results: Path) -> list[str]:
     """What to keep of a task's cells, as paths inside a cell: what tables and figures are made of.
 
@@ -139,7 +131,7 @@ def take(kept: Path, results: Path, plan: Plan) -> Taken:
                 remedy="run `snakemake --cores all data --configfile ...` before",
             )
     found = Taken()
-    for name in plan_cells(experiment):
+    for name in experiment.cells():
         _of(found, name, kept, results, plan).append(name)
     for name in found.taken:
         time_ns, source = time.time_ns(), folder_of(kept, name)

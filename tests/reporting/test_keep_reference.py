@@ -129,6 +129,20 @@ def test_a_cell_is_counted_to_the_run_that_made_it(
     ]
 
 
+def test_a_run_that_went_on_is_one(
+    keeping: ModuleType, finished: MadeExperiment, tmp_path: Path
+) -> None:
+    out = tmp_path / "kept"
+    scores = finished.cell("de-en", "soft") / "scores.json"
+    content = scores.read_bytes()
+    scores.unlink()
+    keeping.keep(finished.folder, out, "one", "1")
+    scores.write_bytes(content)
+    keeping.keep(finished.folder, out, "one", "1")
+    (run,) = json.loads((out / "record.json").read_text())["runs"]
+    assert run["cells"] == ["de-en/soft/seed1", "de-en/postr-joint/seed1"]
+
+
 def test_a_run_takes_what_is_kept_to_the_byte_and_later_than_its_data(
     keeping: ModuleType, finished: MadeExperiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

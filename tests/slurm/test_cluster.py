@@ -53,7 +53,8 @@ def test_a_training_whose_node_dies_goes_on_from_its_last_state_on_another_node(
 
 def test_a_training_longer_than_the_time_limit_ends_in_several_jobs(login: Login) -> None:
     login.experiment(LONG, "resources: {gpu: true, runtime: 1}\n")
-    login.slow_down(1.0)
+    # 66 s of steps, and a job of a minute trains for no more than half of it.
+    login.slow_down(1.2)
     outcome = login.run(CELL, "--retries", "0")
     assert outcome.code == 0, outcome.said + login.state()
     jobs = login.seen()

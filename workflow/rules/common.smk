@@ -103,9 +103,7 @@ def of_cells(file):
     """This file of every cell of the experiment."""
     return [
         f"{CELL}/{file}".format(task=task, model=model, seed=seed)
-        for task in EXPERIMENT.tasks
-        for model in EXPERIMENT.models_of(task)
-        for seed in EXPERIMENT.seeds_of(task)
+        for task, model, seed in EXPERIMENT.cells()
     ]
 
 

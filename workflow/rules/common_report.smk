@@ -73,18 +73,16 @@ def main_beam(wildcards):
 
 def places(item):
     """What the files that a table or figure is made of are named after, cell by cell."""
-    for task in item.shows(EXPERIMENT, KINDS):
-        for model in EXPERIMENT.models_of(task):
-            if item.trained and model in ENSEMBLES:
-                continue
-            for seed in EXPERIMENT.seeds_of(task):
-                yield {
-                    "task": f"{RESULTS}/{task}",
-                    "cell": CELL.format(task=task, model=model, seed=seed),
-                    "seed": seed,
-                    "beam": BEAMS[task][0],
-                    "lacks": lacking(task, model),
-                }
+    shown = item.shows(EXPERIMENT, KINDS)
+    for task, model, seed in EXPERIMENT.cells():
+        if task in shown and not (item.trained and model in ENSEMBLES):
+            yield {
+                "task": f"{RESULTS}/{task}",
+                "cell": CELL.format(task=task, model=model, seed=seed),
+                "seed": seed,
+                "beam": BEAMS[task][0],
+                "lacks": lacking(task, model),
+            }
 
 
 def lacking(task, model):

@@ -107,15 +107,19 @@ def keep_shown(results: Path, made: Path, experiment: Experiment) -> None:
 
 
 def runs(run: dict[str, Any], names: list[Name], made: Path, out: Path) -> list[dict[str, Any]]:
-    """The runs that made the kept cells, each with those it made; `run` made what is new."""
+    """The runs that made the kept cells, each with those it made; `run` made what is new.
+
+    A run that went on, by the same command with the same code, is one, of its last day.
+    """
     earlier = read_json(out / RECORD)["runs"] if (out / RECORD).is_file() else []
-    made_by = {cell: place for place, one in enumerate(earlier) for cell in one["cells"]}
-    found: list[dict[str, Any]] = [one | {"cells": []} for one in [*earlier, run]]
+    made_by = {cell: (one["commit"], one["command"]) for one in earlier for cell in one["cells"]}
+    found = {(one["commit"], one["command"]): one | {"cells": []} for one in [*earlier, run]}
     for name in names:
         cell = folder_of(Path(), name).as_posix()
         same = content(folder_of(out, name)) == content(folder_of(made, name))
-        found[made_by.get(cell, -1) if same else -1]["cells"].append(cell)
-    return [one for one in found if one["cells"]]
+        now = run["commit"], run["command"]
+        found[made_by.get(cell, now) if same else now]["cells"].append(cell)
+    return [one for one in found.values() if one["cells"]]
 
 
 def content(folder: Path) -> list[bytes]:
