@@ -48,12 +48,16 @@ def points(model: Seq2Seq) -> bool:
 
 def recurs(model: Seq2Seq, draws: bool) -> bool:
     """Whether `pam.fast.recurrence` computes its steps, in which nothing is drawn."""
+    return isinstance(model.feedback, Prior | Posterior) and attends(model, draws)
+
+
+def attends(model: Seq2Seq, draws: bool) -> bool:
+    """Whether this package makes priors of states and of the alignment before."""
     coupled = isinstance(model.coupling, RelativeCoupling)
     free = isinstance(model.coupling, NoCoupling)
     return (
         mirror(model.score) is not None
         and isinstance(model.window, NoWindow)
-        and isinstance(model.feedback, Prior | Posterior)
         and not (draws and model.latent.draws)
         and (
             (isinstance(model.distribution, Softmax) and (free or coupled))

@@ -13,12 +13,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pam.fast.cell import doubled_candidate
-from pam.fast.coverage import mirror, recurs
+from pam.fast.coverage import attends, mirror
 from pam.fast.output import CHUNK, OutputLayer
 from pam.fast.readout import sigmoid_readout
 from pam.fast.teacher import coupling_tensors
 from pam.fast.toeplitz import Toeplitz
 from pam.models.feedbacks.posterior import Posterior
+from pam.models.feedbacks.prior import Prior
+from pam.models.feedbacks.sample import Sample
 from pam.models.marginals.input import Input
 from pam.models.marginals.output import Output
 from pam.models.memory import Memory
@@ -31,7 +33,8 @@ def steps_fast(model: Model) -> TypeGuard[Seq2Seq]:
     """Whether `FastStepper` computes this model."""
     return (
         isinstance(model, Seq2Seq)
-        and recurs(model, draws=False)
+        and isinstance(model.feedback, Prior | Posterior | Sample)
+        and attends(model, draws=False)
         and isinstance(model.marginalisation, Input | Output)
         and not model.latent.sampling
     )
@@ -139,23 +142,27 @@ class FastStepper:
 
     def advance(self, parents: Tensor, symbol: Tensor) -> None:
         rows = torch.arange(len(parents), device=parents.device)[:, None]
-        alignment = self.prior[rows, parents]
-        feedback = self.model.feedback
-        if isinstance(feedback, Posterior):
-            weights = self.weights[rows, parents]
-            chosen = symbol[:, :, None].expand_as(weights)
-            logits = self.output.logits_of(self.z[rows, parents], chosen)
-            joint = weights * (logits - self.norms[rows, parents]).exp()
-            tiny = torch.finfo(joint.dtype).tiny
-            posterior = joint / joint.sum(2, keepdim=True).clamp_min(tiny)
-            if self.kept is not None:
-                kept = self.kept[rows, parents]
-                posterior = torch.zeros_like(alignment).scatter(2, kept, posterior)
-            share = self._share(feedback)
-            alignment = share * posterior + (1 - share) * alignment
-        self.alignment = alignment
+        self.alignment = self._fed_back(rows, parents, symbol)
         self.h = [h[rows, parents] for h in self.h]
         self.c = [c[rows, parents] for c in self.c]
+
+    def _fed_back(self, rows: Tensor, parents: Tensor, symbol: Tensor) -> Tensor:
+        """The alignment (B, k, m) that the next step is fed, if the parents write these symbols."""
+        prior, feedback = self.prior[rows, parents], self.model.feedback
+        if isinstance(feedback, Sample):
+            return feedback.draw(prior.log(), None)
+        if not isinstance(feedback, Posterior):
+            return prior
+        weights = self.weights[rows, parents]
+        chosen = symbol[:, :, None].expand_as(weights)
+        logits = self.output.logits_of(self.z[rows, parents], chosen)
+        joint = weights * (logits - self.norms[rows, parents]).exp()
+        tiny = torch.finfo(joint.dtype).tiny
+        posterior = joint / joint.sum(2, keepdim=True).clamp_min(tiny)
+        if self.kept is not None:
+            posterior = torch.zeros_like(prior).scatter(2, self.kept[rows, parents], posterior)
+        share = self._share(feedback)
+        return share * posterior + (1 - share) * prior
 
     def _share(self, feedback: Posterior) -> Tensor:
         sizes = self.mask.sum(1)

@@ -18,13 +18,13 @@ SIZES = Sizes(query=5, values=6, embedding=4, direction=3, layers=1, rate=0.0)
 STEPPED = (
     *("soft", "soft-concat", "sparse", "sparsemax", "acvi", "ved"),
     *("prior-joint", "postr-joint", "prox-postr-joint", "mono-postr-joint"),
-    *("variational", "variational-sample", "variational-gumbel"),
+    *("variational", "variational-sample", "variational-gumbel", "hard"),
 )
 """Models whose decoding steps have a path of their own."""
 
 NAMED = (
     *STEPPED,
-    *("hard-mono", "hard", "none", "soft-location", "soft-unfed"),
+    *("hard-mono", "none", "soft-location", "soft-unfed"),
     *("structural", "fertility", "local-m", "local-p", "structured"),
 )
 
