@@ -18,6 +18,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -112,13 +113,14 @@ def runs(run: dict[str, Any], names: list[Name], made: Path, out: Path) -> list[
     A run that went on, by the same command with the same code, is one, of its last day.
     """
     earlier = read_json(out / RECORD)["runs"] if (out / RECORD).is_file() else []
-    made_by = {cell: (one["commit"], one["command"]) for one in earlier for cell in one["cells"]}
-    found = {(one["commit"], one["command"]): one | {"cells": []} for one in [*earlier, run]}
+    identity = itemgetter("commit", "command")
+    made_by = {cell: identity(one) for one in earlier for cell in one["cells"]}
+    found = {identity(one): one | {"cells": []} for one in [*earlier, run]}
     for name in names:
         cell = folder_of(Path(), name).as_posix()
         same = content(folder_of(out, name)) == content(folder_of(made, name))
-        now = run["commit"], run["command"]
-        found[made_by.get(cell, now) if same else now]["cells"].append(cell)
+        by = made_by.get(cell) if same else None
+        found[by or identity(run)]["cells"].append(cell)
     return [one for one in found.values() if one["cells"]]
 
 
