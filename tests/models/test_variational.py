@@ -255,6 +255,8 @@ def test_the_inference_network_has_the_encoder_s_size_unless_told_otherwise() ->
         ({"marginal": {"kind": "bound", "weight": -1}}, "marginal option `weight` is -1"),
         ({"score": {"kind": "mlp", "units": -1}}, "score option `units` is -1"),
         ({"score": {"kind": "mlp", "units": True}}, "score option `units` is True"),
+        ({"score": {"kind": "general", "scale": 1}}, "score option `scale` is 1"),
+        ({"inference": {"kind": "bilstm", "scale": 0.5}}, "inference option `scale` is 0.5"),
         ({"score": {"kind": "mlp", "units": 2**40}}, "score option `units` is 1099511627776"),
         ({"coupling": {"kind": "proximity", "width": "3"}}, "coupling option `width` is '3'"),
         ({"inference": {"kind": "bilstm", "layers": 200}}, "inference option `layers` is 200"),

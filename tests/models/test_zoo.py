@@ -21,8 +21,10 @@ from pam.models.chains import smoothed
 from pam.models.couplings.chain import Chain
 from pam.models.distributions.softmax import Softmax
 from pam.models.memory import Noise, Past, drawn
+from pam.models.scores.dot import Dot
 from pam.models.scores.structural import places
 from pam.models.seq2seq import Seq2Seq
+from pam.models.sizes import Sizes
 from tests.models import tiny
 from tests.models.by_hand import one_sentence
 from tests.models.test_fast_path import assert_same as assert_fast
@@ -117,6 +119,18 @@ def test_the_dot_product_is_the_bilinear_score_of_the_identity() -> None:
     torch.testing.assert_close(general.score(query, memory, Past()), wanted)
     with pytest.raises(UserError, match="5 units with an encoder state of 6"):
         tiny.model(tiny.choices("soft", score="dot"))
+
+
+def test_a_scaled_product_is_the_product_over_the_root_of_its_units() -> None:
+    scaled, plain = both("postr-joint", "postr-joint", score={"kind": "general", "scale": True})
+    scaled.score.weight.weight.data.mul_(5**0.5)
+    assert_same(scaled, plain)
+    scaled, plain = both("variational", "variational", inference={"kind": "bilstm", "scale": True})
+    scaled.inference.weight.weight.data.mul_(6**0.5)
+    torch.testing.assert_close(scaled.objective(*tiny.batch()), plain.objective(*tiny.batch()))
+    values = torch.randn(2, 3, 6, dtype=DOUBLE)
+    dot = Dot(Sizes(6, 6, embedding=4, direction=3, layers=1, rate=0.0), scale=True)
+    torch.testing.assert_close(dot.keys(values), values / 6**0.5)
 
 
 def test_a_location_score_ignores_what_lies_beyond_its_longest_sentence() -> None:

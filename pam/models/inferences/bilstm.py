@@ -10,7 +10,7 @@ from pam.data.vocabulary import PAD
 from pam.models.encoder import lstms, read
 from pam.models.logspace import masked_log_softmax
 from pam.models.parts import Embed, Inference
-from pam.models.sizes import Sizes, check_size
+from pam.models.sizes import Sizes, check_flag, check_size
 
 
 class _Reader(nn.Module):
@@ -37,9 +37,16 @@ class BiLSTM(Inference):
     Args:
         units: LSTM units of a direction. None: as many as the encoder has.
         layers: bidirectional layers. None: as many as the encoder has.
+        scale: divides the scores by the root of g_t's units, as that of the score `general`.
     """
 
-    def __init__(self, sizes: Sizes, units: int | None = None, layers: int | None = None) -> None:
+    def __init__(
+        self,
+        sizes: Sizes,
+        units: int | None = None,
+        layers: int | None = None,
+        scale: bool = False,
+    ) -> None:
         super().__init__()
         check_size("inference option `units`", units, null="the encoder's")
         check_size("inference option `layers`", layers, null="the encoder's", most=DEEPEST)
@@ -47,6 +54,8 @@ class BiLSTM(Inference):
         self.source = _Reader(sizes.embedding, units, layers, sizes.rate)
         self.target = _Reader(sizes.embedding, units, layers, sizes.rate)
         self.weight = nn.Linear(2 * units, 2 * units, bias=False)
+        scaled = check_flag("inference option `scale`", scale)
+        self.factor = (2 * units) ** -0.5 if scaled else None
 
     def forward(
         self,
@@ -58,7 +67,10 @@ class BiLSTM(Inference):
     ) -> Tensor:
         of_source = self.source(embed_source(source.t()), lengths)  # (B, m, 2 units)
         of_target = self.target(embed_target(target.t()), (target != PAD).sum(1))
-        scores = torch.bmm(self.weight(of_target), of_source.transpose(1, 2))  # (B, n, m)
+        queries = self.weight(of_target)
+        if self.factor is not None:
+            queries = queries * self.factor
+        scores = torch.bmm(queries, of_source.transpose(1, 2))  # (B, n, m)
         mask = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
         return masked_log_softmax(scores, mask[:, None])
 

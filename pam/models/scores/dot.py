@@ -7,15 +7,20 @@ from torch import Tensor
 from pam.errors import UserError
 from pam.models.memory import Memory, Past
 from pam.models.parts import Score
-from pam.models.sizes import Sizes
+from pam.models.sizes import Sizes, check_flag
 
 
 class Dot(Score):
     """e_t(a) = s_t . h_a (Luong et al. 2015, equation 8, `dot`). It has no weights, so that both
-    must have as many units."""
+    must have as many units.
 
-    def __init__(self, sizes: Sizes) -> None:
+    Args:
+        scale: divides by the root of their number (Vaswani et al. 2017, equation 1).
+    """
+
+    def __init__(self, sizes: Sizes, scale: bool = False) -> None:
         super().__init__()
+        self.factor = sizes.query**-0.5 if check_flag("score option `scale`", scale) else None
         if sizes.query != sizes.values:
             raise UserError(
                 f"score `dot` multiplies a decoder state of {sizes.query} units with an encoder "
@@ -24,7 +29,7 @@ class Dot(Score):
             )
 
     def keys(self, values: Tensor) -> Tensor:
-        return values
+        return values if self.factor is None else values * self.factor
 
     def forward(self, query: Tensor, memory: Memory, past: Past) -> Tensor:
         return (memory.keys * query[:, None]).sum(2)

@@ -6,19 +6,27 @@ from torch import Tensor, nn
 
 from pam.models.memory import Memory, Past
 from pam.models.parts import Score
-from pam.models.sizes import Sizes
+from pam.models.sizes import Sizes, check_flag
 
 
 class General(Score):
-    """e_t(a) = s_t^T W h_a (Luong et al. 2015, equation 8, `general`)."""
+    """e_t(a) = s_t^T W h_a (Luong et al. 2015, equation 8, `general`).
 
-    def __init__(self, sizes: Sizes) -> None:
+    Args:
+        scale: divides by the root of the decoder's units, as Vaswani et al. (2017, equation 1) do
+            with dot products. Adam moves each entry of W by about the learning rate, so that the
+            more units there are the larger are a step's changes of e; undivided, at the sizes of
+            translation attention settles on single words before it has learnt on which.
+    """
+
+    def __init__(self, sizes: Sizes, scale: bool = False) -> None:
         super().__init__()
+        self.factor = sizes.query**-0.5 if check_flag("score option `scale`", scale) else None
         self.weight = nn.Linear(sizes.values, sizes.query, bias=False)
 
     def keys(self, values: Tensor) -> Tensor:
         keys: Tensor = self.weight(values)
-        return keys
+        return keys if self.factor is None else keys * self.factor
 
     def forward(self, query: Tensor, memory: Memory, past: Past) -> Tensor:
         # On a CPU several times faster than a batched product of a matrix and a vector.
