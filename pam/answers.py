@@ -33,6 +33,14 @@ def options_of(question: str, kind: str) -> list[str]:
     return []
 
 
+def unasked(architecture: str) -> list[str]:
+    """The questions that an architecture does not ask, the names in its module's `UNASKED`."""
+    for node in tree(file_of(f"pam.models.architectures.{architecture.replace('-', '_')}")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "UNASKED":
+            return [str(one.value) for one in ast.walk(node.value) if isinstance(one, ast.Constant)]
+    return []
+
+
 def check_options(question: str, kind: str, options: Iterable[str]) -> None:
     """Checks the names of options that an answer is given.
 

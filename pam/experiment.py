@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pam.answers import answers, check_options
+from pam.answers import answers, check_options, unasked
 from pam.config import (
     Cell,
     Choice,
@@ -213,10 +213,12 @@ def resolve_cell(
 def with_options(choices: ModelChoices, *layers: Options) -> ModelChoices:
     """The model with the options that its components are given, later layers winning.
 
-    What the model's own file says wins over every layer. Questions in a layer must be a model's.
+    What the model's own file says wins over every layer. Questions in a layer must be a model's;
+    those that its architecture does not ask change nothing.
     """
     changed: dict[str, Choice] = {}
-    for question in dict.fromkeys(question for layer in layers for question in layer):
+    asked = {question for layer in layers for question in layer}
+    for question in sorted(asked.difference(unasked(kind_of(choices.architecture)[0]))):
         kind, own = kind_of(getattr(choices, question))
         given = [layer.get(question, {}).get(kind, {}) for layer in layers]
         options = {name: value for one in (*given, own) for name, value in one.items()}

@@ -11,6 +11,7 @@ import yaml
 
 from pam.errors import UserError
 from pam.experiment import Plan, load_plan
+from pam.models.fitting import check_fit
 from tests.workflow.checkouts import ROOT
 
 RIGHT = """\
@@ -164,6 +165,14 @@ def test_options_go_to_the_components_that_a_model_uses_and_nowhere_else() -> No
     assert plan.cell("nouns", "postr-joint", 1).choices.marginal == {"kind": "output", "top_k": 6}
     assert plan.cell("nouns", "soft", 1).choices.marginal == "input"
     assert plan.choices["postr-joint"].marginal == "output"
+
+
+def test_options_of_what_an_architecture_does_not_ask_are_not_for_it() -> None:
+    text = RIGHT.replace("  - soft\n", "  - soft\n  - transformer\n")
+    plan = load(text + "    options: {score: {general: {scale: true}}}\n")
+    assert plan.cell("nouns", "soft", 1).choices.score == {"kind": "general", "scale": True}
+    assert plan.cell("nouns", "transformer", 1).choices.score == "general"
+    check_fit(plan)
 
 
 def test_a_tasks_options_win_over_the_experiments_and_a_models_own_over_both() -> None:

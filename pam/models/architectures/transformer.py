@@ -9,6 +9,12 @@ from pam.errors import UserError
 from pam.models.sizes import check_size
 from pam.models.transformer import Shape, Transformer
 
+UNASKED = (
+    *("score", "window", "distribution", "coupling", "latent"),
+    *("marginal", "feedback", "inference", "estimator"),
+)
+"""Questions that it answers in its own way: what a task's options say of them is not for it."""
+
 
 def build(
     choices: ModelChoices,
@@ -57,7 +63,7 @@ def _refuse(choices: ModelChoices) -> None:
     """Choices that would change nothing are an error: they would be thought to."""
     unasked: dict[str, Any] = {
         name: getattr(choices, name)
-        for name in ("score", "window", "distribution", "coupling", "latent", "marginal")
+        for name in UNASKED
         if getattr(choices, name) != ModelChoices.model_fields[name].default
     }
     for name, value in unasked.items():
