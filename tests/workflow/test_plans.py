@@ -86,8 +86,9 @@ def test_the_zoo_is_every_model_on_nouns_three_times_and_on_translation_once(
     trained = Counter(re.search(r" on ([^,]*)", name)[1] for name in outcome.trained)
     # Hard monotonic attention writes no translations.
     translating = len(named) - 1
+    # Where scores are unscaled anyway, no model stands for that.
     assert trained == {
-        "ddn13-de-noun": 3 * len(named),
+        "ddn13-de-noun": 3 * (len(named) - 1),
         "multi30k-de-en": translating,
         # There the decoder has more units than dot products take.
         "cldr-de-en": translating - len({"soft-dot", "postr-joint-dot"}),
