@@ -71,3 +71,12 @@ def check_flag(option: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise UserError(f"{option} is {value!r}", remedy="use true or false")
     return value
+
+
+def check_scale(option: str, scale: object, units: int) -> float:
+    """The factor of a product over `units` numbers: the inverse of their root if `scale`, else 1.
+
+    Raises:
+        UserError: `scale` is neither true nor false.
+    """
+    return units**-0.5 if check_flag(option, scale) else 1.0

@@ -10,7 +10,7 @@ from pam.data.vocabulary import PAD
 from pam.models.encoder import lstms, read
 from pam.models.logspace import masked_log_softmax
 from pam.models.parts import Embed, Inference
-from pam.models.sizes import Sizes, check_flag, check_size
+from pam.models.sizes import Sizes, check_scale, check_size
 
 
 class _Reader(nn.Module):
@@ -54,8 +54,7 @@ class BiLSTM(Inference):
         self.source = _Reader(sizes.embedding, units, layers, sizes.rate)
         self.target = _Reader(sizes.embedding, units, layers, sizes.rate)
         self.weight = nn.Linear(2 * units, 2 * units, bias=False)
-        scaled = check_flag("inference option `scale`", scale)
-        self.factor = (2 * units) ** -0.5 if scaled else None
+        self.factor = check_scale("inference option `scale`", scale, 2 * units)
 
     def forward(
         self,
@@ -67,9 +66,7 @@ class BiLSTM(Inference):
     ) -> Tensor:
         of_source = self.source(embed_source(source.t()), lengths)  # (B, m, 2 units)
         of_target = self.target(embed_target(target.t()), (target != PAD).sum(1))
-        queries = self.weight(of_target)
-        if self.factor is not None:
-            queries = queries * self.factor
+        queries = self.weight(of_target) * self.factor
         scores = torch.bmm(queries, of_source.transpose(1, 2))  # (B, n, m)
         mask = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
         return masked_log_softmax(scores, mask[:, None])

@@ -7,7 +7,7 @@ from torch import Tensor
 from pam.errors import UserError
 from pam.models.memory import Memory, Past
 from pam.models.parts import Score
-from pam.models.sizes import Sizes, check_flag
+from pam.models.sizes import Sizes, check_scale
 
 
 class Dot(Score):
@@ -20,7 +20,7 @@ class Dot(Score):
 
     def __init__(self, sizes: Sizes, scale: bool = False) -> None:
         super().__init__()
-        self.factor = sizes.query**-0.5 if check_flag("score option `scale`", scale) else None
+        self.factor = check_scale("score option `scale`", scale, sizes.query)
         if sizes.query != sizes.values:
             raise UserError(
                 f"score `dot` multiplies a decoder state of {sizes.query} units with an encoder "
@@ -29,7 +29,7 @@ class Dot(Score):
             )
 
     def keys(self, values: Tensor) -> Tensor:
-        return values if self.factor is None else values * self.factor
+        return values * self.factor
 
     def forward(self, query: Tensor, memory: Memory, past: Past) -> Tensor:
         return (memory.keys * query[:, None]).sum(2)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from pam.models.memory import Memory, Past
 from pam.models.parts import Score
-from pam.models.sizes import Sizes, check_flag
+from pam.models.sizes import Sizes, check_scale
 
 
 class General(Score):
@@ -21,12 +21,12 @@ class General(Score):
 
     def __init__(self, sizes: Sizes, scale: bool = False) -> None:
         super().__init__()
-        self.factor = sizes.query**-0.5 if check_flag("score option `scale`", scale) else None
+        self.factor = check_scale("score option `scale`", scale, sizes.query)
         self.weight = nn.Linear(sizes.values, sizes.query, bias=False)
 
     def keys(self, values: Tensor) -> Tensor:
-        keys: Tensor = self.weight(values)
-        return keys if self.factor is None else keys * self.factor
+        keys: Tensor = self.weight(values) * self.factor
+        return keys
 
     def forward(self, query: Tensor, memory: Memory, past: Past) -> Tensor:
         # On a CPU several times faster than a batched product of a matrix and a vector.
