@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from pam.fingerprint import PACKAGE, file_of, tree
+from pam.fingerprint import PACKAGE, QUESTIONS, file_of, tree
 from pam.parsing import unknown
 
 
@@ -33,12 +33,12 @@ def options_of(question: str, kind: str) -> list[str]:
     return []
 
 
-def unasked(architecture: str) -> list[str]:
-    """The questions that an architecture does not ask, the names in its module's `UNASKED`."""
+def asked(architecture: str) -> tuple[str, ...]:
+    """The questions that an architecture asks: all, unless its module names them in `ASKS`."""
     for node in tree(file_of(f"pam.models.architectures.{architecture.replace('-', '_')}")).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "UNASKED":
-            return [str(one.value) for one in ast.walk(node.value) if isinstance(one, ast.Constant)]
-    return []
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ASKS":
+            return ("architecture", *ast.literal_eval(node.value))
+    return QUESTIONS
 
 
 def check_options(question: str, kind: str, options: Iterable[str]) -> None:

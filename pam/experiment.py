@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pam.answers import answers, check_options, unasked
+from pam.answers import answers, asked, check_options
 from pam.config import (
     Cell,
     Choice,
@@ -217,8 +217,8 @@ def with_options(choices: ModelChoices, *layers: Options) -> ModelChoices:
     those that its architecture does not ask change nothing.
     """
     changed: dict[str, Choice] = {}
-    asked = {question for layer in layers for question in layer}
-    for question in sorted(asked.difference(unasked(kind_of(choices.architecture)[0]))):
+    named = {question for layer in layers for question in layer}
+    for question in sorted(named.intersection(asked(kind_of(choices.architecture)[0]))):
         kind, own = kind_of(getattr(choices, question))
         given = [layer.get(question, {}).get(kind, {}) for layer in layers]
         options = {name: value for one in (*given, own) for name, value in one.items()}

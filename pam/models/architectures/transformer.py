@@ -6,14 +6,12 @@ from typing import Any
 
 from pam.config import ModelChoices, Network
 from pam.errors import UserError
+from pam.fingerprint import QUESTIONS
 from pam.models.sizes import check_size
 from pam.models.transformer import Shape, Transformer
 
-UNASKED = (
-    *("score", "window", "distribution", "coupling", "latent"),
-    *("marginal", "feedback", "inference", "estimator"),
-)
-"""Questions that it answers in its own way: what a task's options say of them is not for it."""
+ASKS = ()
+"""No question about components: what a task's options say of them is not for it."""
 
 
 def build(
@@ -63,8 +61,9 @@ def _refuse(choices: ModelChoices) -> None:
     """Choices that would change nothing are an error: they would be thought to."""
     unasked: dict[str, Any] = {
         name: getattr(choices, name)
-        for name in UNASKED
-        if getattr(choices, name) != ModelChoices.model_fields[name].default
+        for name in QUESTIONS
+        if name != "architecture"
+        and getattr(choices, name) != ModelChoices.model_fields[name].default
     }
     for name, value in unasked.items():
         raise UserError(
