@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
+import psutil
 
 from pam.cli import main
 from pam.config import Cell
@@ -73,6 +74,13 @@ class Run:
         """Waits until it, or what it has started, has written a text."""
         until = time.monotonic() + 60
         while text not in self.said():
+            assert time.monotonic() < until, self.said()
+            time.sleep(0.01)
+
+    def halts(self) -> None:
+        """Waits until it stands still, as after SIGSTOP: a SIGCONT before that would be lost."""
+        until = time.monotonic() + 60
+        while psutil.Process(self.process.pid).status() != psutil.STATUS_STOPPED:
             assert time.monotonic() < until, self.said()
             time.sleep(0.01)
 

@@ -128,6 +128,7 @@ def _two_at_once(data: Path, out: Path) -> tuple[runs.Run, runs.Run]:
     """A training that is halted in midst, and a second one that waits for it."""
     first = runs.train(CELL, data, out, Fault(*STEP, 7, "halted"))
     first.says("epoch 1 of 3")
+    first.halts()
     second = runs.train(CELL, data, out, log="second")
     second.says("waiting for it")
     return first, second
