@@ -12,7 +12,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -72,16 +72,17 @@ class Run:
 
     def says(self, text: str) -> None:
         """Waits until it, or what it has started, has written a text."""
-        until = time.monotonic() + 60
-        while text not in self.said():
-            assert time.monotonic() < until, self.said()
-            time.sleep(0.01)
+        self._waits(lambda: text in self.said())
 
     def halts(self) -> None:
         """Waits until it stands still, as after SIGSTOP: a SIGCONT before that would be lost."""
-        until = time.monotonic() + 60
-        while psutil.Process(self.process.pid).status() != psutil.STATUS_STOPPED:
-            assert time.monotonic() < until, self.said()
+        process = psutil.Process(self.process.pid)
+        self._waits(lambda: process.status() == psutil.STATUS_STOPPED)
+
+    def _waits(self, until: Callable[[], bool]) -> None:
+        end = time.monotonic() + 60
+        while not until():
+            assert time.monotonic() < end, self.said()
             time.sleep(0.01)
 
     def signal(self, number: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pam.experiment import load_plan
+from pam.experiment import Plan, load_plan
 from pam.files import write_text
 from pam.reporting.reference import take
 from tests.workflow.checkouts import ROOT, Checkout, checkout
@@ -16,9 +16,9 @@ LINKS = ("gold.tsv", "gold.safetensors", "links.json", "codec.json")
 MAKING = [f"{verb}_cell" for verb in ("train", "join", "predict", "analyse", "score", "attend")]
 
 
-def prepare(made: Checkout) -> None:
+def prepare(made: Checkout, plan: Plan) -> None:
     """Puts empty files there for all that is made of the zoo's data, which nobody reads here."""
-    for name, task in load_plan(files=[ROOT / CONFIG]).experiment.tasks.items():
+    for name, task in plan.experiment.tasks.items():
         files = [f"data/{file}" for file in (*VOCABULARIES, *SPLITS)]
         files += [f"gold/{file}" for file in (*VOCABULARIES, *LINKS) if task.gold]
         for file in files:
@@ -29,8 +29,8 @@ def test_the_kept_zoo_is_that_of_the_configuration_and_shown_again_without_train
     tmp_path: Path,
 ) -> None:
     made = checkout(tmp_path / "checkout")
-    prepare(made)
     plan = load_plan(files=[ROOT / CONFIG])
+    prepare(made, plan)
     found = take(ROOT / "results/reference/zoo", made.folder / "results/zoo", plan)
     assert (found.missing, found.other) == ([], [])
     outcome = made.plan("--configfile", CONFIG)
