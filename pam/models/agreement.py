@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from pam.data.vocabulary import PAD
-from pam.models.seq2seq import PARTS, Seq2Seq, paid_at_end
+from pam.models.seq2seq import Seq2Seq, pay_at_end
 
 
 class Agreement(Seq2Seq):
@@ -19,7 +19,7 @@ class Agreement(Seq2Seq):
     """
 
     def __init__(self, ahead: Seq2Seq, back: Seq2Seq, weight: float) -> None:
-        super().__init__(**{name: getattr(ahead, name) for name in PARTS})
+        super().__init__(**dict(ahead.named_children()))
         self.back, self.weight = back, weight
 
     def _objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
@@ -36,18 +36,18 @@ class Agreement(Seq2Seq):
         back_values: Tensor,
         back_prior: Tensor,
     ) -> Tensor:
-        """The objective, (B, n), from those of both directions.
+        """The objective, (B, T), from those of both directions.
 
         Args:
-            source: (B, m); target: (B, n).
-            values: (B, n) of the direction x to y, with its attention `prior` (B, n, m).
-            back_values: (B, m) of the direction y to x, with its attention `back_prior` (B, m, n).
+            source: (B, m); target: (B, T).
+            values: (B, T) of the direction x to y, with its attention `prior` (B, T, m).
+            back_values: (B, m) of the direction y to x, with its attention `back_prior` (B, m, T).
         """
         real, real_source = target != PAD, source != PAD
         both = prior * back_prior.transpose(1, 2)
         trace = (both * (real[:, :, None] & real_source[:, None])).sum((1, 2))
         other = torch.where(real_source, back_values, 0.0).sum(1)
-        return paid_at_end(values, other + self.weight * trace, target)
+        return pay_at_end(values, other + self.weight * trace, target)
 
     def progress(self, share: float) -> None:
         super().progress(share)

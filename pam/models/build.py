@@ -1,36 +1,132 @@
-"""From a YAML of components to a model."""
+"""From a configuration to a model."""
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from torch import nn
 
-from pam import plugins
-from pam.answers import check_options
-from pam.config import ModelConfig, Network, kind_of
+from pam.config import ModelConfig, Network
+from pam.models import options
+from pam.models.agreement import Agreement
+from pam.models.couplings import COUPLINGS
+from pam.models.distributions import DISTRIBUTIONS
+from pam.models.ensemble import Ensemble
+from pam.models.input_feeding import INPUT_FEEDINGS
+from pam.models.interfaces import Sizes
+from pam.models.latents import LATENTS
+from pam.models.lstm import Decoder, Encoder
+from pam.models.marginalization import MARGINALIZATIONS
 from pam.models.model import Model
+from pam.models.readout import Readout
+from pam.models.scores import SCORES
+from pam.models.seq2seq import Seq2Seq
+from pam.models.transformer import Transformer
+from pam.models.variational import ESTIMATORS, INFERENCES
+from pam.models.windows import WINDOWS
+
+COMPONENTS: dict[str, Mapping[str, Callable[..., nn.Module]]] = {
+    "score": SCORES,
+    "window": WINDOWS,
+    "distribution": DISTRIBUTIONS,
+    "coupling": COUPLINGS,
+    "latent": LATENTS,
+    "marginalization": MARGINALIZATIONS,
+    "input_feeding": INPUT_FEEDINGS,
+    "inference": INFERENCES,
+    "estimator": ESTIMATORS,
+}
+"""Question to its answers, by the names that YAML writes; their options are in `options`."""
 
 
 def build(components: ModelConfig, network: Network, source: int, target: int) -> Model:
-    """Makes a model by the module of `pam.models.architectures` that its components name.
+    """Makes a model with fresh weights.
 
     Args:
-        components: the model's answers.
+        components: the model's components; that they fit together is checked when an experiment is
+            read (`pam.models.fitting`).
         network: sizes of encoder and decoder.
-        source: number of source symbols.
-        target: number of target symbols.
-
-    Raises:
-        UserError: a choice that does not exist, or components that do not fit together.
+        source, target: number of source and target symbols.
     """
-    kind, options = kind_of(components.architecture)
-    architecture = plugins.load("pam.models.architectures", "architecture", kind)
-    check_options("architecture", kind, options)
-    model: Model = architecture.build(components, network, source, target, **options)
+    model = ARCHITECTURES[components.architecture.kind](components, network, source, target)
     if network.initial_range is not None:
         for parameter in model.parameters():
             if parameter.dim() > 1:
                 nn.init.uniform_(parameter, -network.initial_range, network.initial_range)
     return model
+
+
+def build_ensemble(members: list[tuple[ModelConfig, Network]], source: int, target: int) -> Model:
+    """Makes the model whose distribution is the mean of its members'."""
+    return Ensemble([build(*member, source, target) for member in members])
+
+
+def component(question: str, chosen: options.Options, sizes: Sizes) -> nn.Module:
+    """Makes the component that answers a question."""
+    if chosen.implementation is None:
+        return COMPONENTS[question][chosen.kind](chosen, sizes)
+    module, _, name = chosen.implementation.partition(":")
+    made: nn.Module = getattr(importlib.import_module(module), name)(chosen, sizes)
+    return made
+
+
+def recurrent(components: ModelConfig, network: Network, source: int, target: int) -> Seq2Seq:
+    """Encoder and decoder of LSTMs with attention."""
+    values = network.encoder * (2 if network.encoder_reads == "both" else 1)
+    sizes = Sizes(
+        query=network.decoder,
+        values=values,
+        embedding=network.embedding,
+        direction=network.encoder,
+        layers=network.encoder_layers,
+        rate=network.dropout,
+    )
+    parts: dict[str, Any] = {
+        question: component(question, getattr(components, question), sizes)
+        for question in COMPONENTS
+    }
+    encoder = Encoder(
+        source,
+        network.embedding,
+        network.encoder,
+        network.encoder_layers,
+        network.dropout,
+        network.encoder_reads,
+    )
+    decoder = Decoder(
+        target,
+        network.embedding,
+        context=values,
+        hidden=network.decoder,
+        layers=network.decoder_layers,
+        final=values,
+        rate=network.dropout,
+    )
+    return Seq2Seq(encoder=encoder, decoder=decoder, readout=Readout(sizes, target), **parts)
+
+
+def transformer(components: ModelConfig, network: Network, source: int, target: int) -> Model:
+    """Attention in place of recurrences."""
+    chosen = components.architecture
+    assert isinstance(chosen, options.TransformerOptions)
+    return Transformer.build(chosen, network, source, target)
+
+
+def agreement(components: ModelConfig, network: Network, source: int, target: int) -> Model:
+    """Both directions, alike but for their vocabularies."""
+    chosen = components.architecture
+    assert isinstance(chosen, options.AgreementOptions)
+    ahead = recurrent(components, network, source, target)
+    return Agreement(ahead, recurrent(components, network, target, source), chosen.weight)
+
+
+ARCHITECTURES: dict[str, Callable[[ModelConfig, Network, int, int], Model]] = {
+    "recurrent": recurrent,
+    "transformer": transformer,
+    "agreement": agreement,
+}
 
 
 def parameters_of(model: nn.Module) -> int:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from pam.models import model as parts
+from pam.models.interfaces import AttentionHistory
 from pam.models.logspace import safe_log
-from pam.models.memory import Past
-from pam.models.model import Aligned, Carried, Encoded, Model, Read
+from pam.models.model import Encoded, Model
 
 
 @dataclass(frozen=True)
@@ -24,31 +25,31 @@ class Sources:
     def mask(self) -> Tensor:
         return self.parts[0].mask
 
-    def select(self, rows: Tensor) -> Sources:
-        return Sources(tuple(part.select(rows) for part in self.parts))
+    def select(self, sentences: Tensor) -> Sources:
+        return Sources(tuple(part.select(sentences) for part in self.parts))
 
 
 @dataclass(frozen=True)
 class States:
     """What each member carries, and the mean of their alignments."""
 
-    parts: tuple[Carried, ...]
-    past: Past
+    parts: tuple[parts.State, ...]
+    history: AttentionHistory
 
     @property
     def alignment(self) -> Tensor | None:
-        return self.past.alignment
+        return self.history.alignment
 
     def select(self, rows: Tensor) -> States:
-        return States(tuple(part.select(rows) for part in self.parts), self.past.select(rows))
+        return States(tuple(part.select(rows) for part in self.parts), self.history.select(rows))
 
 
 @dataclass(frozen=True)
 class Steps:
     """Each member's step."""
 
-    parts: tuple[Read, ...]
-    past: Past
+    parts: tuple[parts.Step, ...]
+    history: AttentionHistory
 
     @property
     def log_probs(self) -> Tensor:
@@ -63,7 +64,7 @@ class Steps:
         return torch.cat([part.query for part in self.parts], 1)
 
     def select(self, rows: Tensor) -> Steps:
-        return Steps(tuple(part.select(rows) for part in self.parts), self.past.select(rows))
+        return Steps(tuple(part.select(rows) for part in self.parts), self.history.select(rows))
 
 
 class Ensemble(Model):
@@ -79,30 +80,38 @@ class Ensemble(Model):
         """The members."""
         return [member for member in self.members if isinstance(member, Model)]
 
-    def encode(self, source: Tensor, lengths: Tensor) -> Sources:
-        return Sources(tuple(member.encode(source, lengths) for member in self.models))
+    def encode(self, source: Tensor, lengths: Tensor, beam: int = 1) -> Sources:
+        return Sources(tuple(member.encode(source, lengths, beam) for member in self.models))
 
     def start(self, memory: Sources) -> States:
         pairs = zip(self.models, memory.parts, strict=True)
-        return States(tuple(member.start(part) for member, part in pairs), Past())
+        return States(tuple(member.start(part) for member, part in pairs), AttentionHistory())
 
-    def read(self, memory: Sources, state: States, symbol: Tensor) -> Steps:
+    def step(self, memory: Sources, state: States, symbol: Tensor) -> Steps:
         each = zip(self.models, memory.parts, state.parts, strict=True)
-        parts = tuple(member.read(source, own, symbol) for member, source, own in each)
-        return Steps(parts, state.past)
+        parts = tuple(member.step(source, own, symbol) for member, source, own in each)
+        return Steps(parts, state.history)
 
-    def advance(self, memory: Sources, step: Steps, symbol: Tensor) -> States:
+    def update(self, memory: Sources, step: Steps, symbol: Tensor) -> States:
         each = zip(self.models, memory.parts, step.parts, strict=True)
-        parts = tuple(member.advance(source, own, symbol) for member, source, own in each)
+        parts = tuple(member.update(source, own, symbol) for member, source, own in each)
         alignment = torch.stack([part.alignment for part in parts]).mean(0)
-        return States(parts, step.past.then(alignment))
+        return States(parts, step.history.then(alignment))
 
-    def teacher_forced(self, source: Tensor, lengths: Tensor, target: Tensor) -> Aligned:
-        found = [member.teacher_forced(source, lengths, target) for member in self.models]
-        return Aligned(
-            log_probs=mean_log([one.log_probs for one in found]),
-            prior=torch.stack([one.prior for one in found]).mean(0),
-            alignment=torch.stack([one.alignment for one in found]).mean(0),
+    def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        found = [member.log_likelihood(source, lengths, target) for member in self.models]
+        return mean_log(found)
+
+    def exact(self, step: Steps, symbol: Tensor) -> Tensor | None:
+        each = [m.exact(part, symbol) for m, part in zip(self.models, step.parts, strict=True)]
+        if all(one is None for one in each):
+            return None
+        index = symbol[:, None]
+        return mean_log(
+            [
+                part.log_probs.gather(1, index).squeeze(1) if one is None else one
+                for one, part in zip(each, step.parts, strict=True)
+            ]
         )
 
 

@@ -21,7 +21,7 @@ def masked_log_softmax(scores: Tensor, mask: Tensor) -> Tensor:
         softmax, whose gradient there is exactly zero, and is replaced right after it.
     """
     scores = scores.masked_fill(~mask, -torch.inf)
-    return torch.log_softmax(scores, dim=-1).masked_fill(~mask, ZERO)
+    return torch.log_softmax(scores, dim=-1).clamp_min(ZERO)
 
 
 def safe_log(probabilities: Tensor) -> Tensor:
@@ -29,3 +29,27 @@ def safe_log(probabilities: Tensor) -> Tensor:
     tiny = torch.finfo(probabilities.dtype).tiny
     positive = probabilities > tiny
     return torch.where(positive, probabilities.clamp_min(tiny).log(), ZERO)
+
+
+def most_probable(log_weights: Tensor, top_k: int | None) -> Tensor:
+    """Log weights (n, m) with `ZERO` outside the K largest of each row; all of them for None."""
+    if top_k is None or top_k >= log_weights.shape[1]:
+        return log_weights
+    best = log_weights.topk(top_k, dim=1).indices
+    kept = torch.zeros_like(log_weights, dtype=torch.bool).scatter(1, best, True)
+    return log_weights.masked_fill(~kept, ZERO)
+
+
+def draw(log_probs: Tensor, gumbel: Tensor) -> Tensor:
+    """A position drawn from log probabilities (..., m) by Gumbel noise (..., m), one-hot.
+
+    The largest of log p(a) + g(a) is distributed as p is (Gumbel 1954).
+    """
+    best = (log_probs + gumbel).argmax(-1, keepdim=True)
+    return torch.zeros_like(log_probs).scatter(-1, best, 1.0)
+
+
+def relax(log_probs: Tensor, gumbel: Tensor, temperature: float) -> Tensor:
+    """Gumbel-Softmax (Jang et al. 2017): log weights (..., m) near a drawn position,
+    differentiable."""
+    return torch.log_softmax((log_probs + gumbel) / temperature, dim=-1)

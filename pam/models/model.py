@@ -1,4 +1,4 @@
-"""What every model offers to training and to decoding, whatever it is made of."""
+"""What every model offers to training and to search, whatever it is made of."""
 
 from __future__ import annotations
 
@@ -6,20 +6,28 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor, nn
+
+from pam.data.vocabulary import BOS
 
 
 @dataclass(frozen=True)
-class Aligned:
-    """Teacher-forced log probabilities with the alignments behind them.
+class TeacherForced:
+    """A batch under teacher forcing; entries at padded target positions carry no meaning.
 
     Attributes:
-        log_probs: (B, n) log p(y_t | y_<t, x).
-        prior: (B, n, m).
-        alignment: (B, n, m) what was fed back.
+        log_probs: (B, T) log p(y_t | y_<t, x).
+        exact: (B, T) the same summed over all source positions, where the model leaves some out;
+            what it feeds back is the same.
+        correct: (B, T) whether y_t is the most probable symbol.
+        prior: (B, T, m).
+        alignment: (B, T, m) what was handed on; of a chain, its marginals given the whole target.
     """
 
     log_probs: Tensor
+    exact: Tensor
+    correct: Tensor
     prior: Tensor
     alignment: Tensor
 
@@ -29,37 +37,37 @@ class Encoded(Protocol):
 
     @property
     def mask(self) -> Tensor:
-        """(B, m) true at real positions."""
+        """(n, m) true at real positions, a row for each hypothesis."""
 
-    def select(self, rows: Tensor) -> Any:
-        """Those of the given rows (a permutation, a subset or repetitions)."""
+    def select(self, sentences: Tensor) -> Any:
+        """Those of the given sentences, with all of their hypotheses."""
 
 
-class Carried(Protocol):
+class State(Protocol):
     """What hypotheses carry from step to step."""
 
     @property
     def alignment(self) -> Tensor | None:
-        """(B, m) the alignment handed on, or None before the first output."""
+        """(n, m) the alignment handed on, or None before the first output."""
 
     def select(self, rows: Tensor) -> Any:
         """That of the given hypotheses."""
 
 
-class Read(Protocol):
+class Step(Protocol):
     """A step before its symbol is chosen."""
 
     @property
     def log_probs(self) -> Tensor:
-        """(B, V) log p(y_t | y_<t, x)."""
+        """(n, V) log p(y_t | y_<t, x)."""
 
     @property
     def log_prior(self) -> Tensor:
-        """(B, m)."""
+        """(n, m)."""
 
     @property
     def query(self) -> Tensor:
-        """(B, H) the decoder's state."""
+        """(n, H) the decoder's state."""
 
     def select(self, rows: Tensor) -> Any:
         """That of the given hypotheses."""
@@ -68,37 +76,64 @@ class Read(Protocol):
 class Model(nn.Module, ABC):
     """A distribution over outputs given sources, one symbol after another."""
 
+    bf16 = False
+    """Whether large products are taken in bfloat16 in training; sums and states are not."""
+
     @abstractmethod
-    def encode(self, source: Tensor, lengths: Tensor) -> Any:
-        """Encodes sources (B, m) of real `lengths` (B,); see `Encoded`."""
+    def encode(self, source: Tensor, lengths: Tensor, beam: int = 1) -> Any:
+        """Encodes sources (B, m) of real `lengths` (B,) for so many hypotheses of each sentence,
+        one after another; see `Encoded`."""
 
     @abstractmethod
     def start(self, memory: Any) -> Any:
-        """What hypotheses carry before the first output; see `Carried`."""
+        """What hypotheses carry before the first output; see `State`."""
 
     @abstractmethod
-    def read(self, memory: Any, state: Any, symbol: Tensor) -> Any:
-        """The step (`Read`) after `symbol` (B,) was written last."""
+    def step(self, memory: Any, state: Any, symbol: Tensor) -> Any:
+        """The step (see `Step`) after `symbol` (n,) was written last."""
 
     @abstractmethod
-    def advance(self, memory: Any, step: Any, symbol: Tensor) -> Any:
-        """The state after y_t = `symbol` (B,) was chosen."""
+    def update(self, memory: Any, step: Any, symbol: Tensor) -> Any:
+        """The state after y_t = `symbol` (n,) was chosen."""
 
     @abstractmethod
-    def teacher_forced(self, source: Tensor, lengths: Tensor, target: Tensor) -> Aligned:
+    def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         """log p(y_t | y_<t, x) of given targets.
 
         Args:
             source: (B, m) padded at the end; lengths: (B,).
-            target: (B, n) with the end symbol, padded at the end.
+            target: (B, T) with the end symbol, padded at the end.
 
         Returns:
-            Entries at padded target positions carry no meaning; mask them.
+            (B, T). Entries at padded target positions carry no meaning; mask them.
         """
 
     def objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        """What training maximizes, (B, n): log p(y_t | y_<t, x), unless a model knows better."""
-        return self.teacher_forced(source, lengths, target).log_probs
+        """What training maximizes, (B, T): log p(y_t | y_<t, x), unless a model knows better."""
+        return self.log_likelihood(source, lengths, target)
+
+    @torch.no_grad()
+    def analyze(self, source: Tensor, lengths: Tensor, target: Tensor) -> TeacherForced:
+        """All that is known of given targets, step by step; arguments as above."""
+        memory = self.encode(source, lengths)
+        state, before = self.start(memory), torch.full_like(target[:, 0], BOS)
+        columns: list[tuple[Tensor, ...]] = []
+        for symbol in target.unbind(1):
+            step = self.step(memory, state, before)
+            log_probs = step.log_probs
+            gold = log_probs.gather(1, symbol[:, None]).squeeze(1)
+            correct = log_probs.argmax(1) == symbol
+            exact = self.exact(step, symbol)
+            state, before = self.update(memory, step, symbol), symbol
+            alignment = state.alignment
+            columns.append(
+                (gold, gold if exact is None else exact, correct, step.log_prior.exp(), alignment)
+            )
+        return TeacherForced(*(torch.stack(column, 1) for column in zip(*columns, strict=True)))
+
+    def exact(self, step: Any, symbol: Tensor) -> Tensor | None:
+        """(n,) log p over all source positions, where the model leaves some out."""
+        return None
 
     def progress(self, share: float) -> None:
-        """Told by the training loop how much of the training is done, from 0 to 1."""
+        """Called by the training loop with how much of the training is done, from 0 to 1."""

@@ -1,26 +1,23 @@
-"""The output layer, and what it says of a symbol that is known."""
+"""The output layer: p(y | s_t, x), and what it says of symbols that are known."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from pam.models.sizes import Sizes
-
-
-def tanh(x: Tensor) -> Tensor:
-    """tanh(x) as 2 sigmoid(2x) - 1, several times faster on a CPU and equal to within rounding."""
-    return torch.sigmoid(2 * x) * 2 - 1
+from pam.models.interfaces import Sizes
+from pam.models.kernels import SharedLinear
+from pam.models.output_kernels import OutputLayer, mixture_log_likelihood
 
 
 class Readout(nn.Module):
     """p(y | s_t, x) for a query and one view of the source (Luong et al. 2015, equations 5, 6).
 
-    z = tanh(W_x x + W_s s + b), p = softmax(W_o z + b_o). The first product depends on the source
-    alone, so it is computed once per sentence (`of_values`).
+    z = tanh(W_x x + W_s s + b), p = softmax(W_o z + b_o).
     """
 
     def __init__(self, sizes: Sizes, vocabulary: int) -> None:
@@ -29,61 +26,129 @@ class Readout(nn.Module):
         self.of_query = nn.Linear(sizes.query, sizes.query)
         self.output = nn.Linear(sizes.query, vocabulary)
 
-    def view(self, query: Tensor, shift: Tensor | None = None) -> Tensor:
-        """W_s s + b of queries (B, H): (B, R).
+    def project(self, bf16: bool) -> SharedLinear:
+        """W_s s + b, for the steps of a batch."""
+        return SharedLinear(self.of_query.weight, self.of_query.bias, bf16)
 
-        Args:
-            shift: (B, D) what is added to the source states of each row, or None.
-        """
-        viewed: Tensor = self.of_query(query)
-        return viewed if shift is None else viewed + self.of_values(shift)
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Log probabilities of every symbol, from W_x x + W_s s + b: (..., R) to (..., V)."""
+        return torch.log_softmax(self.output(torch.tanh(hidden)), dim=-1)
 
-    def forward(self, viewed: Tensor, values: Tensor) -> Tensor:
-        """Log probabilities of every symbol.
-
-        Args:
-            viewed: (B, R), made by `view`.
-            values: (B, R) or (B, m, R), made by `of_values`.
-
-        Returns:
-            (B, V) or (B, m, V).
-        """
-        if values.dim() == 3:
-            viewed = viewed.unsqueeze(1)
-        return torch.log_softmax(self.output(tanh(values + viewed)), dim=-1)
-
-
-class Gold(Protocol):
-    """What the readout says of symbols y_t that are known, a row each."""
-
-    def each(self) -> Tensor:
-        """log p(y_t | s_t, h_a) of every position, (B, m)."""
-
-    def at(self, weights: Tensor) -> Tensor:
-        """log p(y_t | s_t, sum_a weights(a) h_a) for weights (B, m) that sum to one: (B,)."""
+    def layer(self) -> OutputLayer:
+        """The last layer for search, where nothing asks for a gradient."""
+        return OutputLayer(self.output.weight.detach(), self.output.bias.detach())
 
 
 @dataclass(frozen=True)
-class GoldOfStep:
-    """`Gold` of one step.
+class Tokens:
+    """All real tokens of a batch under teacher forcing, step after step, without padding.
+
+    Attributes:
+        counts: per step, how many rows have not ended; they never grow in number.
+        sentence: (N,) the row of each token's sentence.
+        symbols: (N,) y_t.
+        query: (N, H) s_t.
+        log_prior: (N, m).
+        context: (N, D) of the prior, or None where it is not read.
+        shift: (N, R) what a latent vector of the sentence adds to W_s s, or None.
+        views: (B, m, R) W_x h_a, or None where positions have no output of their own.
+        bf16: whether large products are taken in bfloat16.
+    """
+
+    counts: list[int]
+    sentence: Tensor
+    symbols: Tensor
+    query: Tensor
+    log_prior: Tensor
+    context: Tensor | None
+    shift: Tensor | None
+    views: Tensor | None
+    bf16: bool
+
+    def positions(self, kept: Tensor | None = None) -> Tensor:
+        """W_x h_a of each token's sentence, (N, m, R), or of `kept` (N, K) positions."""
+        assert self.views is not None
+        length = self.views.shape[1]
+        if kept is None:
+            kept = torch.arange(length, device=self.sentence.device).expand(len(self.sentence), -1)
+        # As an embedding, whose gradient is many times faster than that of indexing.
+        return F.embedding(kept + (self.sentence * length)[:, None], self.views.flatten(0, 1))
+
+    def padded(self, values: Tensor) -> Tensor:
+        """(N, ...) to (T, B, ...), zeros where a row has ended."""
+        rows, steps = self.counts[0], len(self.counts)
+        if len(values) == rows * steps:
+            return values.unflatten(0, (steps, rows))
+        time = torch.repeat_interleave(torch.tensor(self.counts, device=values.device))
+        whole = values.new_zeros(steps * rows, *values.shape[1:])
+        return whole.index_copy(0, time * rows + self.sentence, values).unflatten(0, (steps, rows))
+
+    def packed(self, values: Tensor) -> Tensor:
+        """(T, B, ...) to (N, ...)."""
+        if len(self.sentence) == self.counts[0] * len(self.counts):
+            return values.flatten(0, 1)
+        return torch.cat([step[:count] for step, count in zip(values, self.counts, strict=True)])
+
+
+@dataclass(frozen=True)
+class TokenGold:
+    """`Gold` of all tokens of a batch.
 
     Attributes:
         readout: the model's.
-        viewed: (B, R) its view of the queries; values: (B, m, R) of the source states.
-        symbol: (B,) y_t.
     """
 
     readout: Readout
-    viewed: Tensor
-    values: Tensor
-    symbol: Tensor
+    tokens: Tokens
+
+    @cached_property
+    def projected(self) -> Tensor:
+        """(N, R) W_s s + b, with what a latent vector adds."""
+        tokens = self.tokens
+        with torch.autocast(tokens.query.device.type, torch.bfloat16, enabled=tokens.bf16):
+            projected: Tensor = self.readout.of_query(tokens.query).to(tokens.query.dtype)
+        return projected if tokens.shift is None else projected + tokens.shift
 
     def each(self) -> Tensor:
-        log_probs: Tensor = self.readout(self.viewed, self.values)
-        index = self.symbol[:, None, None].expand(-1, log_probs.shape[1], 1)
-        return log_probs.gather(2, index).squeeze(2)
+        """log p(y_t | s_t, h_a) of every position, (N, m)."""
+        hidden = self.tokens.positions() + self.projected[:, None]
+        symbols = self.tokens.symbols[:, None].expand(hidden.shape[:2]).flatten()
+        found = self._log_likelihood(hidden.flatten(0, 1), symbols)
+        return found.view(hidden.shape[:2])
 
     def at(self, weights: Tensor) -> Tensor:
-        values = torch.einsum("bm,bmr->br", weights, self.values)
-        log_probs: Tensor = self.readout(self.viewed, values)
-        return log_probs.gather(1, self.symbol[:, None]).squeeze(1)
+        """log p(y_t | s_t, sum_a weights(a) h_a) for weights (N, m) that sum to one: (N,)."""
+        assert self.tokens.views is not None
+        by_sentence = self.tokens.padded(weights).transpose(0, 1)
+        views = torch.bmm(by_sentence, self.tokens.views).transpose(0, 1)
+        hidden = self.tokens.packed(views) + self.projected
+        return self._log_likelihood(hidden, self.tokens.symbols)
+
+    def of_context(self) -> Tensor:
+        """log p(y_t | s_t, c_t) with the context of the prior, (N,); without one, of s_t alone."""
+        hidden = self.projected
+        if self.tokens.context is not None:
+            with torch.autocast(hidden.device.type, torch.bfloat16, enabled=self.tokens.bf16):
+                hidden = hidden + self.readout.of_values(self.tokens.context)
+        return self._log_likelihood(hidden, self.tokens.symbols)
+
+    def mixture(self, weights: Tensor, kept: Tensor | None, summed: bool = True) -> Tensor:
+        """log sum_a exp(weights(a)) p(y_t | s_t, h_a), or sum_a weights(a) log p, (N,).
+
+        Args:
+            weights: (N, m) or (N, K), of the `kept` positions.
+        """
+        output, tokens = self.readout.output, self.tokens
+        hidden = tokens.positions(kept) + self.projected[:, None]
+        return mixture_log_likelihood(
+            *(hidden, weights, output.weight, output.bias, tokens.symbols),
+            summed=summed,
+            bf16=tokens.bf16,
+        )
+
+    def _log_likelihood(self, hidden: Tensor, symbols: Tensor) -> Tensor:
+        """log p of one symbol each: (N', R) to (N',)."""
+        output, one = self.readout.output, hidden.new_zeros(len(hidden), 1)
+        return mixture_log_likelihood(
+            hidden[:, None], one, output.weight, output.bias, symbols, bf16=self.tokens.bf16
+        )

@@ -1,38 +1,40 @@
-"""The model: encoder, recurrence and the components, put together step by step.
+"""The model: encoder, decoder and the components, put together step by step.
 
-What stands here is the definition, plain and in log space. `pam.fast` computes the same numbers.
+`step` and `update` are the definition. Teacher forcing (`forward`), search and analysis all go
+through them; what is fast about them is in the kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from pam.data.vocabulary import BOS, PAD
-from pam.models.decoder import Recurrence
-from pam.models.encoder import Encoder
-from pam.models.marginalizations.bound import Bound
-from pam.models.memory import Memory, Noise, Past
-from pam.models.model import Aligned, Model
-from pam.models.parts import (
+from pam.models.interfaces import (
     Attention,
+    AttentionHistory,
     Coupling,
     Distribution,
+    Emission,
     Estimator,
-    Feedback,
     Hidden,
     Inference,
+    InputFeeding,
     Latent,
-    Marginal,
-    Marginalization,
+    Memory,
+    Noise,
     Score,
     Window,
-    log_likelihood,
 )
-from pam.models.readout import GoldOfStep, Readout
+from pam.models.kernels import SourceMatrix
+from pam.models.lstm import Decoder, Encoder
+from pam.models.marginalization import Bound, Marginalization
+from pam.models.model import Model, TeacherForced
+from pam.models.output_kernels import PositionLikelihood
+from pam.models.readout import Readout, TokenGold, Tokens
 
 
 @dataclass(frozen=True)
@@ -40,24 +42,24 @@ class State:
     """What a hypothesis carries from step to step.
 
     Attributes:
-        hidden: the recurrence's state, per layer (h, c), each (B, H).
-        context: (B, D) c_{t-1}, fed to the next state.
-        past: what was attended so far.
+        hidden: the decoder's state, per layer (h, c), each (n, H).
+        context: (n, D) c_{t-1}, fed to the next state.
+        history: what was attended so far.
     """
 
     hidden: Hidden
     context: Tensor
-    past: Past
+    history: AttentionHistory
 
     @property
     def alignment(self) -> Tensor | None:
-        """(B, m) the alignment handed on, or None before the first output."""
-        return self.past.alignment
+        """(n, m) the alignment handed on, or None before the first output."""
+        return self.history.alignment
 
-    def select(self, rows: Tensor) -> State:
+    def select(self, rows: Tensor | slice) -> State:
         """The state of the given hypotheses."""
         hidden = tuple((h[rows], c[rows]) for h, c in self.hidden)
-        return State(hidden, self.context[rows], self.past.select(rows))
+        return State(hidden, self.context[rows], self.history.select(rows))
 
 
 @dataclass(frozen=True)
@@ -66,48 +68,75 @@ class Step:
 
     Attributes:
         attention: what it attends to.
-        marginal: p(y_t | y_<t, x), `marginal.log_probs` of (B, V), and its parts.
-        past: what was attended before it.
+        emission: p(y_t | y_<t, x), computed when it is asked for.
+        history: what was attended before it.
     """
 
     attention: Attention
-    marginal: Marginal
-    past: Past
+    emission: Emission
+    history: AttentionHistory
 
     @property
     def log_probs(self) -> Tensor:
-        """(B, V) log p(y_t | y_<t, x)."""
-        return self.marginal.log_probs
+        """(n, V) log p(y_t | y_<t, x)."""
+        return self.emission.log_probs
 
     @property
     def log_prior(self) -> Tensor:
-        """(B, m)."""
+        """(n, m)."""
         return self.attention.log_prior
 
     @property
     def query(self) -> Tensor:
-        """(B, H) s_t."""
+        """(n, H) s_t."""
         return self.attention.query
 
     def select(self, rows: Tensor) -> Step:
         """The step of the given hypotheses."""
-        return Step(self.attention.select(rows), self.marginal.select(rows), self.past.select(rows))
+        chosen = self.attention.select(rows), self.emission.select(rows)
+        return Step(*chosen, self.history.select(rows))
 
 
-PARTS = (
-    *("encoder", "recurrence", "readout", "score", "window", "distribution", "coupling", "latent"),
-    *("marginalization", "feedback", "inference", "estimator"),
-)
-"""What a model is made of, by the names of `Seq2Seq`'s arguments."""
+@dataclass(frozen=True)
+class Forced:
+    """A batch under teacher forcing, sentences in the order of falling target length.
+
+    Attributes:
+        order: (B,) the given row of each sentence here.
+        target: (B, T).
+        memory: the encoded sources.
+        tokens: all real tokens, step after step.
+        evidence: (N,) log p(y_t | y_<t, x), where a posterior that was fed back gave it; or None.
+        alignment: (N, m) what was fed back.
+        cost: (N,) nats that latents of a step cost, or None.
+        noise: what was drawn, or None.
+    """
+
+    order: Tensor
+    target: Tensor
+    memory: Memory
+    tokens: Tokens
+    evidence: Tensor | None
+    alignment: Tensor
+    cost: Tensor | None
+    noise: Noise | None
+
+    def unpacked(self, values: Tensor) -> Tensor:
+        """(N, ...) to (B, T, ...), rows as they were given, zeros at padding."""
+        found = self.tokens.padded(values).transpose(0, 1)[torch.argsort(self.order)]
+        missing = self.target.shape[1] - found.shape[1]
+        if not missing:
+            return found
+        return torch.cat([found, found.new_zeros(len(found), missing, *found.shape[2:])], 1)
 
 
 class Seq2Seq(Model):
-    """A sequence-to-sequence model with one answer to each question of `pam.models`."""
+    """A recurrent model with one component for each question of `pam.models.options`."""
 
     def __init__(
         self,
         encoder: Encoder,
-        recurrence: Recurrence,
+        decoder: Decoder,
         readout: Readout,
         score: Score,
         window: Window,
@@ -115,13 +144,13 @@ class Seq2Seq(Model):
         coupling: Coupling,
         latent: Latent,
         marginalization: Marginalization,
-        feedback: Feedback,
+        input_feeding: InputFeeding,
         inference: Inference,
         estimator: Estimator,
     ) -> None:
         super().__init__()
         self.encoder = encoder
-        self.recurrence = recurrence
+        self.decoder = decoder
         self.readout = readout
         self.score = score
         self.window = window
@@ -129,132 +158,236 @@ class Seq2Seq(Model):
         self.coupling = coupling
         self.latent = latent
         self.marginalization = marginalization
-        self.feedback = feedback
+        self.input_feeding = input_feeding
         self.inference = inference
         self.estimator = estimator
 
-    def encode(self, source: Tensor, lengths: Tensor) -> Memory:
-        """Encodes sources (B, m) of real `lengths` (B,)."""
-        values, final = self.encoder(source, lengths)
+    # The definition, in the order of Figure 1 (right) of Shankar & Sarawagi (2019).
+
+    def encode(self, source: Tensor, lengths: Tensor, beam: int = 1) -> Memory:
+        """Encodes sources (B, m) of real `lengths` (B,), for `beam` hypotheses of each."""
+        bf16 = self.bf16 and self.training
+        dtype, positions = self.readout.output.weight.dtype, self.marginalization.gives_positions
+        with torch.autocast(source.device.type, torch.bfloat16, enabled=bf16):
+            values, final = (part.to(dtype) for part in self.encoder(source, lengths))
+            keys = self.score.keys(values)
+            views = self.readout.of_values(values).to(dtype) if positions else None
+            start = self.decoder.start(final)
         memory = Memory(
             values=values,
             mask=torch.arange(source.shape[1], device=source.device) < lengths[:, None],
-            keys=self.score.keys(values),
-            readout=self.readout.of_values(values),
-            start=self.recurrence.start(final),
+            source=SourceMatrix(values),
+            keys=keys.to(dtype) if isinstance(keys, Tensor) else keys,
+            start=tuple((h.to(dtype), c.to(dtype)) for h, c in start),
+            cells=self.decoder.kernels(bf16),
+            project=self.readout.project(bf16),
+            views=views,
+            layer=None if views is None or self.training else self.readout.layer(),
+            transitions=self.coupling.transitions(source.shape[1]),
         )
-        return self.latent.of_sentence(memory, final)
+        return self.latent.of_sentence(memory, final).for_beam(beam)
 
     def start(self, memory: Memory) -> State:
-        """The state before the first output; its context is empty unless the feedback has one."""
-        alignment = self.feedback.first(memory)
-        empty = memory.values.new_zeros(memory.values.shape[0], memory.values.shape[2])
-        context = empty if alignment is None else memory.context(alignment)
-        return State(memory.start, context, Past(alignment=alignment))
+        """The state before the first output; its context is empty unless the feeding has one."""
+        alignment = self.input_feeding.first(memory)
+        empty = torch.zeros_like(memory.values[:, 0])
+        context = empty if alignment is None else memory.read(alignment)
+        return State(memory.start, context, AttentionHistory(alignment=alignment))
 
     def attend(
         self,
         memory: Memory,
         state: State,
-        embedded: Tensor,
+        gates: Tensor,
         masks: Tensor | None = None,
         noise: Noise | None = None,
     ) -> Attention:
-        """Where a step looks, in the order of Figure 1 (right) of Shankar & Sarawagi (2019).
+        """Where a step looks.
 
         Args:
             memory: the encoded sources.
             state: what the last step handed on.
-            embedded: (B, E) embedding of y_{t-1}.
-            masks: (layers, B, H) dropout masks, or None.
+            gates: (n, 4H) what y_{t-1} gives the decoder, by `Decoder.gates`.
+            masks: (layers, n, H) dropout masks, or None.
             noise: of this step; without it latents are their means and no position is drawn.
         """
-        query, hidden = self.recurrence(embedded, state.context, state.hidden, masks)
-        scores = self.score(query, memory, state.past)
-        scores, mask = self.window(scores, query, memory.mask, state.past)
-        log_prior = self.coupling(scores, state.past.alignment, mask, self.distribution)
-        glimpse = self.latent.of_step(log_prior, memory, noise)
-        gumbel = None if noise is None else noise.gumbel
+        query, hidden = self.decoder(gates, state.context, state.hidden, memory.cells, masks)
+        scores = self.score(query, memory, state.history)
+        scores, mask = self.window(scores, query, memory.mask, state.history)
+        log_prior = self.coupling(scores, mask, self.distribution, memory, state.history)
+        latent = self.latent.of_step(log_prior, memory, noise)
+        prior, context = latent.log_weights.exp(), None
+        if self.marginalization.needs_context:
+            context = memory.read(prior)
+            context = context if latent.shift is None else context + latent.shift
         return Attention(
             query=query,
-            viewed=self.readout.view(query, glimpse.shift),
-            log_prior=glimpse.log_weights,
+            log_prior=latent.log_weights,
+            prior=prior,
+            context=context,
             hidden=hidden,
-            drawn=self.feedback.draw(log_prior, gumbel),
-            shift=glimpse.shift,
-            cost=glimpse.cost,
-            gumbel=gumbel,
+            shift=latent.shift,
+            cost=latent.cost,
+            gumbel=None if noise is None else noise.gumbel,
         )
 
-    def step(
-        self,
-        memory: Memory,
-        state: State,
-        embedded: Tensor,
-        masks: Tensor | None = None,
-        noise: Noise | None = None,
-    ) -> Step:
-        """p(y_t | y_<t, x) and what it comes from; arguments as those of `attend`."""
-        attention = self.attend(memory, state, embedded, masks, noise)
-        return Step(attention, self.marginalization(attention, memory, self.readout), state.past)
+    def emit(self, memory: Memory, attention: Attention) -> Emission:
+        """What a step says of its symbol."""
+        projected = memory.project(attention.query)
+        if memory.readout_shift is not None:
+            projected = projected + memory.readout_shift
+        return self.marginalization.emission(attention, projected, memory, self.readout)
 
-    def read(self, memory: Memory, state: State, symbol: Tensor) -> Step:
-        """The step after `symbol` (B,) was written last; latents are their means, unless they are
+    def step(self, memory: Memory, state: State, symbol: Tensor) -> Step:
+        """The step after `symbol` (n,) was written last; latents are their means, unless they are
         to be sampled at test time too."""
-        noise = Noise.draw(1, memory).at(0) if self.latent.sampling else None
-        return self.step(memory, state, self.recurrence.embed(symbol), noise=noise)
+        noise = Noise.draw(1, memory.values).at(0, len(symbol)) if self.latent.sampling else None
+        attention = self.attend(memory, state, self.decoder.gates(symbol), noise=noise)
+        return Step(attention, self.emit(memory, attention), state.history)
 
-    def advance(self, memory: Memory, step: Step, symbol: Tensor) -> State:
-        """The state after y_t = `symbol` (B,) was written."""
-        return self.move(memory, step.past, step.attention, step.marginal, symbol)
+    def update(self, memory: Memory, step: Step, symbol: Tensor) -> State:
+        """The state after y_t = `symbol` (n,) was written."""
+        seen = step.emission.observe(symbol) if self.input_feeding.needs_positions else None
+        alignment = self.input_feeding(step.attention, seen, symbol, memory.mask)
+        return self._next(memory, step.history, step.attention, alignment)
 
-    def move(
-        self,
-        memory: Memory,
-        past: Past,
-        attention: Attention,
-        marginal: Marginal | None,
-        symbol: Tensor,
+    def _next(
+        self, memory: Memory, history: AttentionHistory, attention: Attention, alignment: Tensor
     ) -> State:
-        """As `advance`; the marginal may be None where the feedback has no need of it."""
-        alignment = self.feedback(attention, marginal, symbol, memory.mask)
-        context = memory.context(alignment)
-        if attention.shift is not None:
-            context = context + attention.shift
-        if not self.feedback.feeds:
-            context = torch.zeros_like(context)
-        return State(attention.hidden, context, past.then(alignment))
+        """The state that is fed the context of an alignment."""
+        if not self.input_feeding.feeds:
+            context = torch.zeros_like(memory.values[:, 0])
+        elif alignment is attention.prior and attention.context is not None:
+            context = attention.context
+        else:
+            context = memory.read(alignment)
+            context = context if attention.shift is None else context + attention.shift
+        return State(attention.hidden, context, history.then(alignment))
 
-    def teacher_forced(self, source: Tensor, lengths: Tensor, target: Tensor) -> Aligned:
-        """log p(y_t | y_<t, x) of given targets, the reference computation.
+    # Teacher forcing.
+
+    def forward(
+        self, source: Tensor, lengths: Tensor, target: Tensor, draws: bool = False
+    ) -> Forced:
+        """All steps of given targets; rows that have ended are left out as the batch goes on.
 
         Args:
             source: (B, m) padded at the end; lengths: (B,).
-            target: (B, n) with the end symbol, padded at the end.
-
-        Returns:
-            Entries at padded target positions carry no meaning; mask them.
+            target: (B, T) with the end symbol, padded at the end.
+            draws: whether what training draws is drawn.
         """
-        log_probs, priors, alignments = [], [], []
-        for symbol, step, state in self._forced(self.encode(source, lengths), target):
-            log_probs.append(log_likelihood(step.marginal, symbol))
-            priors.append(step.log_prior.exp())
-            alignments.append(state.alignment)
-        return Aligned(
-            torch.stack(log_probs, 1),
-            torch.stack(priors, 1),
-            torch.stack([a for a in alignments if a is not None], 1),
+        sizes = (target != PAD).sum(1)
+        order = sizes.argsort(descending=True, stable=True)
+        source, lengths, target, sizes = (x[order] for x in (source, lengths, target, sizes))
+        times = torch.arange(target.shape[1], device=target.device)
+        counts = [n for n in (sizes[None] > times[:, None]).sum(1).tolist() if n]
+        memory = self.encode(source, lengths)
+        if self.input_feeding.needs_positions:
+            memory = replace(memory, likelihood=self._likelihood(memory, sum(counts)))
+        symbols = _packed(target, counts)
+        before = torch.cat([torch.full_like(target[:, :1], BOS), target[:, :-1]], dim=1)
+        gates = self.decoder.gates(_packed(before, counts), self.bf16 and self.training)
+        masks = self.decoder.draw_masks(len(counts), len(target))
+        noise = self._noise(memory, len(counts)) if draws else None
+        steps = self._unroll(memory, gates.split(counts), symbols.split(counts), masks, noise)
+        return self._forced(order, target, memory, counts, symbols, steps, noise)
+
+    def _likelihood(self, memory: Memory, rows: int) -> PositionLikelihood:
+        """The kernel for p(y_t | s_t, h_a) of so many rows."""
+        assert memory.views is not None
+        output, top_k = self.readout.output, getattr(self.marginalization, "top_k", None)
+        positions = min(top_k or memory.views.shape[1], memory.views.shape[1])
+        bf16 = self.bf16 and self.training
+        return PositionLikelihood(memory.views, output.weight, output.bias, rows * positions, bf16)
+
+    def _noise(self, memory: Memory, steps: int) -> Noise | None:
+        """What is drawn for a batch, None if the model draws nothing."""
+        parts = self.latent, self.input_feeding, self.estimator
+        return Noise.draw(steps, memory.values) if any(part.draws for part in parts) else None
+
+    def _unroll(
+        self,
+        memory: Memory,
+        gates: Sequence[Tensor],
+        symbols: Sequence[Tensor],
+        masks: Tensor | None,
+        noise: Noise | None,
+    ) -> list[tuple[Attention, Tensor, Tensor | None]]:
+        """Of each step its attention, the alignment handed on, and the evidence if it is known."""
+        state, rest, steps = self.start(memory), memory, []
+        for t, symbol in enumerate(symbols):
+            n = len(symbol)
+            if n < len(state.context):
+                rest, state = memory.first(n), state.select(slice(n))
+            attention = self.attend(
+                rest,
+                state,
+                gates[t],
+                None if masks is None else masks[:, t, :n],
+                None if noise is None else noise.at(t, n),
+            )
+            seen = None
+            if self.input_feeding.needs_positions:
+                seen = self.emit(rest, attention).observe(symbol)
+            alignment = self.input_feeding(attention, seen, symbol, rest.mask)
+            steps.append((attention, alignment, None if seen is None else seen.evidence))
+            if t + 1 < len(symbols):
+                state = self._next(rest, state.history, attention, alignment)
+        return steps
+
+    def _forced(
+        self,
+        order: Tensor,
+        target: Tensor,
+        memory: Memory,
+        counts: list[int],
+        symbols: Tensor,
+        steps: list[tuple[Attention, Tensor, Tensor | None]],
+        noise: Noise | None,
+    ) -> Forced:
+        attentions = [attention for attention, _, _ in steps]
+        sentence = torch.cat([torch.arange(n, device=target.device) for n in counts])
+        tokens = Tokens(
+            counts=counts,
+            sentence=sentence,
+            symbols=symbols,
+            query=torch.cat([attention.query for attention in attentions]),
+            log_prior=torch.cat([attention.log_prior for attention in attentions]),
+            context=_joined([attention.context for attention in attentions]),
+            shift=None if memory.readout_shift is None else memory.readout_shift[sentence],
+            views=memory.views,
+            bf16=self.bf16 and self.training,
         )
+        return Forced(
+            order=order,
+            target=target,
+            memory=memory,
+            tokens=tokens,
+            evidence=_joined([evidence for _, _, evidence in steps]),
+            alignment=torch.cat([alignment for _, alignment, _ in steps]),
+            cost=_joined([attention.cost for attention in attentions]),
+            noise=noise,
+        )
+
+    def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        forced = self(source, lengths, target)
+        return forced.unpacked(self._values(forced))
+
+    def _values(self, forced: Forced) -> Tensor:
+        """log p(y_t | y_<t, x) of all tokens, (N,)."""
+        if forced.evidence is not None:
+            return forced.evidence
+        return self.marginalization.log_likelihood(TokenGold(self.readout, forced.tokens))
 
     def objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         """What training maximizes: log p(y_t | y_<t, x), or a bound of it, less what latents cost.
 
         Args:
             source: (B, m) padded at the end; lengths: (B,).
-            target: (B, n) with the end symbol, padded at the end.
+            target: (B, T) with the end symbol, padded at the end.
 
         Returns:
-            (B, n); what a whole sentence costs is paid at its last symbol. Entries at padded target
+            (B, T); what a whole sentence costs is paid at its last symbol. Entries at padded target
             positions carry no meaning; mask them.
         """
         if self.latent.samples > 1:
@@ -267,91 +400,67 @@ class Seq2Seq(Model):
     def objective_and_prior(
         self, source: Tensor, lengths: Tensor, target: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The objective (B, n) from one draw of all that is drawn, and the prior (B, n, m)."""
-        memory = self.encode(source, lengths)
-        forced = list(self._forced(memory, target, draws=True))
-        log_q = self.infer(source, lengths, target)
-        values, alignments = [], []
-        for t, (symbol, step, state) in enumerate(forced):
-            q = None if log_q is None else log_q[:, t]
-            values.append(self._value(memory, step, symbol, q))
-            alignments.append(state.alignment)
-        real = (target != PAD).t().to(memory.values)
-        summed = (torch.stack([a for a in alignments if a is not None]) * real[:, :, None]).sum(0)
-        prior = torch.stack([step.log_prior.exp() for _, step, _ in forced], 1)
-        return self.charged(torch.stack(values, 1), memory, summed, target), prior
-
-    def _value(self, memory: Memory, step: Step, symbol: Tensor, log_q: Tensor | None) -> Tensor:
-        """What a step adds to the objective, (B,)."""
-        attention = step.attention
+        """The objective (B, T) from one draw of all that is drawn, and the prior (B, T, m)."""
+        forced = self(source, lengths, target, draws=True)
         if isinstance(self.marginalization, Bound):
-            gold = GoldOfStep(self.readout, attention.viewed, memory.readout, symbol)
-            value = self.marginalization.objective(
-                gold, attention.log_prior, log_q, self.estimator, attention.gumbel
-            )
+            values = self._bound(self.marginalization, forced, source, lengths, target)
         else:
-            value = log_likelihood(step.marginal, symbol)
-        return value if attention.cost is None else value - attention.cost
+            values = self._values(forced)
+        values = values if forced.cost is None else values - forced.cost
+        values = self.subtract_costs(forced.unpacked(values), forced, target)
+        return values, forced.unpacked(forced.tokens.log_prior.exp())
 
-    def charged(
-        self, values: Tensor, memory: Memory, summed: Tensor | None, target: Tensor
+    def _bound(
+        self, bound: Bound, forced: Forced, source: Tensor, lengths: Tensor, target: Tensor
     ) -> Tensor:
-        """Values (B, n) less what the latent and the score cost a whole sentence.
+        """The bound of all tokens, (N,)."""
+        tokens = forced.tokens
+        # Drawn after all else, so that its dropout leaves that of the likelihood as it is.
+        with torch.autocast(source.device.type, torch.bfloat16, enabled=tokens.bf16):
+            log_q = self.inference(source, lengths, target, self.encoder.embed, self.decoder.embed)
+        if log_q is not None:
+            by_time = log_q.to(tokens.log_prior.dtype)[forced.order].transpose(0, 1)
+            log_q = tokens.packed(by_time[: len(tokens.counts)])
+        gumbel = None if forced.noise is None else tokens.packed(forced.noise.gumbel)
+        gold = TokenGold(self.readout, tokens)
+        return bound.objective(gold, log_q, self.estimator, gumbel)
 
-        Args:
-            summed: (B, m) alignments handed on, added up over the real symbols of `target` (B, n);
-                None where the score costs nothing.
-        """
-        both = memory.cost, None if summed is None else self.score.cost(memory, summed)
-        costs = [cost for cost in both if cost is not None]
+    def subtract_costs(self, values: Tensor, forced: Forced, target: Tensor) -> Tensor:
+        """Values (B, T) less what the latent and the score cost a whole sentence."""
+        summed = forced.tokens.padded(forced.alignment).sum(0) if self.score.costs else None
+        of_score = None if summed is None else self.score.cost(forced.memory, summed)
+        costs = [cost for cost in (forced.memory.cost, of_score) if cost is not None]
         if not costs:
             return values
-        return paid_at_end(values, -torch.stack(costs).sum(0), target)
+        total = torch.stack(costs).sum(0)[torch.argsort(forced.order)]
+        return pay_at_end(values, -total, target)
+
+    @torch.no_grad()
+    def analyze(self, source: Tensor, lengths: Tensor, target: Tensor) -> TeacherForced:
+        found = super().analyze(source, lengths, target)
+        known = self.coupling.given_all(found.alignment, (target != PAD).sum(1))
+        return replace(found, alignment=known)
+
+    def exact(self, step: Step, symbol: Tensor) -> Tensor | None:
+        return step.emission.exact(symbol)
 
     def progress(self, share: float) -> None:
         self.latent.share = share
 
-    def infer(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor | None:
-        """log q_t(a | x, y), (B, n, m), or None; see `Inference`. Drawn after all else, its dropout
-        leaves that of the likelihood as it is."""
-        log_q: Tensor | None = self.inference(
-            source, lengths, target, self.encoder.embed, self.recurrence.embed
-        )
-        return log_q
 
-    def draw_noise(self, memory: Memory, steps: int) -> Noise | None:
-        """The noise of a training batch, None if the model draws nothing."""
-        parts = self.latent, self.feedback, self.estimator
-        return Noise.draw(steps, memory) if any(part.draws for part in parts) else None
-
-    def _forced(
-        self, memory: Memory, target: Tensor, draws: bool = False
-    ) -> Iterator[tuple[Tensor, Step, State]]:
-        """Each y_t (B,), with the step before it and the state after it."""
-        state = self.start(memory)
-        embedded = self.recurrence.embed(shifted(target))  # (n, B, E)
-        masks = self.recurrence.draw_masks(target.shape[1], target.shape[0])
-        noise = self.draw_noise(memory, target.shape[1]) if draws else None
-        for t, symbol in enumerate(target.unbind(1)):
-            step = self.step(
-                memory,
-                state,
-                embedded[t],
-                None if masks is None else masks[:, t],
-                None if noise is None else noise.at(t),
-            )
-            state = self.advance(memory, step, symbol)
-            yield symbol, step, state
+def _packed(target: Tensor, counts: list[int]) -> Tensor:
+    """Real symbols of targets (B, T), step after step: (N,)."""
+    return torch.cat([target[:n, t] for t, n in enumerate(counts)])
 
 
-def shifted(target: Tensor) -> Tensor:
-    """The decoder's inputs, time first: (B, n) targets to (n, B), begun with BOS."""
-    first = torch.full_like(target[:, :1], BOS)
-    return torch.cat([first, target[:, :-1]], dim=1).t()
+def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
+    """All rows of what every step has, or None."""
+    known = [part for part in parts if part is not None]
+    return torch.cat(known) if known else None
 
 
-def paid_at_end(values: Tensor, amounts: Tensor, target: Tensor) -> Tensor:
-    """Values (B, n) with the amount (B,) of each sentence added at the last symbol of `target`."""
+def pay_at_end(values: Tensor, amounts: Tensor, target: Tensor) -> Tensor:
+    """Values (B, T) with the amount (B,) of each sentence added at the last symbol of `target`."""
     last = ((target != PAD).sum(1, keepdim=True) - 1).clamp_min(0)
     return values.scatter_add(1, last, amounts[:, None])
 
@@ -363,7 +472,7 @@ def averaged(
     lengths: Tensor,
     target: Tensor,
 ) -> Tensor:
-    """The mean of an objective (B, n) over so many draws of all that is drawn."""
+    """The mean of an objective (B, T) over so many draws of all that is drawn."""
     given = (part.repeat_interleave(samples, 0) for part in (source, lengths, target))
     values: Tensor = objective(*given).unflatten(0, (-1, samples))
     return values.mean(1)

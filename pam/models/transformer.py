@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from pam.config import Network
+from pam.data.vocabulary import BOS
+from pam.models import options
+from pam.models.interfaces import AttentionHistory
 from pam.models.logspace import safe_log
-from pam.models.memory import Past
-from pam.models.model import Aligned, Model
-from pam.models.seq2seq import shifted
+from pam.models.model import Model
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,17 @@ class Shape:
 
 @dataclass(frozen=True)
 class Source:
-    """Encoded sources: values (B, m, d), and a mask (B, m) that is true at real positions."""
+    """Encoded sources, a row for each hypothesis: values (n, m, d), mask (n, m) true at real
+    positions, and how many hypotheses a sentence has."""
 
     values: Tensor
     mask: Tensor
+    beam: int = 1
 
-    def select(self, rows: Tensor) -> Source:
-        return Source(self.values[rows], self.mask[rows])
+    def select(self, sentences: Tensor) -> Source:
+        each = torch.arange(self.beam, device=sentences.device)
+        rows = (sentences[:, None] * self.beam + each).flatten()
+        return Source(self.values[rows], self.mask[rows], self.beam)
 
 
 @dataclass(frozen=True)
@@ -43,18 +49,18 @@ class Prefix:
 
     Attributes:
         seen: per layer (B, t, d), what later symbols attend to.
-        past: what was attended so far.
+        history: what was attended so far.
     """
 
     seen: tuple[Tensor, ...]
-    past: Past
+    history: AttentionHistory
 
     @property
     def alignment(self) -> Tensor | None:
-        return self.past.alignment
+        return self.history.alignment
 
     def select(self, rows: Tensor) -> Prefix:
-        return Prefix(tuple(layer[rows] for layer in self.seen), self.past.select(rows))
+        return Prefix(tuple(layer[rows] for layer in self.seen), self.history.select(rows))
 
 
 @dataclass(frozen=True)
@@ -65,12 +71,12 @@ class Next:
     log_prior: Tensor
     query: Tensor
     seen: tuple[Tensor, ...]
-    past: Past
+    history: AttentionHistory
 
     def select(self, rows: Tensor) -> Next:
         seen = tuple(layer[rows] for layer in self.seen)
         parts = self.log_probs[rows], self.log_prior[rows], self.query[rows]
-        return Next(*parts, seen, self.past.select(rows))
+        return Next(*parts, seen, self.history.select(rows))
 
 
 class DecoderLayer(nn.Module):
@@ -150,37 +156,53 @@ class Transformer(Model):
         self.norm = nn.LayerNorm(shape.units)
         self.output = nn.Linear(shape.units, target)
 
-    def encode(self, source: Tensor, lengths: Tensor) -> Source:
+    @classmethod
+    def build(
+        cls, options: options.TransformerOptions, network: Network, source: int, target: int
+    ) -> Transformer:
+        """A Transformer of `network.embedding` units, with the layers and the dropout of the
+        network, for so many source and target symbols."""
+        shape = Shape(
+            units=network.embedding,
+            heads=options.heads,
+            feedforward=options.feedforward or 4 * network.embedding,
+            encoder_layers=network.encoder_layers,
+            decoder_layers=network.decoder_layers,
+            dropout=network.dropout,
+        )
+        return cls(shape, source, target)
+
+    def encode(self, source: Tensor, lengths: Tensor, beam: int = 1) -> Source:
         mask = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
-        states = self._embed(self.source(source), 0)
-        return Source(self.encoder(states, src_key_padding_mask=~mask), mask)
+        states = self.encoder(self._embed(self.source(source), 0), src_key_padding_mask=~mask)
+        return Source(states.repeat_interleave(beam, 0), mask.repeat_interleave(beam, 0), beam)
 
     def start(self, memory: Source) -> Prefix:
         empty = memory.values[:, :0]
-        return Prefix(tuple(empty for _ in self.layers), Past())
+        return Prefix(tuple(empty for _ in self.layers), AttentionHistory())
 
-    def read(self, memory: Source, state: Prefix, symbol: Tensor) -> Next:
-        states = self._embed(self.target(symbol[:, None]), state.past.steps)
+    def step(self, memory: Source, state: Prefix, symbol: Tensor) -> Next:
+        states = self._embed(self.target(symbol[:, None]), state.history.steps)
         seen, weights = [], states
         for layer, before in zip(self.layers, state.seen, strict=True):
             states, known, weights = layer(states, before, memory, None)
             seen.append(known)
         query = self.norm(states)[:, 0]
         log_probs = torch.log_softmax(self.output(query), 1)
-        return Next(log_probs, safe_log(weights[:, 0]), query, tuple(seen), state.past)
+        return Next(log_probs, safe_log(weights[:, 0]), query, tuple(seen), state.history)
 
-    def advance(self, memory: Source, step: Next, symbol: Tensor) -> Prefix:
-        return Prefix(step.seen, step.past.then(step.log_prior.exp()))
+    def update(self, memory: Source, step: Next, symbol: Tensor) -> Prefix:
+        return Prefix(step.seen, step.history.then(step.log_prior.exp()))
 
-    def teacher_forced(self, source: Tensor, lengths: Tensor, target: Tensor) -> Aligned:
+    def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         memory, length = self.encode(source, lengths), target.shape[1]
-        states = self._embed(self.target(shifted(target).t()), 0)
+        before = torch.cat([torch.full_like(target[:, :1], BOS), target[:, :-1]], dim=1)
+        states = self._embed(self.target(before), 0)
         causal = torch.ones(length, length, dtype=torch.bool, device=target.device).triu(1)
-        weights = states
         for layer in self.layers:
-            states, _, weights = layer(states, None, memory, causal)
+            states, _, _ = layer(states, None, memory, causal)
         log_probs = torch.log_softmax(self.output(self.norm(states)), 2)
-        return Aligned(log_probs.gather(2, target[:, :, None]).squeeze(2), weights, weights)
+        return log_probs.gather(2, target[:, :, None]).squeeze(2)
 
     def _embed(self, embedded: Tensor, first: int) -> Tensor:
         """Embeddings (B, n, d) of symbols from place `first` on, with their positions."""

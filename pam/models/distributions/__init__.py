@@ -1,1 +1,0 @@
-"""Alignment distributions: scores to probabilities of source positions."""

@@ -1,1 +1,0 @@
-"""Inference networks: alignments given the whole target, by which a bound is trained."""

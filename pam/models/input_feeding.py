@@ -1,0 +1,124 @@
+"""Input feeding: the alignment from which the next state's context is computed."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from pam.data.vocabulary import STEP
+from pam.models import options
+from pam.models.interfaces import Attention, InputFeeding, Memory, Sizes
+from pam.models.logspace import draw
+from pam.models.posterior import Observation
+
+
+class PriorFeeding(InputFeeding):
+    """c_t = sum_a prior_t(a) h_a: the symbol written is not looked at (equation 9)."""
+
+    def __init__(self, options: options.PriorFeeding, sizes: Sizes) -> None:
+        super().__init__()
+
+    def forward(
+        self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor
+    ) -> Tensor:
+        return attention.prior
+
+
+class PosteriorFeeding(InputFeeding):
+    """c_t = sum_a postr_t(a) h_a (equations 12, 13).
+
+    `mix` is the share of the posterior in what is fed back; the rest is the prior (section 2.4).
+    By default it is 1/2 where the marginalization leaves positions out, because the posterior is
+    then too sparse, and 1 where it is exact. The paper states the half for its top-K runs and
+    nothing for exact sums. Nor does it say whether gradients flow through the posterior; they do by
+    default, as it is an ordinary node of the computation.
+    """
+
+    needs_positions = True
+
+    def __init__(self, options: options.PosteriorFeeding, sizes: Sizes) -> None:
+        super().__init__()
+        self.mix, self.gradient = options.mix, options.gradient
+
+    def forward(
+        self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor
+    ) -> Tensor:
+        assert seen is not None
+        weights = seen.posterior if self.gradient else seen.posterior.detach()
+        if seen.kept is not None:
+            weights = torch.zeros_like(attention.log_prior).scatter(1, seen.kept, weights)
+        share = self.share(seen.truncated)
+        if share is None:
+            return weights
+        return share * weights + (1 - share) * attention.prior
+
+    def share(self, truncated: Tensor | None) -> Tensor | float | None:
+        """The share of the posterior, (n, 1), where `truncated` (n,) says which sums leave
+        positions out (None: no sum does); None where it is all of it."""
+        if self.mix is not None:
+            return self.mix
+        return None if truncated is None else torch.where(truncated, 0.5, 1.0)[:, None]
+
+
+class SampleFeeding(InputFeeding):
+    """c_t = h_a with a drawn from prior_t: hard attention (Xu et al. 2015).
+
+    The draw is the estimator's own, which reads the same noise. At test time, where nothing is
+    drawn, it is the most probable position. No gradient flows through the choice.
+    """
+
+    draws = True
+
+    def __init__(self, options: options.SampleFeeding, sizes: Sizes) -> None:
+        super().__init__()
+
+    def forward(
+        self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor
+    ) -> Tensor:
+        log_prior, gumbel = attention.log_prior.detach(), attention.gumbel
+        return draw(log_prior, torch.zeros_like(log_prior) if gumbel is None else gumbel)
+
+
+class PointerFeeding(InputFeeding):
+    """c_t = h at the pointer, which starts at position 0 (Aharoni & Goldberg 2017).
+
+    It moves by one position at each step action; at the last position it stays.
+    """
+
+    def __init__(self, options: options.PointerFeeding, sizes: Sizes) -> None:
+        super().__init__()
+
+    def first(self, memory: Memory) -> Tensor:
+        alignment = memory.values.new_zeros(memory.mask.shape)
+        alignment[:, 0] = 1.0
+        return alignment
+
+    def forward(
+        self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor
+    ) -> Tensor:
+        alignment = attention.prior
+        last = F.pad(~mask[:, 1:], (0, 1), value=True) & mask
+        moved = F.pad(alignment[:, :-1] * ~last[:, :-1], (1, 0)) + alignment * last
+        return torch.where((symbol == STEP)[:, None], moved, alignment)
+
+
+class NoFeeding(InputFeeding):
+    """s_t = RNN(s_{t-1}, emb(y_{t-1})): attention without input feeding (Luong et al. 2015, section
+    3.3). The prior is handed on to couplings and scores."""
+
+    feeds = False
+
+    def __init__(self, options: options.NoFeeding, sizes: Sizes) -> None:
+        super().__init__()
+
+    def forward(
+        self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor
+    ) -> Tensor:
+        return attention.prior
+
+
+INPUT_FEEDINGS: dict[str, type[InputFeeding]] = {
+    "prior": PriorFeeding, "posterior": PosteriorFeeding, "sample": SampleFeeding,
+    "pointer": PointerFeeding, "none": NoFeeding,
+}  # fmt: skip

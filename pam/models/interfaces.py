@@ -1,0 +1,432 @@
+"""What the parts of a model hand each other, and what each part has to offer.
+
+Shapes: B sentences of a batch, n rows of a step (in training the sentences that have not ended, in
+decoding the hypotheses of all sentences), m source positions, D units of an encoder state, H of a
+decoder state, R of the readout, V target symbols.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from pam.models.kernels import LSTMCell, SharedLinear, SourceMatrix
+from pam.models.output_kernels import OutputLayer, PositionLikelihood
+from pam.models.posterior import Observation
+
+Hidden = tuple[tuple[Tensor, Tensor], ...]
+"""The decoder's state: per layer (h, c), each (n, H)."""
+
+Embed = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a component needs to know to make its parameters.
+
+    Attributes:
+        query: units H of the decoder state s_t.
+        values: units D of an encoder state h_a (of both directions, where there are two).
+        embedding: units E of an embedding, of a source or a target symbol.
+        direction: units of an encoder state of one direction.
+        layers: layers of the encoder.
+        rate: dropout rate.
+    """
+
+    query: int
+    values: int
+    embedding: int
+    direction: int
+    layers: int
+    rate: float
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A batch of encoded sources, with what is computed once for all steps.
+
+    Plain tensors have a row for each row of a step; kernels know of the rows by themselves.
+
+    Attributes:
+        values: (n, m, D) encoder states h_a.
+        mask: (n, m) true at real positions.
+        source: h_a, to be read with the weights of an alignment.
+        keys: the score's view of the values: (n, m, .), or a kernel.
+        start: the decoder's first state.
+        cells: the decoder's layers.
+        project: W_s s + b, the readout's view of a query.
+        views: (B, m, R) W_x h_a, the readout's view of the values, where positions have outputs.
+        layer: the output layer, where positions have outputs and are searched.
+        likelihood: p(y_t | s_t, h_a) of given symbols, under teacher forcing.
+        transitions: what the coupling computes once, (m, m), or None.
+        readout_shift: (n, R) what a latent vector of the sentence adds to W_s s, or None.
+        variance: (n, m, D) of the Gaussian around each value, or None.
+        log_ratios: (n, m, m) log density of a draw around the first position's value under the
+            Gaussian of the second, less that under the prior; or None.
+        cost: (n,) nats that the objective pays for the sentence's latent vector, or None.
+        beam: hypotheses of each sentence.
+    """
+
+    values: Tensor
+    mask: Tensor
+    source: SourceMatrix
+    keys: Any
+    start: Hidden
+    cells: tuple[LSTMCell, ...]
+    project: SharedLinear
+    views: Tensor | None = None
+    layer: OutputLayer | None = None
+    likelihood: PositionLikelihood | None = None
+    transitions: Tensor | None = None
+    readout_shift: Tensor | None = None
+    variance: Tensor | None = None
+    log_ratios: Tensor | None = None
+    cost: Tensor | None = None
+    beam: int = 1
+
+    def read(self, alignment: Tensor) -> Tensor:
+        """The context, sum_a alignment(a) h_a: (n, m) to (n, D)."""
+        return self.source.read(alignment)
+
+    def first(self, rows: int) -> Memory:
+        """That of the first rows, which have not ended."""
+        return self._changed(lambda part: part[:rows])
+
+    def for_beam(self, beam: int) -> Memory:
+        """The memory of so many hypotheses of each sentence, one after another."""
+        if beam == 1:
+            return self
+        repeated = self._changed(lambda part: part.repeat_interleave(beam, 0))
+        keys = repeated.keys
+        if isinstance(keys, SourceMatrix):
+            keys = SourceMatrix(keys.matrix, beam)
+        source = SourceMatrix(self.source.matrix, beam)
+        return replace(repeated, source=source, keys=keys, beam=beam)
+
+    def select(self, sentences: Tensor) -> Memory:
+        """That of the given sentences, with all of their hypotheses."""
+        each = torch.arange(self.beam, device=sentences.device)
+        rows = (sentences[:, None] * self.beam + each).flatten()
+        chosen = self._changed(lambda part: part[rows])
+        keys = chosen.keys
+        if isinstance(keys, SourceMatrix):
+            keys = keys.select(sentences)
+        views = None if self.views is None else self.views[sentences]
+        return replace(chosen, source=self.source.select(sentences), keys=keys, views=views)
+
+    def _changed(self, change: Callable[[Tensor], Tensor]) -> Memory:
+        """With all that has a row for each row of a step changed."""
+        names = ("values", "mask", "keys", "readout_shift", "variance", "log_ratios", "cost")
+        parts = {name: getattr(self, name) for name in names}
+        changed: dict[str, Any] = {
+            name: change(part) for name, part in parts.items() if isinstance(part, Tensor)
+        }
+        start = tuple((change(h), change(c)) for h, c in self.start)
+        return replace(self, start=start, **changed)
+
+
+@dataclass(frozen=True)
+class AttentionHistory:
+    """What was attended before a step.
+
+    Attributes:
+        steps: how many symbols were written, t - 1.
+        alignment: (n, m) what the last step handed on; None before the first output, unless the
+            input feeding begins with an alignment.
+        summed: (n, m) what all steps handed on, added up; None before the first output.
+    """
+
+    steps: int = 0
+    alignment: Tensor | None = None
+    summed: Tensor | None = None
+
+    def then(self, alignment: Tensor) -> AttentionHistory:
+        """The history of the next step."""
+        summed = alignment if self.summed is None else self.summed + alignment
+        return AttentionHistory(self.steps + 1, alignment, summed)
+
+    def select(self, rows: Tensor | slice) -> AttentionHistory:
+        """The history of the given rows."""
+        return AttentionHistory(self.steps, taken(self.alignment, rows), taken(self.summed, rows))
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What training draws at random for a batch, ahead of the steps: for one, or with time first.
+
+    Attributes:
+        gumbel: (..., B, m) standard Gumbel noise, by which positions are drawn.
+        normal: (..., B, D) standard normal noise, by which contexts are.
+    """
+
+    gumbel: Tensor
+    normal: Tensor
+
+    @classmethod
+    def draw(cls, steps: int, values: Tensor) -> Noise:
+        """Noise for `steps` steps over encoder states (B, m, D)."""
+        uniform = torch.rand(steps, *values.shape[:2], dtype=values.dtype, device=values.device)
+        tiny = torch.finfo(values.dtype).tiny
+        gumbel = -torch.log((-torch.log(uniform.clamp_min(tiny))).clamp_min(tiny))
+        normal = torch.randn(
+            steps, values.shape[0], values.shape[2], dtype=values.dtype, device=values.device
+        )
+        return cls(gumbel, normal)
+
+    def at(self, t: int, rows: int) -> Noise:
+        """That of the first rows of one step."""
+        return Noise(self.gumbel[t, :rows], self.normal[t, :rows])
+
+
+@dataclass(frozen=True)
+class Attention:
+    """What a step attends to, before its symbol is chosen.
+
+    Attributes:
+        query: (n, H) s_t.
+        log_prior: (n, m) log of the alignment before y_t is seen; prior: the alignment itself.
+        context: (n, D) sum_a prior_t(a) h_a, with what a latent adds; None where nobody reads it.
+        hidden: the decoder's new state.
+        shift: (n, D) what the latent adds to a context, or None.
+        cost: (n,) nats that the objective pays for that, or None.
+        gumbel: (n, m) the noise of the step, or None.
+    """
+
+    query: Tensor
+    log_prior: Tensor
+    prior: Tensor
+    context: Tensor | None
+    hidden: Hidden
+    shift: Tensor | None = None
+    cost: Tensor | None = None
+    gumbel: Tensor | None = None
+
+    def select(self, rows: Tensor) -> Attention:
+        """The attention of the given hypotheses."""
+        return Attention(
+            self.query[rows],
+            self.log_prior[rows],
+            self.prior[rows],
+            taken(self.context, rows),
+            tuple((h[rows], c[rows]) for h, c in self.hidden),
+            *(taken(part, rows) for part in (self.shift, self.cost, self.gumbel)),
+        )
+
+
+def taken(part: Tensor | None, rows: Tensor | slice) -> Tensor | None:
+    """Rows of what may not be there."""
+    return None if part is None else part[rows]
+
+
+class Emission(ABC):
+    """What a step says of its symbol, computed when it is asked for."""
+
+    @property
+    @abstractmethod
+    def log_probs(self) -> Tensor:
+        """(n, V) log p(y_t | y_<t, x). Whoever asks may overwrite it."""
+
+    def observe(self, symbol: Tensor) -> Observation:
+        """What each position makes of the symbols (n,) that were written."""
+        raise NotImplementedError("this marginalization has no likelihood of single positions")
+
+    def exact(self, symbol: Tensor) -> Tensor | None:
+        """(n,) log p(y_t | y_<t, x) over all positions, where the sum is cut short; else None."""
+        return None
+
+    @abstractmethod
+    def select(self, rows: Tensor) -> Emission:
+        """That of the given hypotheses."""
+
+
+class Score(nn.Module, ABC):
+    """e_t(a): how well position a fits the query."""
+
+    costs = False
+    """Whether the objective pays for what was attended in all."""
+
+    @abstractmethod
+    def keys(self, values: Tensor) -> Any:
+        """What is computed once per sentence, from (B, m, D): a tensor (B, m, .) or a kernel."""
+
+    @abstractmethod
+    def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
+        """Scores of queries (n, H): (n, m), finite, without meaning where the mask is false."""
+
+    def cost(self, memory: Memory, summed: Tensor) -> Tensor | None:
+        """(B,) nats that the objective pays for what was attended in all, (B, m); None: nothing."""
+        return None
+
+
+class Window(nn.Module, ABC):
+    """The positions that a step considers at all."""
+
+    @abstractmethod
+    def forward(
+        self, scores: Tensor, query: Tensor, mask: Tensor, history: AttentionHistory
+    ) -> tuple[Tensor, Tensor]:
+        """Scores (n, m) as the window weighs them, and the mask (n, m) of what it shows: at least
+        one position of each row. `query` is (n, H), `mask` (n, m)."""
+
+
+class Distribution(nn.Module, ABC):
+    """Scores to an alignment distribution."""
+
+    @abstractmethod
+    def forward(self, scores: Tensor, mask: Tensor) -> Tensor:
+        """Log probabilities: (..., m) to (..., m); `logspace.ZERO` where the mask is false."""
+
+
+class Coupling(nn.Module, ABC):
+    """The prior over positions, given the alignment of the previous step."""
+
+    def transitions(self, length: int) -> Tensor | None:
+        """What is computed once for sources of this length, (m, m), or None."""
+        return None
+
+    @abstractmethod
+    def forward(
+        self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory,
+        history: AttentionHistory,
+    ) -> Tensor:  # fmt: skip
+        """log prior_t, (n, m), log probabilities that sum to one over real positions.
+
+        Args:
+            scores: e_t, (n, m).
+            mask: (n, m) positions that are considered.
+            distribution: what turns scores into log probabilities.
+            history: with the alignment handed on by the last step; None at the first step.
+        """
+
+    def given_all(self, alignments: Tensor, lengths: Tensor) -> Tensor:
+        """The alignments (B, n, m) handed on, as the whole target makes them: where steps depend on
+        one another, later ones tell of those before. `lengths` (B,) of the targets."""
+        return alignments
+
+
+@dataclass(frozen=True)
+class LatentContext:
+    """A context as a latent variable, drawn.
+
+    Attributes:
+        log_weights: (n, m) of the encoder states in it.
+        shift: (n, D) what is added to their sum. cost: (n,) nats that the objective pays.
+    """
+
+    log_weights: Tensor
+    shift: Tensor | None = None
+    cost: Tensor | None = None
+
+
+class Latent(nn.Module, ABC):
+    """Latent vectors besides the alignment, drawn in training."""
+
+    draws = True
+    """Whether a step draws anything."""
+
+    sampling = False
+    """Whether vectors are drawn at test time too, where they are their means otherwise."""
+
+    samples = 1
+    """Draws of everything by which training estimates the objective of a sentence."""
+
+    share = 0.0
+    """How much of the training is done, from 0 to 1, set by the training loop."""
+
+    def of_sentence(self, memory: Memory, final: Tensor) -> Memory:
+        """The memory with what a latent vector of the sentence adds to it.
+
+        Args:
+            final: (B, D) the encoder's final states.
+        """
+        return memory
+
+    def of_step(self, log_prior: Tensor, memory: Memory, noise: Noise | None) -> LatentContext:
+        """The context of a step with log prior (n, m); its mean without noise."""
+        return LatentContext(log_prior)
+
+
+class InputFeeding(nn.Module, ABC):
+    """Which alignment feeds the next state (and the next coupling)."""
+
+    needs_positions = False
+    """Whether it needs p(y | s, h_a) of every position."""
+
+    draws = False
+    """Whether a position is drawn from the prior, in training."""
+
+    feeds = True
+    """Whether a context is fed to the next state at all."""
+
+    def first(self, memory: Memory) -> Tensor | None:
+        """The alignment before the first output (n, m), or None: an empty context."""
+        return None
+
+    @abstractmethod
+    def forward(
+        self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor
+    ) -> Tensor:
+        """The alignment handed on, (n, m), given the symbol y_t (n,) that was written.
+
+        Args:
+            seen: that symbol, position by position; None unless `needs_positions`.
+            mask: (n, m).
+        """
+
+
+class Inference(nn.Module, ABC):
+    """q_t(a | x, y): alignments given the whole target, known in training alone."""
+
+    infers = True
+    """Whether there is such a distribution."""
+
+    @abstractmethod
+    def forward(
+        self, source: Tensor, lengths: Tensor, target: Tensor, embed_source: Embed,
+        embed_target: Embed,
+    ) -> Tensor | None:  # fmt: skip
+        """log q.
+
+        Args:
+            source: (B, m) symbols, padded at the end; lengths: (B,).
+            target: (B, T) symbols y_1 .. y_T, padded at the end.
+            embed_source, embed_target: the model's own embeddings, symbols (...,) to (..., E).
+
+        Returns:
+            (B, T, m), `logspace.ZERO` at padded source positions, without meaning at padded
+            target positions; None if there is no such distribution, or if it is the prior.
+        """
+
+
+class Gold(Protocol):
+    """What the readout says of symbols y_t that are known, a row each."""
+
+    def each(self) -> Tensor:
+        """log p(y_t | s_t, h_a) of every position, (N, m)."""
+
+    def at(self, weights: Tensor) -> Tensor:
+        """log p(y_t | s_t, sum_a weights(a) h_a) for weights (N, m) that sum to one: (N,)."""
+
+
+class Estimator(nn.Module, ABC):
+    """How a bound's expectation of log p(y_t | s_t, h_a) is computed, and its gradient."""
+
+    draws = True
+    """Whether it draws positions."""
+
+    @abstractmethod
+    def forward(
+        self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None
+    ) -> Tensor:
+        """E_q[log p(y_t | s_t, h_a)] or an estimate of it, (N,).
+
+        Args:
+            gold: what the readout says of y_t.
+            log_q, log_prior: (N, m).
+            gumbel: (N, m) standard Gumbel noise; None if nothing is drawn.
+        """

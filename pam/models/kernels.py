@@ -1,0 +1,284 @@
+"""Hand-made gradients: what plain autograd would compute, at the speed of a few large products.
+
+A decoder uses the same weights at every step. Autograd would add up their gradient step by step,
+one thin product each. Here a layer that steps share notes what each step gives to its gradient
+and takes all of it in one product, once the last of the steps has been differentiated. Every
+kernel has a plain twin of a few lines, by which it is defined and tested.
+The kernels of the output layer are in `output_kernels`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+
+class Tape(ABC):
+    """What the steps of a batch note for the gradient of the tensors that they share."""
+
+    @abstractmethod
+    def gradients(self) -> tuple[Tensor | None, ...]:
+        """Gradients of the shared tensors, from the notes of all steps, which are then dropped."""
+
+
+class Anchor(Function):
+    """The node of the shared tensors: every step depends on it, so it is differentiated last."""
+
+    @staticmethod
+    def forward(ctx: Any, tape: Tape, *shared: Tensor) -> Tensor:
+        ctx.tape = tape
+        return shared[0].new_zeros(())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *ctx.tape.gradients()
+
+
+def bf16_if(bf16: bool, x: Tensor) -> Tensor:
+    """A factor of a product, in bfloat16 if that is wanted."""
+    return x.bfloat16() if bf16 else x
+
+
+# The LSTM cell.
+
+
+def lstm_cell_plain(
+    before: Tensor, x: Tensor, h: Tensor, c: Tensor, wx: Tensor, wh: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The definition that `LSTMCell` computes; gates in torch's order."""
+    i, f, g, o = (before + x @ wx.t() + h @ wh.t()).chunk(4, dim=1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+class LSTMCell:
+    """One step of an LSTM layer, (h, c) from (h, c), whose weights many steps share.
+
+    Args:
+        wx: (4H, X) weight of the layer's input; wh: (4H, H) of its own last output.
+        bf16: whether products are taken in bfloat16.
+    """
+
+    def __init__(self, wx: Tensor, wh: Tensor, bf16: bool = False) -> None:
+        self.tape = _CellTape(wx.detach(), wh.detach(), bf16)
+        self.anchor = Anchor.apply(self.tape, wx, wh)
+
+    def __call__(self, before: Tensor, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        """The new h and c, (n, H) each.
+
+        Args:
+            before: (n, 4H) or (4H,) what the gates get besides; x: (n, X); h, c: (n, H).
+        """
+        state: tuple[Tensor, Tensor] = _Cell.apply(self.anchor, self.tape, before, x, h, c)
+        return state
+
+
+class _CellTape(Tape):
+    def __init__(self, wx: Tensor, wh: Tensor, bf16: bool) -> None:
+        self.wx, self.wh, self.bf16 = bf16_if(bf16, wx), bf16_if(bf16, wh), bf16
+        self.dtype = wx.dtype
+        self.notes: list[tuple[Tensor, Tensor, Tensor]] = []
+
+    def gradients(self) -> tuple[Tensor | None, ...]:
+        dgates, x, h = (torch.cat(parts) for parts in zip(*self.notes, strict=True))
+        self.notes = []
+        dgates = dgates.t()
+        return (dgates @ x).to(self.dtype), (dgates @ h).to(self.dtype)
+
+
+class _Cell(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, anchor: Tensor, tape: _CellTape, before: Tensor, x: Tensor, h: Tensor, c: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        rows, hidden = h.shape
+        rough = bf16_if(tape.bf16, x), bf16_if(tape.bf16, h)
+        if tape.bf16:
+            gates = (before + rough[0] @ tape.wx.t()).add_(rough[1] @ tape.wh.t())
+        else:
+            gates = torch.addmm(before, x, tape.wx.t()).addmm_(h, tape.wh.t())
+        parts = gates.view(rows, 4, hidden)
+        parts[:, 2].mul_(2)  # one sigmoid serves all gates: tanh(g) = 2 sigmoid(2g) - 1
+        gates.sigmoid_()
+        i, f, g, o = parts.unbind(1)
+        new = (f * c).addcmul_(i, g, value=2).sub_(i)
+        squashed = torch.mul(new, 2).sigmoid_()
+        output = (o * squashed).mul_(2).sub_(o)
+        ctx.tape, ctx.rough, ctx.shared_before = tape, rough, before.dim() == 1
+        ctx.save_for_backward(parts, squashed, c)
+        return output, new
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        dh, dnew = grads
+        gates, squashed, c = ctx.saved_tensors
+        tape = ctx.tape
+        i, f, g, o = gates.unbind(1)
+        slope = torch.addcmul(squashed, squashed, squashed, value=-1)
+        dc = torch.addcmul(dnew, slope.mul_(o), dh, value=4)
+        # The slope of each gate's sigmoid, times what the gate is multiplied with.
+        dgates = torch.addcmul(gates, gates, gates, value=-1)
+        di, df, dg, do = dgates.unbind(1)
+        di.mul_((2 * g).sub_(1)).mul_(dc)
+        df.mul_(c).mul_(dc)
+        dg.mul_(i).mul_(dc).mul_(4)
+        do.mul_((2 * squashed).sub_(1)).mul_(dh)
+        flat = dgates.flatten(1)
+        rough = bf16_if(tape.bf16, flat)
+        tape.notes.append((rough, *ctx.rough))
+        before = flat.sum(0) if ctx.shared_before else flat
+        dx, dh_before = (rough @ tape.wx).to(flat.dtype), (rough @ tape.wh).to(flat.dtype)
+        return None, None, before, dx, dh_before, dc.mul_(f)
+
+
+# A linear layer that many steps share.
+
+
+class SharedLinear:
+    """x W^T + b, the plain linear layer, whose gradients all steps give at once."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, bf16: bool = False) -> None:
+        self.tape = _LinearTape(bf16_if(bf16, weight.detach()), bias.detach(), bf16)
+        self.anchor = Anchor.apply(self.tape, weight, bias)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(n, X) to (n, Y)."""
+        found: Tensor = _Linear.apply(self.anchor, self.tape, x)
+        return found
+
+
+class _LinearTape(Tape):
+    def __init__(self, weight: Tensor, bias: Tensor, bf16: bool) -> None:
+        self.weight, self.bias, self.bf16 = weight, bias, bf16
+        self.notes: list[tuple[Tensor, Tensor]] = []
+
+    def gradients(self) -> tuple[Tensor | None, ...]:
+        dy, x = (torch.cat(parts) for parts in zip(*self.notes, strict=True))
+        self.notes = []
+        dweight = bf16_if(self.bf16, dy).t() @ bf16_if(self.bf16, x)
+        return dweight.to(dy.dtype), dy.sum(0)
+
+
+class _Linear(Function):
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, tape: _LinearTape, x: Tensor) -> Tensor:
+        ctx.tape = tape
+        ctx.save_for_backward(x)
+        if tape.bf16:
+            return tape.bias + x.bfloat16() @ tape.weight.t()
+        return torch.addmm(tape.bias, x, tape.weight.t())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (x,) = ctx.saved_tensors
+        ctx.tape.notes.append((grads[0], x))
+        dx = bf16_if(ctx.tape.bf16, grads[0]) @ ctx.tape.weight
+        return None, None, dx.to(x.dtype)
+
+
+# A matrix for each sentence, which attention reads from either side.
+
+
+def scores_plain(matrix: Tensor, x: Tensor) -> Tensor:
+    """matrix . x: (n, m, D) and (n, D) to (n, m)."""
+    return torch.einsum("nmd,nd->nm", matrix, x)
+
+
+def read_plain(matrix: Tensor, weights: Tensor) -> Tensor:
+    """sum_a weights(a) matrix(a): (n, m, D) and (n, m) to (n, D)."""
+    return torch.einsum("nmd,nm->nd", matrix, weights)
+
+
+class SourceMatrix:
+    """A matrix of m rows for each sentence, (B, m, D), which many steps multiply.
+
+    Steps have n rows: in training those of the first n sentences, in decoding the `beam` hypotheses
+    of each sentence, one after another, which share its matrix.
+    """
+
+    def __init__(self, matrix: Tensor, beam: int = 1) -> None:
+        self.matrix, self.beam = matrix, beam
+        self.tape = _MatrixTape(matrix.detach())
+        self.anchor = Anchor.apply(self.tape, matrix)
+
+    def scores(self, x: Tensor) -> Tensor:
+        """matrix . x for x (n, D): (n, m)."""
+        if self.beam > 1:
+            return (self._beams(x) @ self.matrix.transpose(1, 2)).flatten(0, 1)
+        found: Tensor = _Scores.apply(self.anchor, self.tape, x)
+        return found
+
+    def read(self, weights: Tensor) -> Tensor:
+        """sum_a weights(a) matrix(a) for weights (n, m): (n, D)."""
+        if self.beam > 1:
+            return (self._beams(weights) @ self.matrix).flatten(0, 1)
+        found: Tensor = _Read.apply(self.anchor, self.tape, weights)
+        return found
+
+    def select(self, rows: Tensor) -> SourceMatrix:
+        """Those of the given sentences."""
+        return SourceMatrix(self.matrix[rows], self.beam)
+
+    def _beams(self, x: Tensor) -> Tensor:
+        return x.view(-1, self.beam, x.shape[1])
+
+
+class _MatrixTape(Tape):
+    def __init__(self, matrix: Tensor) -> None:
+        self.matrix = matrix
+        self.notes: list[tuple[Tensor, Tensor]] = []
+
+    def gradients(self) -> tuple[Tensor | None, ...]:
+        left, right = (_padded(parts, len(self.matrix)) for parts in zip(*self.notes, strict=True))
+        self.notes = []
+        return (torch.bmm(left.permute(1, 2, 0), right.transpose(0, 1)),)
+
+
+def _padded(parts: tuple[Tensor, ...], rows: int) -> Tensor:
+    """Steps of at most so many rows, with zeros where a step has fewer: (T, rows, ...)."""
+    if all(len(part) == rows for part in parts):
+        return torch.stack(parts)
+    whole = parts[0].new_zeros(len(parts), rows, *parts[0].shape[1:])
+    for place, part in zip(whole, parts, strict=True):
+        place[: len(part)] = part
+    return whole
+
+
+class _Scores(Function):
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, tape: _MatrixTape, x: Tensor) -> Tensor:
+        ctx.tape = tape
+        ctx.save_for_backward(x)
+        # On a CPU several times faster than a batched product of a matrix and a vector.
+        return (tape.matrix[: len(x)] * x[:, None]).sum(2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (x,) = ctx.saved_tensors
+        ctx.tape.notes.append((grads[0], x))
+        return None, None, torch.bmm(grads[0][:, None], ctx.tape.matrix[: len(x)]).squeeze(1)
+
+
+class _Read(Function):
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, tape: _MatrixTape, weights: Tensor) -> Tensor:
+        ctx.tape = tape
+        ctx.save_for_backward(weights)
+        return torch.bmm(weights[:, None], tape.matrix[: len(weights)]).squeeze(1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (weights,) = ctx.saved_tensors
+        ctx.tape.notes.append((weights, grads[0]))
+        matrix = ctx.tape.matrix[: len(weights)]
+        return None, None, torch.bmm(matrix, grads[0][:, :, None]).squeeze(2)

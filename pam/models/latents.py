@@ -1,0 +1,121 @@
+"""Latent vectors besides the alignment: in each context, or one for the sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from pam.models import options
+from pam.models.interfaces import Latent, LatentContext, Memory, Noise, Sizes
+from pam.models.logspace import relax
+
+
+class NoLatent(Latent):
+    """c_t = sum_a alignment_t(a) h_a, and nothing else."""
+
+    draws = False
+
+    def __init__(self, options: options.NoLatent, sizes: Sizes) -> None:
+        super().__init__()
+
+
+class Acvi(Latent):
+    """c_t ~ sum_a prior_t(a) N(h_a, diag sigma^2(h_a)), log sigma^2 = ReLU(W h_a + b)
+    ('Amortized Context Vector Inference for Sequence-to-Sequence Networks', equations 14 to 25).
+
+    Training maximizes log p(y_t | s_t, c_t) - KL (equation 22), with the prior N(0, I) (21). For
+    most of the training c_t is the mean of one draw from every component, weighted by the attention
+    (25), and Gumbel-Softmax's choice of one (23) at its end. The divergence of the mixture has no
+    closed form; as in the paper, it is estimated from draws, here one from every component,
+    c_a = h_a + sigma(h_a) eps_a, once for the sentence, so that its steps share their densities:
+
+        sum_a prior_t(a) [log sum_b prior_t(b) N(c_a; h_b, sigma^2(h_b)) - log N(c_a; 0, I)],
+
+    whose value and gradient are unbiased. At (25), which is no draw of the mixture, the bracket is
+    no divergence: it falls below zero without meaning, and a training follows it there.
+
+    sum_a w(a) sigma(h_a) eps_a, with the weights w of either kind, is a Gaussian of variance
+    sum_a w(a)^2 sigma^2(h_a): it is drawn as such, once instead of for each position.
+
+    Without noise, the context is its mean under the weights of the attention: soft attention's.
+    """
+
+    def __init__(self, options: options.Acvi, sizes: Sizes) -> None:
+        super().__init__()
+        self.samples, self.temperature = options.samples, options.temperature
+        self.last, self.weight = options.last, options.weight
+        self.of_values = nn.Linear(sizes.values, sizes.values)
+
+    def of_sentence(self, memory: Memory, final: Tensor) -> Memory:
+        log_variance = torch.relu(self.of_values(memory.values))
+        ratios = _log_ratios(memory.values, log_variance) if self.training else None
+        return replace(memory, variance=log_variance.exp(), log_ratios=ratios)
+
+    def of_step(self, log_prior: Tensor, memory: Memory, noise: Noise | None) -> LatentContext:
+        if noise is None:
+            return LatentContext(log_prior)
+        assert memory.variance is not None
+        log_weights = log_prior
+        if self.share >= 1 - self.last:
+            log_weights = relax(log_prior, noise.gumbel, self.temperature)
+        weights = log_weights.exp()
+        variance = torch.einsum("bm,bmd->bd", weights**2, memory.variance)
+        shift = variance.sqrt() * noise.normal
+        return LatentContext(log_weights, shift, self.divergence(log_prior, memory))
+
+    def divergence(self, log_prior: Tensor, memory: Memory) -> Tensor | None:
+        """KL of the mixture with log weights (B, m) from N(0, I), weighted: (B,) nats; None where
+        nothing was drawn for it."""
+        if memory.log_ratios is None:
+            return None
+        of_each = torch.logsumexp(log_prior[:, None] + memory.log_ratios, dim=2)
+        return self.weight * (log_prior.exp() * of_each).sum(1)
+
+
+def _log_ratios(values: Tensor, log_variance: Tensor) -> Tensor:
+    """log N(c_a; h_b, sigma_b^2) - log N(c_a; 0, I) at a draw c_a around each h_a: (B, m, m)."""
+    wide = torch.promote_types(values.dtype, torch.float32)
+    values, log_variance = values.to(wide), log_variance.to(wide)
+    # Sums over hundreds of dimensions, whose differences count: not in bfloat16.
+    with torch.autocast(values.device.type, enabled=False):
+        precision = torch.exp(-log_variance)
+        drawn = values + torch.exp(log_variance / 2) * torch.randn_like(values)
+        # (c_a - h_b)^2 / sigma_b^2, multiplied out: products of matrices, not (B, m, m, D).
+        squares = drawn**2 @ precision.mT - 2 * drawn @ (values * precision).mT
+        own = (values**2 * precision + log_variance).sum(2)
+        return ((drawn**2).sum(2)[:, :, None] - squares - own[:, None]) / 2
+
+
+class Ved(Latent):
+    """xi ~ N(mu(x), diag sigma^2(x)) beside soft attention (Bahuleyan et al. 2018, as 'Amortized
+    Context Vector Inference' describes it), with the prior N(0, I).
+
+    mu and log sigma^2 are linear in the encoder's final states. xi is fed to the output layer at
+    each step with the context: W_xi xi is added to the readout's view of the query. Training
+    maximizes sum_t log p(y_t | s_t, c_t, xi) - KL(N(mu, sigma^2) || N(0, I)) at a draw of xi;
+    without a draw xi is its mean.
+
+    xi has 100 dimensions in that paper's experiments with captions, 128 in summarization.
+    """
+
+    draws = False  # nothing of a step is drawn
+
+    def __init__(self, options: options.Ved, sizes: Sizes) -> None:
+        super().__init__()
+        self.samples, self.weight = options.samples, options.weight
+        self.of_final = nn.Linear(sizes.values, 2 * options.size)
+        self.of_latent = nn.Linear(options.size, sizes.query, bias=False)
+
+    def of_sentence(self, memory: Memory, final: Tensor) -> Memory:
+        mean, log_variance = self.of_final(final).chunk(2, dim=1)
+        latent, cost = mean, None
+        if self.training or self.sampling:
+            latent = mean + torch.exp(log_variance / 2) * torch.randn_like(mean)
+            divergence = (mean**2 + log_variance.exp() - 1 - log_variance).sum(1) / 2
+            cost = self.weight * divergence
+        return replace(memory, readout_shift=self.of_latent(latent), cost=cost)
+
+
+LATENTS: dict[str, type[Latent]] = {"none": NoLatent, "acvi": Acvi, "ved": Ved}

@@ -1,1 +1,0 @@
-"""Latent vectors besides the alignment: in each context, or one for the sentence."""

@@ -1,1 +1,0 @@
-"""Where the alignment is marginalized: at the decoder's input, or at its output."""

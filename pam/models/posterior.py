@@ -1,0 +1,55 @@
+"""Bayes' rule: the alignment once the symbol is seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+def posterior(log_prior: Tensor, log_likelihood: Tensor) -> tuple[Tensor, Tensor]:
+    """postr_t(a) = prior_t(a) p(y_t | s_t, h_a) / sum_a' prior_t(a') p(y_t | s_t, h_a')
+    (Shankar & Sarawagi 2019, equations 12 and 13).
+
+    Args:
+        log_prior, log_likelihood: (n, K), of the positions that are summed over.
+
+    Returns:
+        The posterior, (n, K), and the log of its denominator, log p(y_t | y_<t, x), (n,).
+    """
+    joint = log_prior + log_likelihood
+    evidence = torch.logsumexp(joint, dim=1)
+    return (joint - evidence[:, None]).exp(), evidence
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A symbol that was written, as each source position explains it.
+
+    Attributes:
+        log_prior: (n, K) of the positions that are summed over.
+        log_likelihood: (n, K) log p(y_t | s_t, h_a).
+        kept: (n, K) which positions these are; None: all m.
+        truncated: (n,) which rows leave real positions out; None: none does.
+    """
+
+    log_prior: Tensor
+    log_likelihood: Tensor
+    kept: Tensor | None = None
+    truncated: Tensor | None = None
+
+    @cached_property
+    def _bayes(self) -> tuple[Tensor, Tensor]:
+        return posterior(self.log_prior, self.log_likelihood)
+
+    @property
+    def posterior(self) -> Tensor:
+        """(n, K)."""
+        return self._bayes[0]
+
+    @property
+    def evidence(self) -> Tensor:
+        """(n,) log p(y_t | y_<t, x)."""
+        return self._bayes[1]

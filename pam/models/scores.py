@@ -1,0 +1,190 @@
+"""Scores e_t(a): how well a source position fits the decoder's query."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pam.models import options
+from pam.models.interfaces import AttentionHistory, Memory, Score, Sizes
+from pam.models.kernels import SourceMatrix
+from pam.models.logspace import ZERO
+
+
+def scale_of(scale: bool, units: int) -> float:
+    """The factor of a product over `units` numbers: 1, or the inverse of their root if `scale`."""
+    return units**-0.5 if scale else 1.0
+
+
+class General(Score):
+    """e_t(a) = s_t^T W h_a (Luong et al. 2015, equation 8, `general`).
+
+    With `scale` it is divided by the root of the decoder's units, as Vaswani et al. (2017, equation
+    1) do with dot products. Adam moves each entry of W by about the learning rate, so that the more
+    units there are the more a step changes e: undivided, at 256 units, all attention is on one word
+    of each sentence within 25 steps, before any is learnt.
+    """
+
+    def __init__(self, options: options.General, sizes: Sizes) -> None:
+        super().__init__()
+        self.factor = scale_of(options.scale, sizes.query)
+        self.weight = nn.Linear(sizes.values, sizes.query, bias=False)
+
+    def keys(self, values: Tensor) -> SourceMatrix:
+        return SourceMatrix(self.weight(values) * self.factor)
+
+    def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
+        scores: Tensor = memory.keys.scores(query)
+        return scores
+
+
+class Dot(Score):
+    """e_t(a) = s_t . h_a (Luong et al. 2015, equation 8, `dot`). It has no weights, so that both
+    have as many units; with `scale` it is divided by the root of their number."""
+
+    def __init__(self, options: options.Dot, sizes: Sizes) -> None:
+        super().__init__()
+        self.factor = scale_of(options.scale, sizes.query)
+
+    def keys(self, values: Tensor) -> SourceMatrix:
+        return SourceMatrix(values * self.factor)
+
+    def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
+        scores: Tensor = memory.keys.scores(query)
+        return scores
+
+
+class Mlp(Score):
+    """e_t(a) = v^T tanh(W s_t + U h_a) (Bahdanau et al. 2015, appendix A.1.2)."""
+
+    def __init__(self, options: options.Mlp, sizes: Sizes) -> None:
+        super().__init__()
+        self.units = options.units or sizes.query
+        self.of_query = nn.Linear(sizes.query, self.units, bias=False)
+        self.of_values = nn.Linear(sizes.values, self.units, bias=False)
+        self.weight = nn.Linear(self.units, 1, bias=False)
+
+    def keys(self, values: Tensor) -> Tensor:
+        keys: Tensor = self.of_values(values)
+        return keys
+
+    def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
+        hidden = self.hidden(query, memory, history)
+        return (torch.tanh(hidden) @ self.weight.weight.t()).squeeze(2)
+
+    def hidden(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
+        """The hidden layer before its tanh, (n, m, units)."""
+        keys: Tensor = memory.keys
+        return keys + self.of_query(query)[:, None]
+
+
+class Concat(Mlp):
+    """e_t(a) = v^T tanh(W [s_t; h_a]) (Luong et al. 2015, equation 8, `concat`).
+
+    W's two halves are the two matrices of `mlp`, so that it is the same function; Luong et al.
+    name it as another one.
+    """
+
+
+class Location(Score):
+    """e_t = W s_t, row a of W for position a (Luong et al. 2015, equation 7).
+
+    As there, a short sentence uses the first rows, and in a long one the words near the end, past
+    `longest`, are ignored.
+    """
+
+    def __init__(self, options: options.Location, sizes: Sizes) -> None:
+        super().__init__()
+        self.weight = nn.Linear(sizes.query, options.longest, bias=False)
+
+    def keys(self, values: Tensor) -> Tensor:
+        return values[..., :0]
+
+    def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
+        length = memory.mask.shape[1]
+        scores: Tensor = self.weight(query)[:, :length]
+        return F.pad(scores, (0, length - scores.shape[1]), value=ZERO)
+
+
+class NoScore(Score):
+    """e_t(a) = 0, for couplings that place the alignment by themselves."""
+
+    def __init__(self, options: options.NoScore, sizes: Sizes) -> None:
+        super().__init__()
+
+    def keys(self, values: Tensor) -> Tensor:
+        return values[..., :0]
+
+    def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
+        return query.new_zeros(memory.mask.shape)
+
+
+class Structural(Mlp):
+    """e_t(a) = v^T tanh(W s_t + U h_a + P psi + M xi_1 + F xi_2) (Cohn et al. 2016, section 3).
+
+        psi  = [log(1 + t), log(1 + a), log(1 + m)], counted from 1      place
+        xi_1 = [alignment_{t-1}(a - k .. a + k)]                         Markov window
+        xi_2 = [sum_{t' < t} alignment_{t'}(a - k .. a + k)]             local fertility
+
+    What lies outside the sentence, and all before the first step, is 0. Global fertility adds
+    weight * log N(f_a; mu(h_a), sigma^2(h_a)) to the objective, with f_a the attention that a real
+    position has got in all, mu = softplus(w . h_a + b) and sigma^2 = exp(w' . h_a + b') + least. As
+    published, least is 0, and the density is without bound: what is most rewarded is attention
+    whose sums can be told in advance, such as the same attention at every step.
+    """
+
+    def __init__(self, options: options.Structural, sizes: Sizes) -> None:
+        super().__init__(options, sizes)
+        self.penalty, self.least = options.global_fertility, options.least_variance
+        self.of_place = nn.Linear(3, self.units, bias=False) if options.place else None
+        self.of_previous = _window(options.markov, self.units)
+        self.of_sum = _window(options.fertility, self.units)
+        self.gaussian = nn.Linear(sizes.values, 2) if self.penalty else None
+        self.costs = self.gaussian is not None
+
+    def hidden(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
+        hidden = super().hidden(query, memory, history)
+        if self.of_place is not None:
+            hidden = hidden + self.of_place(places(memory, history).to(hidden.dtype))
+        for window, seen in (
+            (self.of_previous, history.alignment),
+            (self.of_sum, history.summed),
+        ):
+            if window is not None and seen is not None:
+                hidden = hidden + window(seen[:, None]).transpose(1, 2)
+        return hidden
+
+    def cost(self, memory: Memory, summed: Tensor) -> Tensor | None:
+        if self.gaussian is None:
+            return None
+        mean, log_variance = self.gaussian(memory.values).unbind(2)
+        if self.least:
+            log_variance = F.softplus(log_variance - math.log(self.least)) + math.log(self.least)
+        square = (summed - F.softplus(mean)) ** 2 * torch.exp(-log_variance)
+        log_density = -(square + log_variance + math.log(2 * math.pi)) / 2
+        total: Tensor = (log_density * memory.mask).sum(1)
+        return -self.penalty * total
+
+
+def places(memory: Memory, history: AttentionHistory) -> Tensor:
+    """psi, (B, m, 3)."""
+    mask = memory.mask
+    position = torch.arange(1, mask.shape[1] + 1, device=mask.device).expand_as(mask)
+    length = mask.sum(1, keepdim=True).expand_as(position)
+    step = torch.full_like(position, history.steps + 1)
+    return torch.log1p(torch.stack([step, position, length], 2).double())
+
+
+def _window(half: int | None, units: int) -> nn.Conv1d | None:
+    if half is None:
+        return None
+    return nn.Conv1d(1, units, 2 * half + 1, padding=half, bias=False)
+
+
+SCORES: dict[str, type[Score]] = {
+    "general": General, "dot": Dot, "concat": Concat, "mlp": Mlp, "location": Location,
+    "structural": Structural, "none": NoScore,
+}  # fmt: skip

@@ -1,1 +1,0 @@
-"""Scores e_t(a): how well a source position fits the decoder's query."""

@@ -1,0 +1,182 @@
+"""Variational attention: inference networks, and estimators of a bound's expectation."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pam.data.vocabulary import PAD
+from pam.models import options
+from pam.models.interfaces import Embed, Estimator, Gold, Inference, Sizes
+from pam.models.logspace import draw, masked_log_softmax, relax
+from pam.models.lstm import lstms, run_lstms
+from pam.models.scores import scale_of
+
+
+class NoInference(Inference):
+    """There is no q: the likelihood itself is trained."""
+
+    infers = False
+
+    def __init__(self, options: options.NoInference, sizes: Sizes) -> None:
+        super().__init__()
+
+    def forward(
+        self,
+        source: Tensor,
+        lengths: Tensor,
+        target: Tensor,
+        embed_source: Embed,
+        embed_target: Embed,
+    ) -> None:
+        return None
+
+
+class PriorInference(Inference):
+    """q_t = prior_t, so that the bound is Jensen's, E_prior[log p(y_t | s_t, h_a)] (Xu et al. 2015;
+    Orlova et al., section 2, hard attention)."""
+
+    def __init__(self, options: options.PriorInference, sizes: Sizes) -> None:
+        super().__init__()
+
+    def forward(
+        self,
+        source: Tensor,
+        lengths: Tensor,
+        target: Tensor,
+        embed_source: Embed,
+        embed_target: Embed,
+    ) -> None:
+        return None
+
+
+class _Reader(nn.Module):
+    """One bidirectional LSTM: inputs (T, B, E) of `lengths` (B,) to states (B, T, 2 units)."""
+
+    def __init__(self, size: int, units: int, layers: int, rate: float) -> None:
+        super().__init__()
+        self.forwards = lstms(size, units, layers, 2 * units)
+        self.backwards = lstms(size, units, layers, 2 * units)
+        self.rate = rate
+
+    def forward(self, inputs: Tensor, lengths: Tensor) -> Tensor:
+        rate = self.rate if self.training else 0.0
+        states, _ = run_lstms(self.forwards, self.backwards, inputs, lengths, rate)
+        return states
+
+
+class BiLSTM(Inference):
+    """q_t(a | x, y) = softmax_a(g_t^T W u_a): u reads the source, g the target, both ways.
+
+    Of the model it shares the embeddings and nothing else (Deng et al. 2018; Orlova et al., section
+    3). Dropout is where the encoder has it, at the encoder's rate. With `scale`, scores are divided
+    by the root of g_t's units, as those of the score `general`.
+    """
+
+    def __init__(self, options: options.BiLSTM, sizes: Sizes) -> None:
+        super().__init__()
+        units, layers = options.units or sizes.direction, options.layers or sizes.layers
+        self.source = _Reader(sizes.embedding, units, layers, sizes.rate)
+        self.target = _Reader(sizes.embedding, units, layers, sizes.rate)
+        self.weight = nn.Linear(2 * units, 2 * units, bias=False)
+        self.factor = scale_of(options.scale, 2 * units)
+
+    def forward(
+        self,
+        source: Tensor,
+        lengths: Tensor,
+        target: Tensor,
+        embed_source: Embed,
+        embed_target: Embed,
+    ) -> Tensor:
+        of_source = self.source(embed_source(source.t()), lengths)  # (B, m, 2 units)
+        of_target = self.target(embed_target(target.t()), (target != PAD).sum(1))
+        queries = self.weight(of_target) * self.factor
+        scores = torch.bmm(queries, of_source.transpose(1, 2))  # (B, T, m)
+        mask = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
+        return masked_log_softmax(scores, mask[:, None])
+
+
+class Exact(Estimator):
+    """sum_a q(a) log p(y_t | s_t, h_a) (Deng et al. 2018; Orlova et al., exact ELBO)."""
+
+    draws = False
+
+    def __init__(self, options: options.Exact, sizes: Sizes) -> None:
+        super().__init__()
+
+    def forward(
+        self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None
+    ) -> Tensor:
+        return (log_q.exp() * gold.each()).sum(1)
+
+
+class Gumbel(Estimator):
+    """log p(y_t | s_t, sum_a w(a) h_a) of Gumbel-Softmax weights w drawn from q (Jang et al. 2017).
+
+    The context lies between encoder states, so that value and gradient are biased, less so the
+    lower the temperature, at which their variance grows. Orlova et al. (section 2) name it and did
+    not try it; the default temperature is that of Amortized Context Vector Inference.
+    """
+
+    def __init__(self, options: options.Gumbel, sizes: Sizes) -> None:
+        super().__init__()
+        self.temperature = options.temperature
+
+    def forward(
+        self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None
+    ) -> Tensor:
+        assert gumbel is not None
+        return gold.at(relax(log_q, gumbel, self.temperature).exp())
+
+
+class Reinforce(Estimator):
+    """log p(y_t | s_t, h_a) of one a drawn from q (Williams 1992; Orlova et al., section 2).
+
+    Its gradient is that of the drawn term, plus (log p(y_t | s_t, h_a) - B) times the gradient of
+    log q(a): for any baseline B that does not depend on a, its mean is the enumerated gradient.
+    `baseline` is `soft`: log p under soft attention, from the prior's mean context (Deng et al.
+    2018); `moving`: a moving average of log p(y_t | s_t, h_a) (Xu et al. 2015), with `decay` per
+    step of training; or `none`: 0.
+    """
+
+    average: Tensor
+
+    def __init__(self, options: options.Reinforce, sizes: Sizes) -> None:
+        super().__init__()
+        self.baseline, self.decay = options.baseline, options.decay
+        self.register_buffer("average", torch.zeros(()))
+
+    def forward(
+        self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None
+    ) -> Tensor:
+        assert gumbel is not None
+        position = draw(log_q.detach(), gumbel)
+        likelihood = gold.at(position)
+        log_chosen = (log_q * position).sum(1)
+        with torch.no_grad():
+            reward = likelihood - self._baseline(gold, log_prior, likelihood)
+        # The second term is zero, and so is not its gradient.
+        return likelihood + reward * (log_chosen - log_chosen.detach())
+
+    def _baseline(self, gold: Gold, log_prior: Tensor, likelihood: Tensor) -> Tensor:
+        if self.baseline == "soft":
+            return gold.at(log_prior.exp())
+        if self.baseline == "none":
+            return torch.zeros_like(likelihood)
+        before = self.average.to(likelihood)
+        if self.training:
+            self.average.mul_(self.decay).add_((1 - self.decay) * likelihood.mean())
+        return before
+
+
+INFERENCES: dict[str, type[Inference]] = {
+    "none": NoInference,
+    "prior": PriorInference,
+    "bilstm": BiLSTM,
+}
+ESTIMATORS: dict[str, type[Estimator]] = {
+    "exact": Exact,
+    "reinforce": Reinforce,
+    "gumbel": Gumbel,
+}

@@ -1,1 +1,0 @@
-"""Windows: the source positions that a step considers at all."""
