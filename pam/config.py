@@ -13,36 +13,44 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from pam.components import (
+    Architecture,
+    Coupling,
+    Distribution,
+    Estimator,
+    Inference,
+    InputFeeding,
+    Latent,
+    Marginalization,
+    OptionLayer,
+    Plugins,
+    Score,
+    Window,
+)
 from pam.io import Strict, UserError, parse, read_yaml, unknown
+from pam.models import options
+from pam.models.options import DEEPEST, LARGEST
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 """Names that become folder names: nothing that a shell or a path would read otherwise."""
-
-LARGEST, DEEPEST = 65_536, 100
-"""Units and layers of the largest network: what is more was written by mistake."""
-
 
 Name = Annotated[str, Field(pattern=NAME)]
 Text = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")]
 """Words for people, on one line: tables, figures and the report show them as they are."""
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Choice = str | dict[str, Any]
-"""A component by its name, or `{kind: name, option: value, ...}`."""
+"""What a data set's format chooses, by its name or as `{kind: name, option: value, ...}`."""
 
 
 def kind_of(choice: Choice) -> tuple[str, dict[str, Any]]:
-    """A choice as the name of its kind and its options."""
+    """A choice as the name of its kind, and its options."""
     if isinstance(choice, str):
         return choice, {}
     options = dict(choice)
     kind = options.pop("kind", None)
     if not isinstance(kind, str):
-        raise UserError(f"a choice without `kind`: {choice!r}", hint="add `kind: name`")
+        raise UserError(f"no `kind` in {choice!r}", hint="add `kind: name`")
     return kind, options
-
-
-Options = dict[str, dict[str, dict[str, Any]]]
-"""Options of components: question -> kind -> options, as in `marginalization: {output: {top_k: 6}}`."""
 
 
 class Network(Strict):
@@ -69,7 +77,7 @@ class Network(Strict):
 
 
 class Training(Strict):
-    """One training: its length, its optimizer, what is kept."""
+    """One training: its length, its optimizer, what is saved."""
 
     epochs: int = Field(12, ge=1, description="passes over the training split")
     max_steps: int | None = Field(
@@ -95,7 +103,7 @@ class Training(Strict):
     halve_every: int = Field(1000, ge=1, description="steps from one halving to the next")
     clip: float = Field(5.0, gt=0, description="largest norm of the gradient")
     select: Literal["accuracy", "loss", "last"] = Field(
-        "accuracy", description="which epoch's weights are kept, by the development split"
+        "accuracy", description="which epoch's weights are the model, by the development split"
     )
     eval_metrics: bool = Field(
         False,
@@ -123,7 +131,7 @@ class Training(Strict):
 class Decoding(Strict):
     """How outputs are searched."""
 
-    beam: int = Field(1, ge=1, description="hypotheses kept; 1 is greedy search")
+    beam: int = Field(1, ge=1, description="hypotheses that are followed; 1 is greedy search")
     beams: list[Annotated[int, Field(ge=1)]] = Field(
         [], description="further beams with which the test split is decoded and scored"
     )
@@ -151,7 +159,7 @@ class Decoding(Strict):
     dev: bool = Field(
         False, description="decode and score the development split of translations too"
     )
-    batch_size: int = Field(64, ge=1, description="examples decoded side by side")
+    batch_size: int = Field(64, ge=1, description="examples decoded at once")
     max_ratio: float = Field(
         3.0, gt=0, le=1000, description="longest output as a multiple of the input"
     )
@@ -207,29 +215,44 @@ class ResourcesByModel(Resources):
 
 
 class ModelConfig(Strict):
-    """A model: one choice per independent question (see `pam.models`)."""
+    """A model: for each of its components a kind, with options (see `pam.models.options`)."""
 
     label: Text = Field(description="the model's name in tables and figures")
     source: Text = Field("", description="the paper and section that define it")
     members: list[Name] = Field(
         [], description="models whose mean this one is, in place of a training of its own"
     )
-    architecture: Choice = Field(
-        "recurrent", description="LSTMs with attention, of which all below speaks, or transformer"
+    architecture: Architecture = Field(
+        options.Recurrent(),
+        description="LSTMs with attention, of which all below speaks, or transformer",
     )
-    score: Choice = Field("general", description="score e_t(a) of a source position")
-    window: Choice = Field("none", description="source positions that a step considers at all")
-    distribution: Choice = Field("softmax", description="scores to alignment distribution")
-    coupling: Choice = Field("none", description="dependence on the previous alignment")
-    latent: Choice = Field(
-        "none", description="latent vectors besides the alignment, of contexts or of the sentence"
+    score: Score = Field(options.General(), description="score e_t(a) of a source position")
+    window: Window = Field(
+        options.NoWindow(), description="source positions that a step considers at all"
     )
-    marginalization: Choice = Field("input", description="where attention is summed out")
-    input_feeding: Choice = Field("prior", description="the alignment fed to the next state")
-    inference: Choice = Field(
-        "none", description="alignments given the whole target too, for a variational bound"
+    distribution: Distribution = Field(
+        options.Softmax(), description="scores to alignment distribution"
     )
-    estimator: Choice = Field("exact", description="how a bound's expectation is computed")
+    coupling: Coupling = Field(
+        options.NoCoupling(), description="dependence on the previous alignment"
+    )
+    latent: Latent = Field(
+        options.NoLatent(),
+        description="latent vectors besides the alignment, of contexts or of the sentence",
+    )
+    marginalization: Marginalization = Field(
+        options.Input(), description="where attention is summed out"
+    )
+    input_feeding: InputFeeding = Field(
+        options.PriorFeeding(), description="the alignment fed to the next state"
+    )
+    inference: Inference = Field(
+        options.NoInference(),
+        description="alignments given the whole target too, for a variational bound",
+    )
+    estimator: Estimator = Field(
+        options.Exact(), description="how a bound's expectation is computed"
+    )
     targets: Literal["symbols", "actions"] = Field(
         "symbols", description="output alphabet: symbols, or symbols and pointer steps"
     )
@@ -249,7 +272,7 @@ class TaskConfig(Strict):
         None, description="row of the paper's table that was run on this very data set"
     )
     paper_reference: Text | None = Field(
-        None, description="row of the paper's table shown beside, though its data differ"
+        None, description="row of the paper's table shown for comparison, though its data differ"
     )
     note: str = Field("", description="what a reader of the report has to know about the task")
     models: list[str] | None = Field(
@@ -260,14 +283,14 @@ class TaskConfig(Strict):
         None, min_length=1, description="the task's own seeds; null: the experiment's"
     )
     format: dict[str, Any] = Field({}, description="overrides of the data set's `format`")
-    gold: str | None = Field(
-        None, pattern=NAME, description="data set of word alignments that attention is held to"
+    word_alignments: str | None = Field(
+        None, pattern=NAME, description="data set of links that attention is compared with"
     )
     network: dict[str, Any] = Field({}, description="overrides of `network` for this task")
     training: dict[str, Any] = Field({}, description="overrides of `training` for this task")
     decoding: dict[str, Any] = Field({}, description="overrides of `decoding` for this task")
     resources: dict[str, Any] = Field({}, description="overrides of `resources` for this task")
-    options: Options = Field({}, description="overrides of `options` for this task")
+    options: OptionLayer = Field({}, description="overrides of `options` for this task")
 
     def family(self) -> str:
         """What it shares with the tasks that differ in the amount of training data alone."""
@@ -278,11 +301,17 @@ class TaskConfig(Strict):
 class Experiment(Strict):
     """Everything one experiment runs."""
 
+    plugins: Plugins = Field(
+        [], description="modules to import, which add kinds of components of one's own"
+    )
     experiment: str = Field(description="name of the folder under results/", pattern=NAME)
     title: Text = Field("", description="heading of the report")
     seeds: list[Seed] = Field([1], min_length=1, description="one training per seed")
-    baseline: Name = Field("soft", description="the model that others are compared with")
     models: list[Name] = Field(min_length=1, description="names of files in config/models/")
+    baseline: Name = Field(
+        default_factory=lambda data: _baseline(data.get("models", [])),
+        description="the model that others are compared with; not given: soft, else the first",
+    )
     tasks: dict[Name, TaskConfig] = Field(min_length=1, description="task name to its data set")
     network: Network = Field(default_factory=lambda: Network())
     training: Training = Field(default_factory=lambda: Training())
@@ -294,8 +323,8 @@ class Experiment(Strict):
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where models train")
     attention_words: int = Field(4, ge=1, description="rows of a test split drawn as heat maps")
     resources: ResourcesByModel = Field(default_factory=lambda: ResourcesByModel())
-    options: Options = Field(
-        {}, description="options of components where a model uses them: question, kind, option"
+    options: OptionLayer = Field(
+        {}, description="options of components where a model uses them: component, kind, option"
     )
 
     def models_of(self, task: str) -> list[str]:
@@ -316,15 +345,28 @@ class Experiment(Strict):
                     yield task, model, seed
 
 
+def _baseline(models: list[str]) -> str:
+    return "soft" if "soft" in models or not models else models[0]
+
+
+class Member(Strict):
+    """One of the models whose mean an ensemble is."""
+
+    components: ModelConfig
+    network: Network
+
+
 class RunConfig(Strict):
     """One training, resolved: nothing is left to default or to another file."""
 
+    plugins: Plugins = []
     experiment: str = Field(pattern=NAME)
     task: str = Field(pattern=NAME)
     model: str = Field(pattern=NAME)
     label: Text
     seed: Seed
     components: ModelConfig
+    members: list[Member] = Field([], description="of an ensemble; then nothing is trained")
     network: Network
     training: Training
     decoding: Decoding
@@ -334,11 +376,14 @@ class RunConfig(Strict):
 
         A new label in tables or a wider beam at test time is none.
         """
+        for_people = {"label", "source"}
         return self.model_dump(
             exclude={
+                "plugins": True,
                 "experiment": True,
                 "label": True,
-                "components": {"label", "source"},
+                "components": for_people,
+                "members": {"__all__": {"components": for_people}},
                 "training": {"state_every_s"},
                 "decoding": AT_TEST_TIME,
             }
@@ -349,7 +394,7 @@ def load_model(name: str, folder: Path | str = "config/models") -> ModelConfig:
     """Reads `<folder>/<name>.yaml`.
 
     Raises:
-        UserError: no such model (names the closest), or a fault in its file.
+        UserError: no such model (names the closest), or an error in its file.
     """
     path = Path(folder) / f"{name}.yaml"
     if not path.is_file():

@@ -7,30 +7,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pam.answers import answers, asked, check_options
 from pam.config import (
-    Choice,
     Decoding,
     Experiment,
+    Member,
     ModelConfig,
-    Options,
     Resources,
     ResourcesByModel,
     RunConfig,
     TaskConfig,
-    kind_of,
     load_model,
 )
+from pam.components import OptionLayer, read_options
 from pam.data.registry import Dataset
 from pam.data.tasks import load_task
-from pam.fingerprint import QUESTIONS
-from pam.io import Section, UserError, parse, place_of, read_yaml, unknown
+from pam.io import Section, UserError, parse, placed, read_yaml, unknown
+from pam.models.fitting import Misfit, check_parts, check_sizes
+from pam.models.options import COMPONENTS
 
 RESERVED_TASKS = frozenset({"tables", "figures", "logs", "report", "benchmarks"})
-"""Folders that stand beside those of the tasks in `results/<experiment>/`."""
+"""Folders next to those of the tasks in `results/<experiment>/`."""
 
-RESERVED_MODELS = frozenset({"data", "gold", "significance"})
-"""Folders that stand beside those of the models in `results/<experiment>/<task>/`."""
+RESERVED_MODELS = frozenset({"data", "gold", "word_alignments", "significance"})
+"""Folders next to those of the models in `results/<experiment>/<task>/`."""
 
 OF_TASKS = frozenset({"beam", "beams", "dev"})
 """Keys of `decoding` that decide which files there are, and so are not a model's to change."""
@@ -47,36 +46,27 @@ class Plan:
     files: tuple[Path, ...]
 
     def run(self, task: str, model: str, seed: int) -> RunConfig:
-        """The resolved configuration of one training.
+        """The resolved configuration of one training, or of an ensemble.
 
         Models outside the experiment's list can be run too, if they have a file.
 
         Raises:
             UserError: no such task or model, or an override that its section does not allow.
         """
-        model_file = MODELS / f"{model}.yaml"
         components = self._components(model)
-        run = resolve_run(self.experiment, task, model, seed, components, self.files, model_file)
+        run = resolve_run(
+            self.experiment, task, model, seed, components, self.files, _file_of(model)
+        )
         if not components.members:
             return run
-        members = [self.run(task, member, seed) for member in components.members]
-        joined = {
-            "kind": "ensemble",
-            "members": [
-                {
-                    "components": member.components.model_dump(),
-                    "network": member.network.model_dump(),
-                }
-                for member in members
-            ],
-        }
-        made = run.components.model_copy(
-            update={"architecture": joined, "targets": members[0].components.targets}
-        )
-        return run.model_copy(update={"components": made})
+        runs = [self.run(task, member, seed) for member in components.members]
+        members = [Member(components=one.components, network=one.network) for one in runs]
+        # An ensemble writes what its members write.
+        joined = run.components.model_copy(update={"targets": runs[0].components.targets})
+        return run.model_copy(update={"components": joined, "members": members})
 
     def _components(self, model: str) -> ModelConfig:
-        return self.components.get(model) or load_model(model, MODELS)
+        return self.components.get(model) or _checked_model(model)
 
     def members(self, model: str) -> list[str]:
         """The models whose mean a model is; none if it is trained by itself.
@@ -86,20 +76,20 @@ class Plan:
                 kind of output.
         """
         members = self._components(model).members
-        file = MODELS / f"{model}.yaml"
+        place = [_file_of(model)], ["members"]
         targets = set()
         for member in members:
             try:
                 components = self._components(member)
             except UserError as error:
-                raise _at(error, [file], [], "members") from error
+                raise placed(error, *place) from error
             targets.add(components.targets)
             if components.members or len(targets) > 1:
-                fault = UserError(
+                error = UserError(
                     f"`{member}` cannot be joined with the others",
                     hint="join models of their own training, all of symbols or all of actions",
                 )
-                raise _at(fault, [file], [], "members")
+                raise placed(error, *place)
         return members
 
     def task(self, name: str) -> TaskConfig:
@@ -125,31 +115,50 @@ class Plan:
         return list(dict.fromkeys([decoding.beam, *decoding.beams]))
 
     def check_datasets(self, datasets: Mapping[str, Dataset]) -> None:
-        """Checks that every task's data sets are in a registry and can be read as it wants.
+        """Checks that every task's data sets are in a registry, can be read as it wants, and that
+        its models can learn from them.
 
         Raises:
-            UserError: one is not, or a key of `format` makes no sense; names its line.
+            UserError: one is not, a key of `format` makes no sense, or a model writes actions and
+                the task has none; names its line.
         """
         for task, own in self.experiment.tasks.items():
             under = ["tasks", task]
-            for key, name in (("dataset", own.dataset), ("gold", own.gold)):
+            named = {"dataset": own.dataset, "word_alignments": own.word_alignments}
+            for key, name in named.items():
                 if name is not None and name not in datasets:
-                    raise _at(unknown("data set", name, sorted(datasets)), self.files, under, key)
+                    error = unknown("data set", name, sorted(datasets))
+                    raise placed(error, self.files, [*under, key])
             entry = datasets[own.dataset].with_format(own.format)
             kind = load_task(entry.task)
             if not kind.STAGES:
                 error = UserError(
                     f"`{own.dataset}` holds word alignments, which no model learns",
-                    hint="name it as the `gold` of a task of translation",
+                    hint="name it as the `word_alignments` of a task of translation",
                 )
-                raise _at(error, self.files, under, "dataset")
-            if own.gold is not None and load_task(datasets[own.gold].task).STAGES:
+                raise placed(error, self.files, [*under, "dataset"])
+            links = own.word_alignments
+            if links is not None and load_task(datasets[links].task).STAGES:
                 error = UserError(
-                    f"`{own.gold}` holds no word alignments",
+                    f"`{links}` holds no word alignments",
                     hint="name a data set with `task: alignment`",
                 )
-                raise _at(error, self.files, under, "gold")
+                raise placed(error, self.files, [*under, "word_alignments"])
             parse(kind.Format, entry.format, self.files, (*under, "format"))
+            if not kind.has_actions:
+                self._check_targets(task, entry.task)
+
+    def _check_targets(self, task: str, kind: str) -> None:
+        """No model of a task without actions writes any."""
+        for model in self.experiment.models_of(task):
+            writers = [model, *self.members(model)]
+            if any(self._components(one).targets == "actions" for one in writers):
+                error = UserError(
+                    f"model `{model}` of task `{task}` writes actions, which a task of {kind} has "
+                    "none of",
+                    hint=f"leave it out there: `without: [{model}]`",
+                )
+                raise placed(error, self.files, ["tasks", task])
 
     def resources(self, task: str, model: str | None = None) -> Resources:
         """What jobs on this task ask for, those of one model if it is given.
@@ -199,6 +208,7 @@ def resolve_run(
         return parse(kind, merged.model_dump() | override, model_file, (section,))
 
     return RunConfig(
+        plugins=experiment.plugins,
         experiment=experiment.experiment,
         task=task,
         model=model,
@@ -211,20 +221,22 @@ def resolve_run(
     )
 
 
-def with_options(components: ModelConfig, *layers: Options) -> ModelConfig:
+def with_options(components: ModelConfig, *layers: OptionLayer) -> ModelConfig:
     """The model with the options that its components are given, later layers winning.
 
-    What the model's own file says wins over every layer. Questions in a layer must be a model's;
-    those that its architecture does not ask change nothing.
+    What the model's own file says wins over every layer. A layer changes nothing for models that
+    do not use the kind it names.
     """
-    changed: dict[str, Choice] = {}
-    named = {question for layer in layers for question in layer}
-    for question in sorted(named.intersection(asked(kind_of(components.architecture)[0]))):
-        kind, own = kind_of(getattr(components, question))
-        given = [layer.get(question, {}).get(kind, {}) for layer in layers]
-        options = {name: value for one in (*given, own) for name, value in one.items()}
+    if not components.architecture.has_components:
+        layers = tuple({"architecture": layer.get("architecture", {})} for layer in layers)
+    changed = {}
+    for component in COMPONENTS:
+        own = getattr(components, component)
+        given = [layer.get(component, {}).get(own.kind, {}) for layer in layers]
+        options = {name: value for one in given for name, value in one.items()}
         if options:
-            changed[question] = {"kind": kind, **options}
+            options |= own.model_dump(include=own.model_fields_set - {"kind"})
+            changed[component] = read_options(component, own.kind, options)
     return components.model_copy(update=changed)
 
 
@@ -236,39 +248,63 @@ def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] 
         files: the files it was merged from, the last one winning; they are named in messages.
 
     Raises:
-        UserError: the first fault, with file, line and hint.
+        UserError: the first error, with file, line and hint.
     """
     paths = tuple(Path(file) for file in files)
-    if config is None:
-        config = read_yaml(paths[0])
-    experiment = parse(Experiment, config, paths)
+    # All are read, for what merging hides: a key that is given twice.
+    contents = [read_yaml(path) for path in paths]
+    experiment = parse(Experiment, contents[0] if config is None else config, paths)
     _check_names(experiment, paths)
-    _check_options(experiment.options, paths, ["options"])
-    components = {}
-    for model in experiment.models:
-        try:
-            components[model] = load_model(model, MODELS)
-        except UserError as error:
-            if error.file is not None:
-                raise
-            raise _at(error, paths, ["models"], model) from error
-        _check_components(components[model], MODELS / f"{model}.yaml")
-        for key in OF_TASKS & components[model].decoding.keys():
-            fault = UserError(
-                f"`{key}` is the same for all models of a task",
-                hint=f"set `decoding: {{{key}: ...}}` in the experiment or in its task",
-            )
-            raise _at(fault, [MODELS / f"{model}.yaml"], ["decoding"], key)
+    components = {model: _read_model(model, paths) for model in experiment.models}
     plan = Plan(experiment, components, paths)
     for model in experiment.models:
         plan.members(model)
-    for task, own in experiment.tasks.items():
+    for task in experiment.tasks:
         _check_task_models(task, experiment, paths)
-        _check_options(own.options, paths, ["tasks", task, "options"])
         _check_resources(plan, task)
         for model in experiment.models_of(task):
-            plan.run(task, model, experiment.seeds_of(task)[0])
+            _check_run(plan, task, model)
     return plan
+
+
+def _read_model(model: str, files: Sequence[Path]) -> ModelConfig:
+    """A model of the experiment in `files`."""
+    try:
+        return _checked_model(model)
+    except UserError as error:
+        raise error if error.file else placed(error, files, ["models", model]) from error
+
+
+def _checked_model(model: str) -> ModelConfig:
+    """A model whose parts fit together."""
+    components, file = load_model(model, MODELS), _file_of(model)
+    try:
+        check_parts(components)
+    except Misfit as error:
+        raise placed(error, [file], error.keys) from error
+    for key in OF_TASKS & components.decoding.keys():
+        error = UserError(
+            f"`{key}` is the same for all models of a task",
+            hint=f"set `decoding: {{{key}: ...}}` in the experiment or in its task",
+        )
+        raise placed(error, [file], ["decoding", key])
+    return components
+
+
+def _file_of(model: str) -> Path:
+    return MODELS / f"{model}.yaml"
+
+
+def _check_run(plan: Plan, task: str, model: str) -> None:
+    """A model can be resolved for a task, and can have the sizes of the task."""
+    run = plan.run(task, model, plan.experiment.seeds_of(task)[0])
+    try:
+        for one in run.members or [run]:
+            check_sizes(one.components, one.network)
+    except Misfit as error:
+        message = f"model `{model}` of task `{task}`: {error.message}"
+        placeless = UserError(message, hint=error.hint)
+        raise placed(placeless, plan.files, ["tasks", task]) from error
 
 
 def known_dataset(datasets: Mapping[str, Dataset], name: str) -> Dataset:
@@ -299,6 +335,7 @@ def check_local(name: str, dataset: Dataset) -> list[Path]:
 
 
 def _check_names(experiment: Experiment, files: Sequence[Path]) -> None:
+    """Names make folders of their own, nothing is listed twice, the baseline is a model."""
     for what, names, reserved in (
         ("task", list(experiment.tasks), RESERVED_TASKS),
         ("model", experiment.models, RESERVED_MODELS),
@@ -309,18 +346,21 @@ def _check_names(experiment: Experiment, files: Sequence[Path]) -> None:
                     f"a {what} cannot be called `{name}`: the results have a folder of that name",
                     hint="choose another name",
                 )
-                raise _at(error, files, [f"{what}s"], name)
-    lists: list[tuple[list[str], str, Sequence[object]]] = [
-        ([], "models", experiment.models),
-        ([], "seeds", experiment.seeds),
-        *((["tasks", name], "seeds", task.seeds or ()) for name, task in experiment.tasks.items()),
+                raise placed(error, files, [f"{what}s", name])
+    lists: list[tuple[list[str], Sequence[object]]] = [
+        (["models"], experiment.models),
+        (["seeds"], experiment.seeds),
+        *((["tasks", name, "seeds"], task.seeds or ()) for name, task in experiment.tasks.items()),
     ]
-    for under, key, items in lists:
+    for keys, items in lists:
         values = [str(item) for item in items]
         for value in values:
             if values.count(value) > 1:
-                error = UserError(f"`{value}` stands twice in `{key}`", hint="remove one")
-                raise _at(error, files, [*under, key], value)
+                error = UserError(f"`{value}` is in `{keys[-1]}` twice", hint="remove one")
+                raise placed(error, files, [*keys, value])
+    if experiment.baseline not in experiment.models:
+        error = unknown("model of the experiment", experiment.baseline, experiment.models)
+        raise placed(error, files, ["baseline"])
 
 
 def _check_task_models(task: str, experiment: Experiment, files: Sequence[Path]) -> None:
@@ -330,10 +370,10 @@ def _check_task_models(task: str, experiment: Experiment, files: Sequence[Path])
         for model in named:
             if model not in models:
                 error = unknown("model of the experiment", model, models)
-                raise _at(error, files, ["tasks", task, key], model)
+                raise placed(error, files, ["tasks", task, key, model])
     if not experiment.models_of(task):
         none = UserError("no model is left to run", hint="name fewer in `without`")
-        raise _at(none, files, ["tasks", task], "without")
+        raise placed(none, files, ["tasks", task, "without"])
 
 
 def _check_resources(plan: Plan, task: str) -> None:
@@ -347,50 +387,5 @@ def _check_resources(plan: Plan, task: str) -> None:
         for model in layer:
             if model not in experiment.models:
                 error = unknown("model of the experiment", model, experiment.models)
-                raise _at(error, plan.files, [*under, "models"], model)
+                raise placed(error, plan.files, [*under, "models", model])
             plan.resources(task, model)
-
-
-def _check_options(options: Options, files: Sequence[Path], under: list[str]) -> None:
-    """Options are given to components that exist."""
-    for question, kinds in options.items():
-        if question not in QUESTIONS:
-            raise _at(unknown("question", question, list(QUESTIONS)), files, under, question)
-        for kind in kinds:
-            if kind not in answers(question):
-                error = unknown(question, kind, answers(question))
-                raise _at(error, files, [*under, question], kind)
-            _check_option_names(question, kind, kinds[kind], files, [*under, question, kind])
-
-
-def _check_components(components: ModelConfig, file: Path) -> None:
-    """Every question of a model has an answer that exists."""
-    for question in QUESTIONS:
-        try:
-            kind, options = kind_of(getattr(components, question))
-        except UserError as error:
-            raise _at(error, [file], [question], "kind") from error
-        known = answers(question)
-        if kind not in known:
-            raise _at(unknown(question, kind, known), [file], [question], "kind")
-        if (question, kind) == ("architecture", "ensemble"):
-            fault = UserError("an ensemble is made of `members`", hint="name models there")
-            raise _at(fault, [file], [], question)
-        _check_option_names(question, kind, options, [file], [question])
-
-
-def _check_option_names(
-    question: str, kind: str, options: dict[str, Any], files: Sequence[Path], under: list[str]
-) -> None:
-    """A component has every option that it is given."""
-    for name in options:
-        try:
-            check_options(question, kind, [name])
-        except UserError as error:
-            raise _at(error, files, under, name) from error
-
-
-def _at(error: UserError, files: Sequence[Path], keys: list[str], item: str) -> UserError:
-    """The same error, placed on the line of `item` under `keys`."""
-    file, line = place_of(files, [*keys, item])
-    return UserError(error.message, file=file, line=line, hint=error.hint)

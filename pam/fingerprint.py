@@ -1,169 +1,301 @@
-"""What a piece of work depends on in this package's source, as one short hash.
+"""What a piece of work depends on in the source, as one short hash.
 
-The workflow gives each rule the fingerprint of the modules that its command uses, so that a
-changed module runs again what it computed and nothing else. Comments, docstrings and layout do
-not count, since they change no result.
+The workflow gives each rule the fingerprint of the code that its command uses, so that a change
+runs again what it computed and nothing else. Comments, docstrings and layout do not count, since
+they change no result.
+
+A module counts as a whole, with all that it imports, but for the modules of `CHOICES`. Of these
+only the definitions count that are named elsewhere, and what those name in turn: a changed coupling
+is no change of another one in the same file.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Iterable, Iterator
+from functools import cache, cached_property
+from importlib.util import find_spec
 from pathlib import Path
 
-from pam.config import ModelConfig, kind_of
+from pam.config import ModelConfig, RunConfig
+from pam.models.options import COMPONENTS, implementation_of
 
 PACKAGE = Path(__file__).parent
-"""The folder of `pam`; every dotted name here starts with its name."""
+"""The folder of `pam`."""
+
+CHOICES = {
+    "pam.commands": {"COMMANDS"},
+    "pam.data.generated": {"GENERATORS"},
+    "pam.data.readers": {"READERS"},
+    "pam.data.tasks": {"TASKS"},
+    "pam.data.tokenizers": {"TOKENIZERS"},
+    "pam.evaluation.kinds": {"KINDS"},
+    "pam.models.build": {"ARCHITECTURES"},
+    "pam.models.couplings": {"COUPLINGS"},
+    "pam.models.distributions": {"DISTRIBUTIONS"},
+    "pam.models.input_feeding": {"INPUT_FEEDINGS"},
+    "pam.models.latents": {"LATENTS"},
+    "pam.models.marginalization": {"MARGINALIZATIONS"},
+    "pam.models.scores": {"SCORES"},
+    "pam.models.variational": {"INFERENCES", "ESTIMATORS"},
+    "pam.models.windows": {"WINDOWS"},
+    "pam.reporting.figures": {"FIGURES"},
+}
+"""Modules that hold what a configuration chooses from, and the dictionaries by which it is chosen.
+
+To name such a dictionary is to depend on nothing that it lists: what is chosen is an entry of its
+own, `pam.models.scores:General`.
+"""
 
 IGNORED_MODULES = frozenset(
     {
         "pam",
-        "pam.answers",
+        "pam.components",
         "pam.config",
-        "pam.io",
-        "pam.plugins",
         "pam.data.download",
         "pam.data.registry",
+        "pam.experiment",
+        "pam.fingerprint",
+        "pam.io",
+        "pam.models.fitting",
+        "pam.models.options",
+        "pam.renamed",
     }
 )
 """Modules that carry values, messages and bytes but decide no result.
 
-What the configuration decides reaches a rule as its parameters, and what is downloaded is held to
-its hash, so a new key, a better message or another way to retry runs nothing again.
+What the configuration decides reaches a rule as its parameters, and what is downloaded is checked
+against its hash, so a new key, a better message or another way to retry runs nothing again.
 """
 
-QUESTIONS = tuple(
-    name for name in ModelConfig.model_fields if (PACKAGE / "models" / f"{name}s").is_dir()
-)
-"""The questions whose answers are components: `coupling` is answered in `pam.models.couplings`."""
+EVERYTHING, NOTHING = "*", ""
+"""In place of a name: all that a module defines, or no more than what importing it runs."""
+
+Need = tuple[str, str]
+"""A module, and the name in it that is needed."""
 
 
+@cache
 def fingerprint(*entries: str) -> str:
-    """Hash of the code of `entries` and of all that they import within the package.
+    """Hash of the code of `entries` and of all that they reach.
 
     Args:
-        entries: dotted names of modules, such as `pam.commands.train`.
+        entries: dotted names of modules, such as `pam.commands.train`, or `module:name` for one
+            definition of a module.
 
     Raises:
-        ModuleNotFoundError: an entry does not exist.
+        ModuleNotFoundError: there is no such module, or it defines no such name.
     """
     digest = hashlib.sha256()
-    for module in closure(entries):
-        digest.update(f"{module}\n{_code(file_of(module))}\n".encode())
+    for module, code in sorted(_reach(entries).items()):
+        digest.update(f"{module}\n{code}\n".encode())
     return digest.hexdigest()[:16]
 
 
 def closure(entries: Iterable[str]) -> list[str]:
-    """The modules that `entries` import, directly or not, themselves included, sorted.
+    """The modules that `entries` reach, themselves included, sorted."""
+    return sorted(_reach(tuple(entries)))
 
-    Imports are followed wherever they stand, inside functions too. Components count only for the
-    models that choose them, so they are entries (`model_modules`) or imported by other components:
-    shared code that names a component's class, to pick a faster path for it, does not depend on it.
+
+def model_modules(run: RunConfig) -> list[str]:
+    """Entries for a run's components: the classes that compute the kinds it chose."""
+    if not run.members:
+        return _of_components(run.components)
+    entries = {name for one in run.members for name in _of_components(one.components)}
+    return ["pam.models.ensemble", *sorted(entries)]
+
+
+def _of_components(components: ModelConfig) -> list[str]:
+    used = COMPONENTS if components.architecture.has_components else ["architecture"]
+    return [implementation_of(name, getattr(components, name)) for name in used]
+
+
+def _reach(entries: tuple[str, ...]) -> dict[str, str]:
+    """The code that `entries` reach, by module.
+
+    Imports are followed wherever they are, inside functions too.
     """
-    found: set[str] = set()
-    waiting = list(entries)
+    reached: dict[str, set[str]] = {}
+    waiting: list[Need] = []
+    for entry in entries:
+        module, _, name = entry.partition(":")
+        if name and not source_of(module).has(name):
+            raise ModuleNotFoundError(f"no {name} in {module}", name=module)
+        waiting += _with_parents(module, name or EVERYTHING)
     while waiting:
-        module = waiting.pop()
-        if module in found or module in IGNORED_MODULES:
+        module, name = waiting.pop()
+        if module in IGNORED_MODULES:
             continue
-        found.add(module)
-        imports = _imports(module)
-        if not _is_component(module):
-            imports = frozenset(name for name in imports if not _is_component(name))
-        waiting.extend(imports)
-    return sorted(found)
+        if module not in CHOICES:
+            name = EVERYTHING
+        elif name in CHOICES[module]:
+            name = NOTHING
+        names = reached.setdefault(module, set())
+        if name not in names:
+            names.add(name)
+            waiting += source_of(module).needs(name)
+    return {module: source_of(module).code(frozenset(names)) for module, names in reached.items()}
 
 
-def _is_component(module: str) -> bool:
+def _with_parents(module: str, name: str) -> list[Need]:
+    """A name of a module. Importing a.b.c runs a/__init__.py and a/b/__init__.py as well."""
     parts = module.split(".")
-    return len(parts) == 4 and parts[1] in ("models", "fast") and parts[2][:-1] in QUESTIONS
+    parents = [".".join(parts[:end]) for end in range(1, len(parts))]
+    return [(module, name), *((parent, NOTHING) for parent in parents if exists(parent))]
 
 
-def model_modules(components: ModelConfig) -> list[str]:
-    """The modules that hold a model's components, which are imported by computed names.
+class Source:
+    """The code of one module, without docstrings, and what each of its definitions needs."""
 
-    The answer `monotone` to the question `coupling` is `pam.models.couplings.monotone`, and where
-    `pam.fast` mirrors it, `pam.fast.couplings.monotone` too.
-    """
-    modules = []
-    for question in QUESTIONS:
-        kind, options = kind_of(getattr(components, question))
-        for member in options.get("members") or () if question == "architecture" else ():
-            modules += model_modules(ModelConfig(**member["components"]))
-        for room in ("models", "fast"):
-            module = f"pam.{room}.{question}s.{kind.replace('-', '_')}"
+    def __init__(self, module: str, file: Path) -> None:
+        self.module = module
+        self.package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+        self.tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+        _drop_texts(self.tree)
+        self._needs: dict[str, list[Need]] = {}
+        self._codes: dict[frozenset[str], str] = {}
+
+    @cached_property
+    def definitions(self) -> dict[str, list[ast.stmt]]:
+        """Name to the statements of the module that bind it; `NOTHING` to those that just run."""
+        found: dict[str, list[ast.stmt]] = {NOTHING: []}
+        for statement in self.tree.body:
+            for name in _bound(statement):
+                found.setdefault(name, []).append(statement)
+        return found
+
+    @cached_property
+    def imports(self) -> dict[str, list[tuple[str, str, str]]]:
+        """Local name to what it is imported as: by which path in the code, from where, what."""
+        found: dict[str, list[tuple[str, str, str]]] = {}
+        for node in ast.walk(self.tree):
+            for path, module, name in self._imported(node):
+                found.setdefault(path.partition(".")[0], []).append((path, module, name))
+        return found
+
+    def has(self, name: str) -> bool:
+        """Whether the module defines or imports `name`."""
+        return name in self.definitions or name in self.imports
+
+    def statements(self, name: str) -> list[ast.stmt]:
+        """The statements that make `name`, and those that run whenever the module is imported."""
+        if name != EVERYTHING:
+            return self.definitions.get(name, []) + self.definitions[NOTHING]
+        chosen = CHOICES.get(self.module, set())
+        return [one for one in self.tree.body if not chosen.intersection(_bound(one))]
+
+    def needs(self, name: str) -> list[Need]:
+        """What `name` needs, here and in other modules."""
+        if name not in self._needs:
+            found = set(self._of_statements(self.statements(name)))
+            for path, module, origin in self.imports.get(name, ()):
+                found.update(self._of_import(path, module, origin, {path}))
+            if exists(f"{self.module}.{name}"):
+                found.add((f"{self.module}.{name}", EVERYTHING))
+            self._needs[name] = sorted(found)
+        return self._needs[name]
+
+    def code(self, names: frozenset[str]) -> str:
+        """The statements that make `names`, in one layout."""
+        if names not in self._codes:
+            made = {id(one) for name in names for one in self.statements(name)}
+            lines = [ast.unparse(one) for one in self.tree.body if id(one) in made]
+            self._codes[names] = "\n".join(lines)
+        return self._codes[names]
+
+    def _of_statements(self, statements: list[ast.stmt]) -> Iterator[Need]:
+        used = {path for statement in statements for path in _paths(statement)}
+        for name in {path.partition(".")[0] for path in used}:
+            if name in self.definitions:
+                yield self.module, name
+            for imported in self.imports.get(name, ()):
+                yield from self._of_import(*imported, used)
+        # An import that runs counts, be its name used or not.
+        for statement in statements:
+            for node in ast.walk(statement):
+                for imported in self._imported(node):
+                    yield from self._of_import(*imported, used)
+
+    def _of_import(self, path: str, module: str, name: str, used: set[str]) -> Iterator[Need]:
+        """What code that uses the dotted paths `used` needs of an import."""
+        whole = f"{module}.{name}" if name else module
+        if name and not exists(whole):
             if exists(module):
-                modules.append(module)
-    return modules
+                yield from _with_parents(module, name)
+        elif exists(whole):
+            names = {
+                own.removeprefix(f"{path}.").partition(".")[0] if own != path else EVERYTHING
+                for own in used
+                if own == path or own.startswith(f"{path}.")
+            }
+            for one in names or {NOTHING}:
+                yield from _with_parents(whole, one)
 
-
-def exists(module: str) -> bool:
-    """Whether the package has a module (or package) of this dotted name."""
-    return _find(module) is not None
-
-
-def _find(module: str) -> Path | None:
-    parts = module.split(".")
-    if parts[0] != PACKAGE.name or not all(part.isidentifier() for part in parts):
-        return None
-    path = PACKAGE.joinpath(*parts[1:])
-    for file in (path.with_suffix(".py") if len(parts) > 1 else path, path / "__init__.py"):
-        if file.is_file():
-            return file
-    return None
-
-
-def file_of(module: str) -> Path:
-    """The file of a module of this package.
-
-    Raises:
-        ModuleNotFoundError: it does not exist.
-    """
-    file = _find(module)
-    if file is None:
-        raise ModuleNotFoundError(f"no module {module} in {PACKAGE}", name=module)
-    return file
-
-
-@cache
-def tree(file: Path) -> ast.Module:
-    """A module's code, parsed once."""
-    return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
-
-
-@cache
-def _imports(module: str) -> frozenset[str]:
-    """Modules of the package that `module` imports, with the packages around them."""
-    file = file_of(module)
-    package = module.split(".") if file.name == "__init__.py" else module.split(".")[:-1]
-    named = {module}
-    for node in ast.walk(tree(file)):
+    def _imported(self, node: ast.AST) -> Iterator[tuple[str, str, str]]:
+        """Imports of a node from its own package or this one: path in the code, module, name."""
+        near = (PACKAGE.name, self.module.partition(".")[0])
         if isinstance(node, ast.Import):
-            named.update(alias.name for alias in node.names)
+            for alias in node.names:
+                if alias.name.partition(".")[0] in near:
+                    yield alias.asname or alias.name, alias.name, ""
         elif isinstance(node, ast.ImportFrom):
-            around = package[: len(package) + 1 - node.level] if node.level else []
-            origin = ".".join([*around, *(node.module.split(".") if node.module else [])])
-            named.add(origin)
-            named.update(f"{origin}.{alias.name}" for alias in node.names)
-    inside = {name for name in named if exists(name)}
-    # Importing a.b.c runs a/__init__.py and a/b/__init__.py as well.
-    parents = {name[:place] for name in inside for place, sign in enumerate(name) if sign == "."}
-    return frozenset(inside | parents)
+            around = self.package.split(".") if node.level else []
+            around = around[: len(around) + 1 - node.level] if node.level else []
+            module = ".".join([*around, *(node.module.split(".") if node.module else [])])
+            if module.partition(".")[0] in near:
+                for alias in node.names:
+                    yield alias.asname or alias.name, module, alias.name
 
 
-@cache
-def _code(file: Path) -> str:
-    """The code of a module in one canonical layout, without comments and docstrings."""
-    parsed = tree(file)
-    for node in ast.walk(parsed):
+def _bound(statement: ast.stmt) -> list[str]:
+    """The names that a statement of a module binds; `NOTHING` if it does something by itself."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [statement.name]
+    targets = []
+    if isinstance(statement, ast.Assign):
+        targets = statement.targets
+    elif isinstance(statement, ast.AnnAssign):
+        targets = [statement.target]
+    elif isinstance(statement, ast.Import | ast.ImportFrom) or _is_for_types(statement):
+        return []  # counts where its names are used
+    names = [
+        node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)
+    ]
+    plain = targets and all(isinstance(one, ast.Name | ast.Tuple) for one in targets)
+    return names if plain else [NOTHING]
+
+
+def _is_for_types(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.If) and ast.unparse(statement.test).endswith("TYPE_CHECKING")
+
+
+def _paths(node: ast.AST) -> Iterator[str]:
+    """The dotted paths that code names: `a.b.c` once, not `a.b` and `a` as well."""
+    path = _path(node)
+    if path:
+        yield path
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from _paths(child)
+
+
+def _path(node: ast.AST) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        origin = _path(node.value)
+        return f"{origin}.{node.attr}" if origin else ""
+    return ""
+
+
+def _drop_texts(tree: ast.Module) -> None:
+    """Removes docstrings, of which the parser has left the comments out already."""
+    for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
             code = [line for line in body if not _is_text(line)]
             node.body = code or [ast.Pass()]  # type: ignore[attr-defined]
-    return ast.unparse(parsed)
 
 
 def _is_text(line: ast.AST) -> bool:
@@ -172,3 +304,48 @@ def _is_text(line: ast.AST) -> bool:
         and isinstance(line.value, ast.Constant)
         and isinstance(line.value.value, str)
     )
+
+
+@cache
+def source_of(module: str) -> Source:
+    """The source of a module of this package, or of the package of an entry.
+
+    Raises:
+        ModuleNotFoundError: it does not exist.
+    """
+    file = _find(module)
+    if file is None:
+        raise ModuleNotFoundError(f"no module {module}", name=module)
+    return Source(module, file)
+
+
+def exists(module: str) -> bool:
+    """Whether there is a module (or package) of this dotted name, in Python."""
+    return _find(module) is not None
+
+
+@cache
+def _find(module: str) -> Path | None:
+    """A module's file. Nothing is imported to find it."""
+    top, *parts = module.split(".")
+    root = PACKAGE if top == PACKAGE.name else _root(top)
+    if root is None or not all(part.isidentifier() for part in parts):
+        return None
+    if root.is_file():
+        return None if parts else root
+    path = root.joinpath(*parts)
+    for file in (path / "__init__.py", *([path.with_suffix(".py")] if parts else [])):
+        if file.is_file():
+            return file
+    return None
+
+
+def _root(top: str) -> Path | None:
+    """The folder of a package of somebody's own, or the file of a single module."""
+    spec = find_spec(top) if top.isidentifier() else None
+    if spec is None:
+        return None
+    folders = list(spec.submodule_search_locations or ())
+    if folders:
+        return Path(folders[0])
+    return Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None

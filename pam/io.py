@@ -1,4 +1,8 @@
-"""Files, YAML with line numbers, and errors for people: what every module reads and writes by."""
+"""Errors for people, files that are written whole or not at all, YAML that knows its lines.
+
+`UserError` is the one kind of failure that a user can put right. `atomic_write` and its like write
+files, `read_json` and `read_yaml` read them, `parse` makes a checked object of what YAML holds.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +22,15 @@ from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import PydanticCustomError
 
-# The one kind of failure that a user can mend, and how it is worded.
+from pam import renamed
+
+PART = ".part"
+"""How the name of a file ends that is not whole yet."""
+
+LARGEST = 100_000
+"""Keys and values of a YAML file, each counted as often as it is repeated by an alias."""
 
 
 class UserError(Exception):
@@ -57,10 +68,29 @@ class UserError(Exception):
         return f"{place}{self.message}{hint}"
 
 
-# Files that are either whole or not there: written aside, flushed, then renamed.
+def unknown(what: str, name: str, known: list[str], file: Path | str | None = None) -> UserError:
+    """The error for a name that nothing has, with the new name of what it was, or the closest."""
+    new = renamed.NAMES.get(name)
+    if new in known:
+        return UserError(f"{what} `{name}` is called `{new}` now", file=file, hint=f"write `{new}`")
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean `{close[0]}`? " if close else ""
+    return UserError(
+        f"unknown {what} `{name}`", file=file, hint=f"{hint}known: {', '.join(known) or 'none'}"
+    )
 
-PART = ".part"
-"""How the name of a file ends that is not whole yet."""
+
+def refused(error: UserError, *keys: str) -> PydanticCustomError:
+    """What a validator raises so that `parse` raises `error`.
+
+    Args:
+        keys: what is wrong, below what is validated; its line is named.
+    """
+    context = {"message": error.message, "hint": error.hint, "keys": keys}
+    return PydanticCustomError("refused", "{message}", context)
+
+
+# Files that are either whole or not there: a temporary file is written, flushed, then renamed.
 
 
 @contextmanager
@@ -82,7 +112,7 @@ def atomic_write(path: Path | str) -> Iterator[Path]:
         temporary = Path(name)
         yield temporary
         _flush(temporary)
-        # mkstemp makes files private; results are to be read by others as any file is.
+        # mkstemp makes files private; others may read results as any other file.
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
     except OSError as error:
@@ -93,19 +123,19 @@ def atomic_write(path: Path | str) -> Iterator[Path]:
 
 
 def clear_parts(folder: Path) -> None:
-    """Removes what processes that were killed while writing left half written in a folder.
+    """Removes files that killed processes left half written in a folder.
 
-    Whoever calls this holds a lock, as it spares nothing that somebody is writing.
+    The caller holds a lock, since what somebody is writing would be removed too.
     """
     for left in folder.rglob(f"*{PART}"):
         left.unlink()
 
 
 def check_writable(folder: Path | str) -> None:
-    """Checks a folder and all in it, before much is computed that could not be kept.
+    """Checks a folder and all in it, before much is computed that could not be stored.
 
     Raises:
-        UserError: it is there and may not be written to, or a folder in it may not.
+        UserError: it exists and may not be written to, or a folder in it may not.
     """
     for place, _, _ in os.walk(folder):
         if not os.access(place, os.W_OK | os.X_OK):
@@ -130,7 +160,7 @@ def storage_error(error: OSError, path: Path | str) -> UserError | OSError:
         )
     if error.errno in (errno.EEXIST, errno.ENOTDIR, errno.EISDIR):
         return UserError(
-            "a file stands where a folder is needed, or a folder where a file is",
+            "a file is where a folder is needed, or a folder where a file is",
             file=path,
             hint="choose another place, or move what is there",
         )
@@ -208,49 +238,55 @@ def parse(
     Args:
         file: where the value was written, to be named with its line in a message; several files
             if it was merged from them.
-        under: the keys in that file under which the value stands.
+        under: the keys in that file under which the value is.
 
     Raises:
         UserError: an unknown key, a missing key or a wrong type; names file, line and hint.
     """
     files = [] if file is None else [file] if isinstance(file, str | Path) else file
     if not isinstance(value, dict):
-        place, line = place_of(files, under)
-        raise UserError(
-            "expected keys and values", file=place, line=line, hint="see config/README.md"
-        )
+        message, hint = "expected keys and values", "see config/README.md"
+        raise placed(UserError(message, hint=hint), files, under)
     try:
         return kind.model_validate(value)
     except ValidationError as error:
         problem = error.errors()[0]
-        # A fault in a key itself is reported below that key, as `[key]`.
+        # An error in a key itself is reported below that key, as `[key]`.
         keys = [str(part) for part in problem["loc"] if part != "[key]"]
-        place, line = place_of(files, [*under, *keys])
-        raise UserError(
-            _worded(problem, [*under, *keys]),
-            file=place,
-            line=line,
-            hint=_hint(kind, problem, keys),
-        ) from error
+        below = problem["ctx"]["keys"] if problem["type"] == "refused" else ()
+        worded = _worded(kind, problem, [*under, *keys], keys)
+        raise placed(worded, files, [*under, *keys, *below]) from error
 
 
-def _worded(problem: Any, keys: list[str]) -> str:
-    where = ".".join(keys)
+def placed(error: UserError, files: Sequence[Path | str], keys: Sequence[str]) -> UserError:
+    """The same error, at the line of the deepest of the nested `keys` that the files have."""
+    file, line = place_of(files, keys)
+    return UserError(error.message, file=file, line=line, hint=error.hint)
+
+
+def _worded(kind: type[BaseModel], problem: Any, path: list[str], keys: list[str]) -> UserError:
+    """The error for a problem that pydantic found at `keys` of `kind`, which is `path` for people."""
+    where = ".".join(path)
+    if problem["type"] == "refused":
+        return UserError(problem["ctx"]["message"], hint=problem["ctx"]["hint"])
     if problem["type"] == "extra_forbidden":
-        return f"unknown key `{where}`"
+        return _unknown_key(where, keys[-1], sorted(_fields_at(kind, keys[:-1])))
     if problem["type"] == "missing":
-        return f"missing key `{where}`"
-    return f"`{where}`: {problem['msg'][0].lower()}{problem['msg'][1:]}, not {problem['input']!r}"
+        return UserError(f"missing key `{where}`", hint=f"add `{keys[-1]}:`")
+    said = f"{problem['msg'][0].lower()}{problem['msg'][1:]}"
+    return UserError(
+        f"`{where}`: {said}, not {problem['input']!r}",
+        hint="correct the value; config/README.md describes each key",
+    )
 
 
-def _hint(kind: type[BaseModel], problem: Any, keys: list[str]) -> str:
-    known = sorted(_fields_at(kind, keys[:-1]))
-    if problem["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(keys[-1], known, n=1)
-        return f"did you mean `{close[0]}`?" if close else f"known keys: {', '.join(known)}"
-    if problem["type"] == "missing":
-        return f"add `{keys[-1]}:`"
-    return "correct the value; config/README.md describes each key"
+def _unknown_key(where: str, key: str, known: list[str]) -> UserError:
+    new = renamed.KEYS.get(key)
+    if new in known:
+        return UserError(f"the key `{where}` is called `{new}` now", hint=f"write `{new}:`")
+    close = difflib.get_close_matches(key, known, n=1)
+    hint = f"did you mean `{close[0]}`?" if close else f"known keys: {', '.join(known)}"
+    return UserError(f"unknown key `{where}`", hint=hint)
 
 
 def _fields_at(kind: type[BaseModel], keys: list[str]) -> list[str]:
@@ -265,15 +301,6 @@ def _fields_at(kind: type[BaseModel], keys: list[str]) -> list[str]:
     return list(kind.model_fields)
 
 
-def unknown(what: str, name: str, known: list[str], file: Path | str | None = None) -> UserError:
-    """The error for a name that nothing bears, with the closest one that something does."""
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean `{close[0]}`? " if close else ""
-    return UserError(
-        f"unknown {what} `{name}`", file=file, hint=f"{hint}known: {', '.join(known) or 'none'}"
-    )
-
-
 def dump_yaml(value: Strict, exclude: dict[str, Any] | None = None) -> str:
     """A configuration as YAML, keys in the order of the class.
 
@@ -284,14 +311,11 @@ def dump_yaml(value: Strict, exclude: dict[str, Any] | None = None) -> str:
     return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
 
 
-# YAML files: read safely, and the line on which a key stands.
-
-LARGEST = 100_000
-"""Keys and values of a file, each counted as often as it is repeated by an alias."""
+# YAML files: read safely, and the line of a key.
 
 
 def line_of(file: Path | str | None, keys: Sequence[str]) -> int | None:
-    """The line on which the deepest of the nested `keys` that exists stands in a YAML file."""
+    """The line of the deepest of the nested `keys` that a YAML file has."""
     return place_of([] if file is None else [file], keys)[1]
 
 
@@ -331,13 +355,13 @@ def _depth(file: Path | str, keys: Sequence[str]) -> tuple[int, int | None]:
 
 
 def _below(node: yaml.Node | None, key: str) -> tuple[int, yaml.Node] | None:
-    """The line of `key` in a mapping or list, and what stands under it."""
+    """The line of `key` in a mapping or list, and what is under it."""
     if isinstance(node, yaml.MappingNode):
         for name, value in node.value:
             if name.value == key:
                 return name.start_mark.line + 1, value
     if isinstance(node, yaml.SequenceNode):
-        # The last of equal items, which is the one that is said twice.
+        # The last of equal items, which is the one that is a repetition.
         for index, item in reversed(list(enumerate(node.value))):
             if key in (str(index), item.value):
                 return item.start_mark.line + 1, item
@@ -348,7 +372,7 @@ def read_yaml(path: Path | str) -> Any:
     """Reads a YAML file safely: plain data only, no tags that would construct objects.
 
     Raises:
-        UserError: missing, not UTF-8, not YAML; names the line.
+        UserError: missing, not UTF-8, not YAML, or a key is given twice; names the line.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -359,21 +383,24 @@ def read_yaml(path: Path | str) -> Any:
             "no permission to read this file", file=path, hint="change its permissions"
         ) from error
     except (OSError, ValueError) as error:  # a folder, or a name that no file can have
-        raise UserError("no such file", file=path, hint="check the name") from error
+        new = renamed.FILES.get(Path(path).name)
+        hint = f"it is called `{new}` now" if new else "check the name"
+        raise UserError("no such file", file=path, hint=hint) from error
     return parse_yaml(text, path)
 
 
 def parse_yaml(text: str, path: Path | str) -> Any:
-    """Reads YAML as `read_yaml` does; `path` is where it stands.
+    """Reads YAML as `read_yaml` does; `path` is where it is written.
 
     Raises:
-        UserError: not YAML, or larger than any configuration; names the line.
+        UserError: not YAML, larger than any configuration, or a key is given twice; names the line.
     """
     hint = "correct the line (indentation, colon and quotes are the usual causes)"
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
-        _bounded(node)
+        _check_size(node)
+        _check_keys(node, path)
         return None if node is None else loader.construct_document(node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -386,13 +413,13 @@ def parse_yaml(text: str, path: Path | str) -> Any:
     except RecursionError as error:
         raise UserError("lists in lists without end", file=path, hint=hint) from error
     except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
-        # Numbers and dates that are spelt like some, but are none: 2001-99-99, !!int x.
+        # Numbers and dates that are written like some, but are none: 2001-99-99, !!int x.
         raise UserError(
             f"a value is not what it seems to be: {error}", file=path, hint="put it into quotes"
         ) from error
 
 
-def _bounded(node: yaml.Node | None) -> None:
+def _check_size(node: yaml.Node | None) -> None:
     """Refuses aliases (`*name`) that stand for more than any file holds, or for themselves."""
     sizes: dict[int, float] = {}
 
@@ -408,3 +435,33 @@ def _bounded(node: yaml.Node | None) -> None:
         raise yaml.MarkedYAMLError(
             problem=f"more than {LARGEST} keys and values", problem_mark=node.start_mark
         )
+
+
+def _check_keys(node: yaml.Node | None, path: Path | str) -> None:
+    """Refuses a mapping that gives a key twice: YAML would silently take the last."""
+    waiting, seen = [node], set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen or not isinstance(node, yaml.CollectionNode):
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            _check_mapping(node, path)
+            waiting.extend(value for _, value in node.value)
+        else:
+            waiting.extend(node.value)
+
+
+def _check_mapping(node: yaml.MappingNode, path: Path | str) -> None:
+    known = set()
+    for key, _ in node.value:
+        if key.value == "<<" or not isinstance(key, yaml.ScalarNode):  # merges may be repeated
+            continue
+        if (key.tag, key.value) in known:
+            raise UserError(
+                f"`{key.value}` is given twice",
+                file=path,
+                line=key.start_mark.line + 1,
+                hint="keep one of the two",
+            )
+        known.add((key.tag, key.value))

@@ -1,32 +1,136 @@
-"""Whether models can be built as configured, seen before anything runs."""
+"""Whether the parts of a model fit together, and the model its sizes, seen without torch."""
 
 from __future__ import annotations
 
-import torch
-
-from pam.experiment import Plan
-from pam.io import UserError, place_of
-from pam.models.build import build
-
-_SYMBOLS = 10
-"""Of either vocabulary; what fits does not hang on it."""
+from pam.config import ModelConfig, Network
+from pam.io import UserError
+from pam.models.options import COMPONENTS, TransformerOptions
 
 
-def check_fit(plan: Plan) -> None:
-    """Builds every model with the sizes of every task, without memory for its weights.
+class Misfit(UserError):
+    """Parts or sizes that do not fit.
+
+    Args:
+        keys: of the model's file, where a part is named; none: it is the sizes of a task.
+    """
+
+    def __init__(self, message: str, *keys: str, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.keys = keys
+
+
+def check_fit(components: ModelConfig, network: Network) -> None:
+    """Checks that a model can be made of these parts at these sizes.
 
     Raises:
-        UserError: the components, options or sizes of one do not fit together.
+        Misfit: it cannot.
     """
-    for task in plan.experiment.tasks:
-        for model in plan.experiment.models_of(task):
-            if plan.members(model):
-                continue
-            run = plan.run(task, model, plan.experiment.seeds_of(task)[0])
-            try:
-                with torch.device("meta"):
-                    build(run.components, run.network, _SYMBOLS, _SYMBOLS)
-            except UserError as error:
-                file, line = place_of(plan.files, ["tasks", task])
-                message = f"model `{model}` of task `{task}`: {error.message}"
-                raise UserError(message, file=file, line=line, hint=error.hint) from error
+    check_parts(components)
+    check_sizes(components, network)
+
+
+def check_parts(components: ModelConfig) -> None:
+    """Checks the combination of a model's parts.
+
+    Raises:
+        Misfit: some exclude each other, or one would change nothing.
+    """
+    if components.members:
+        _check_unused(components, "an ensemble", ("architecture", *COMPONENTS))
+        return
+    _check_architecture(components)
+    if components.architecture.has_components:
+        _check_bound(components)
+        _check_alignment(components)
+
+
+def check_sizes(components: ModelConfig, network: Network) -> None:
+    """Checks that a model can have these sizes.
+
+    Raises:
+        Misfit: it cannot.
+    """
+    architecture = components.architecture
+    if isinstance(architecture, TransformerOptions):
+        if network.embedding % (2 * architecture.heads):
+            raise Misfit(
+                f"{network.embedding} units do not divide into {architecture.heads} heads of an "
+                "even size",
+                hint="let `network.embedding` be a multiple of twice the `heads`",
+            )
+    directions = 2 if network.encoder_reads == "both" else 1
+    values = directions * network.encoder
+    if components.score.kind == "dot" and network.decoder != values:
+        raise Misfit(
+            f"score `dot` multiplies a decoder state of {network.decoder} units with an encoder "
+            f"state of {values}",
+            hint="give the decoder as many units as both directions of the encoder have",
+        )
+
+
+def _check_architecture(components: ModelConfig) -> None:
+    kind = components.architecture.kind
+    if not components.architecture.has_components:
+        # What would change nothing is an error: it would be thought to.
+        _check_unused(components, f"the architecture `{kind}`", tuple(COMPONENTS)[1:])
+    if components.targets == "actions" and kind != "recurrent":
+        raise Misfit(
+            f"the architecture `{kind}` writes no actions: it has no pointer to move",
+            "targets",
+            hint="use `targets: symbols`",
+        )
+
+
+def _check_unused(components: ModelConfig, what: str, names: tuple[str, ...]) -> None:
+    for name in names:
+        if getattr(components, name) != ModelConfig.model_fields[name].default:
+            raise Misfit(f"{what} has no `{name}`", name, hint=f"leave out `{name}`")
+
+
+def _check_bound(components: ModelConfig) -> None:
+    """A bound, an inference network and an estimator belong together."""
+    bound = components.marginalization.needs_inference
+    if bound != components.inference.infers:
+        raise Misfit(
+            "a bound and an inference network need each other",
+            "marginalization" if bound else "inference",
+            hint="use `marginalization: bound` with `inference: bilstm` or `prior`, or neither",
+        )
+    if components.estimator.draws and not bound:
+        raise Misfit(
+            "only a bound has an expectation to estimate",
+            "estimator",
+            hint="use `marginalization: bound`, or leave `estimator` out",
+        )
+
+
+def _check_alignment(components: ModelConfig) -> None:
+    """What is fed back is there, and a pointer is all that decides an alignment."""
+    marginalization, feeding = components.marginalization, components.input_feeding
+    if feeding.needs_positions and not marginalization.gives_positions:
+        raise Misfit(
+            "the posterior needs p(y | s, h_a) of each position",
+            "input_feeding",
+            hint="use `marginalization: output` with `input_feeding: posterior`",
+        )
+    pointers = [
+        key
+        for key, there in (
+            ("coupling", components.coupling.kind == "pointer"),
+            ("input_feeding", feeding.kind == "pointer"),
+            ("targets", components.targets == "actions"),
+        )
+        if there
+    ]
+    if pointers and len(pointers) < 3:
+        raise Misfit(
+            "a pointer is both coupling and input feeding, over actions",
+            pointers[0],
+            hint="use `coupling: pointer`, `input_feeding: pointer`, `targets: actions` together",
+        )
+    if pointers and marginalization.kind != "input":
+        raise Misfit(
+            "a pointer is one position, which leaves none to sum over",
+            "marginalization",
+            hint="use `marginalization: input` with `coupling: pointer`",
+        )

@@ -1,17 +1,19 @@
 """What a model is made of and which options each part takes, without importing torch.
 
-Each question about a model (`score`, `coupling`, ...) has one dictionary here, from the names that a
-YAML file may write to the class of their options. The class of the same name that computes the
-answer is in the module of the question, `pam.models.scores.General` for `options.General`.
+Each component of a model (`score`, `coupling`, ...) has one dictionary here, from the kinds that a
+YAML file may name to the class of their options. The class that computes a kind has the same name,
+but for a suffix `Options`, in the component's module: `pam.models.scores.General` for
+`options.General`. A package of one's own adds a kind with `register`.
 """
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from pam.io import Strict
+from pam.io import Strict, UserError, unknown
 
 LARGEST, DEEPEST = 65_536, 100
 """Units and layers of the largest network: what is more was written by mistake."""
@@ -24,11 +26,25 @@ Samples = Annotated[int, Field(ge=1, le=1000)]
 
 
 class Options(Strict):
-    """The options of one answer; its `kind` is the name that YAML writes."""
+    """The options of one kind of a component; `kind` is the name that YAML writes."""
 
     kind: str
     implementation: ClassVar[str | None] = None
-    """`package.module:Class` of a component from elsewhere; None: the one of this package."""
+    """`package.module:Class` of a kind from elsewhere; None: the class of this package."""
+
+    # Facts by which `pam.models.fitting` tells whether parts fit together.
+    has_components: ClassVar[bool] = True
+    """Of an architecture: whether it is made of the other components."""
+    gives_positions: ClassVar[bool] = False
+    """Of a marginalization: whether it computes p(y | s, h_a) of each position a."""
+    needs_positions: ClassVar[bool] = False
+    """Of input feeding: whether it needs that."""
+    needs_inference: ClassVar[bool] = False
+    """Of a marginalization: whether it is a bound, which an inference network tightens."""
+    infers: ClassVar[bool] = False
+    """Of an inference: whether there is one."""
+    draws: ClassVar[bool] = False
+    """Of an estimator: whether it draws positions."""
 
 
 # score: how well a source position fits the decoder's state
@@ -48,17 +64,20 @@ class Dot(Options):
     scale: bool = Field(False, description="divide by the root of the number of units")
 
 
-class Mlp(Options):
-    """Perceptron with one hidden layer."""
-
-    kind: Literal["mlp"] = "mlp"
+class _Perceptron(Options):
     units: Units | None = Field(None, description="of the hidden layer; null: the decoder's")
 
 
-class Concat(Mlp):
+class Mlp(_Perceptron):
+    """Perceptron with one hidden layer."""
+
+    kind: Literal["mlp"] = "mlp"
+
+
+class Concat(_Perceptron):
     """Perceptron over both states, one after the other: the same function as `mlp`."""
 
-    kind: Literal["concat"] = "concat"  # type: ignore[assignment]
+    kind: Literal["concat"] = "concat"
 
 
 class Location(Options):
@@ -68,10 +87,10 @@ class Location(Options):
     longest: Units = Field(100, description="source positions that have a score")
 
 
-class Structural(Mlp):
+class Structural(_Perceptron):
     """`mlp` with features of position, previous alignment and fertility."""
 
-    kind: Literal["structural"] = "structural"  # type: ignore[assignment]
+    kind: Literal["structural"] = "structural"
     place: bool = Field(True, description="whether positions and lengths are features")
     markov: Units | None = Field(1, description="half width of the Markov window; null: none")
     fertility: Units | None = Field(1, description="half width of local fertility; null: none")
@@ -85,7 +104,7 @@ class NoScore(Options):
     kind: Literal["none"] = "none"
 
 
-# window: the source positions that a step considers at all
+# window: the source positions that a step considers
 
 
 class NoWindow(Options):
@@ -207,6 +226,7 @@ class Input(Options):
 class Output(Options):
     """At the output: joint attention."""
 
+    gives_positions: ClassVar[bool] = True
     kind: Literal["output"] = "output"
     top_k: Units | None = Field(None, description="positions summed over; null: all")
 
@@ -214,6 +234,8 @@ class Output(Options):
 class Bound(Options):
     """At the output, trained by a variational bound."""
 
+    gives_positions: ClassVar[bool] = True
+    needs_inference: ClassVar[bool] = True
     kind: Literal["bound"] = "bound"
     top_k: Units | None = Field(None, description="positions of the likelihood; null: all")
     q_top_k: Units | None = Field(None, description="positions of the bound; null: all")
@@ -238,6 +260,7 @@ class PriorFeeding(Options):
 class PosteriorFeeding(Options):
     """The posterior."""
 
+    needs_positions: ClassVar[bool] = True
     kind: Literal["posterior"] = "posterior"
     mix: Share | None = Field(
         None, description="share of the posterior; null: 1/2 where the sum is cut, else 1"
@@ -275,12 +298,14 @@ class NoInference(Options):
 class PriorInference(Options):
     """The prior, which makes the bound Jensen's."""
 
+    infers: ClassVar[bool] = True
     kind: Literal["prior"] = "prior"
 
 
 class BiLSTM(Options):
     """An inference network of two bidirectional LSTMs."""
 
+    infers: ClassVar[bool] = True
     kind: Literal["bilstm"] = "bilstm"
     units: Units | None = Field(None, description="of a direction; null: the encoder's")
     layers: Annotated[int, Field(ge=1, le=DEEPEST)] | None = Field(
@@ -301,6 +326,7 @@ class Exact(Options):
 class Reinforce(Options):
     """From one drawn position, the gradient by REINFORCE."""
 
+    draws: ClassVar[bool] = True
     kind: Literal["reinforce"] = "reinforce"
     baseline: Literal["soft", "moving", "none"] = Field("soft", description="of the reward")
     decay: Share = Field(0.9, description="of the moving baseline, per step of training")
@@ -309,6 +335,7 @@ class Reinforce(Options):
 class Gumbel(Options):
     """From a relaxed draw."""
 
+    draws: ClassVar[bool] = True
     kind: Literal["gumbel"] = "gumbel"
     temperature: Temperature = Field(0.5, description="of Gumbel-Softmax")
 
@@ -325,6 +352,7 @@ class Recurrent(Options):
 class TransformerOptions(Options):
     """Attention in place of recurrences."""
 
+    has_components: ClassVar[bool] = False
     kind: Literal["transformer"] = "transformer"
     heads: Units = Field(4, description="of each attention; the units are divided among them")
     feedforward: Units | None = Field(
@@ -339,38 +367,86 @@ class AgreementOptions(Options):
     weight: Weight = Field(1.0, description="of the trace, in nats")
 
 
-SCORES = {
+Kinds = dict[str, type[Options]]
+
+SCORES: Kinds = {
     "general": General, "dot": Dot, "concat": Concat, "mlp": Mlp, "location": Location,
     "structural": Structural, "none": NoScore,
 }  # fmt: skip
-WINDOWS = {"none": NoWindow, "monotonic": Monotonic, "predictive": Predictive}
-DISTRIBUTIONS = {"softmax": Softmax, "sparsemax": Sparsemax, "fusedmax": Fusedmax}
-COUPLINGS = {
+WINDOWS: Kinds = {"none": NoWindow, "monotonic": Monotonic, "predictive": Predictive}
+DISTRIBUTIONS: Kinds = {"softmax": Softmax, "sparsemax": Sparsemax, "fusedmax": Fusedmax}
+COUPLINGS: Kinds = {
     "none": NoCoupling, "proximity": Proximity, "monotone": Monotone, "chain": Chain,
     "pointer": PointerCoupling,
 }  # fmt: skip
-LATENTS = {"none": NoLatent, "acvi": Acvi, "ved": Ved}
-MARGINALIZATIONS = {"input": Input, "output": Output, "bound": Bound, "none": NoAttention}
-INPUT_FEEDINGS = {
+LATENTS: Kinds = {"none": NoLatent, "acvi": Acvi, "ved": Ved}
+MARGINALIZATIONS: Kinds = {"input": Input, "output": Output, "bound": Bound, "none": NoAttention}
+INPUT_FEEDINGS: Kinds = {
     "prior": PriorFeeding, "posterior": PosteriorFeeding, "sample": SampleFeeding,
     "pointer": PointerFeeding, "none": NoFeeding,
 }  # fmt: skip
-INFERENCES = {"none": NoInference, "prior": PriorInference, "bilstm": BiLSTM}
-ESTIMATORS = {"exact": Exact, "reinforce": Reinforce, "gumbel": Gumbel}
-ARCHITECTURES = {
+INFERENCES: Kinds = {"none": NoInference, "prior": PriorInference, "bilstm": BiLSTM}
+ESTIMATORS: Kinds = {"exact": Exact, "reinforce": Reinforce, "gumbel": Gumbel}
+ARCHITECTURES: Kinds = {
     "recurrent": Recurrent, "transformer": TransformerOptions, "agreement": AgreementOptions,
 }  # fmt: skip
 
-COMPONENTS: dict[str, dict[str, type[Options]]] = {
-    "architecture": {**ARCHITECTURES},
-    "score": {**SCORES},
-    "window": {**WINDOWS},
-    "distribution": {**DISTRIBUTIONS},
-    "coupling": {**COUPLINGS},
-    "latent": {**LATENTS},
-    "marginalization": {**MARGINALIZATIONS},
-    "input_feeding": {**INPUT_FEEDINGS},
-    "inference": {**INFERENCES},
-    "estimator": {**ESTIMATORS},
+COMPONENTS: dict[str, Kinds] = {
+    "architecture": ARCHITECTURES,
+    "score": SCORES,
+    "window": WINDOWS,
+    "distribution": DISTRIBUTIONS,
+    "coupling": COUPLINGS,
+    "latent": LATENTS,
+    "marginalization": MARGINALIZATIONS,
+    "input_feeding": INPUT_FEEDINGS,
+    "inference": INFERENCES,
+    "estimator": ESTIMATORS,
 }
-"""Question to its answers, by the names that YAML writes."""
+"""Component to its kinds, by the names that YAML writes."""
+
+MODULES = {
+    "architecture": "pam.models.build",
+    "score": "pam.models.scores",
+    "window": "pam.models.windows",
+    "distribution": "pam.models.distributions",
+    "coupling": "pam.models.couplings",
+    "latent": "pam.models.latents",
+    "marginalization": "pam.models.marginalization",
+    "input_feeding": "pam.models.input_feeding",
+    "inference": "pam.models.variational",
+    "estimator": "pam.models.variational",
+}
+"""Component to the module with the classes that compute it."""
+
+
+def implementation_of(component: str, options: Options) -> str:
+    """Where the class that computes a kind is, as `package.module:Class`."""
+    name = type(options).__name__.removesuffix("Options")
+    return options.implementation or f"{MODULES[component]}:{name}"
+
+
+def register(component: str, options: type[Options]) -> None:
+    """Adds a kind of a component, from a package of one's own.
+
+    Args:
+        component: such as `score`.
+        options: its options; the default of `kind` is the kind's name, and `implementation` names
+            the class that computes it. Neither may import torch.
+
+    Raises:
+        UserError: no such component, a kind that there is already, or no such implementation.
+    """
+    kinds = COMPONENTS.get(component)
+    if kinds is None:
+        raise unknown("component", component, list(COMPONENTS))
+    kind = options.model_fields["kind"].default
+    module, _, name = (options.implementation or "").partition(":")
+    if not isinstance(kind, str) or not name.isidentifier() or find_spec(module) is None:
+        raise UserError(
+            f"{options.__name__} of {options.__module__} is no kind of {component}",
+            hint="give `kind` a default, and `implementation` a `package.module:Class` that exists",
+        )
+    known = kinds.setdefault(kind, options)
+    if (known.__module__, known.__name__) != (options.__module__, options.__name__):
+        raise UserError(f"there is a {component} `{kind}` already", hint="choose another name")

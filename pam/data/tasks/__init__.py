@@ -77,6 +77,9 @@ class Task(Protocol):
     STAGES: dict[str, Stage]
     """Steps of preparing by name, in their order; the last one makes the prepared folder."""
 
+    has_actions: bool
+    """Whether targets can be written as the actions of a pointer."""
+
     Format: type[Strict]
     """Keys that a data set of this kind may have under `format`."""
 

@@ -15,6 +15,8 @@ from pam.data.translation import codec as codecs
 from pam.data.translation.format import LANGUAGE
 from pam.io import Strict
 
+has_actions = False
+
 COLUMNS = codecs.COLUMNS
 
 FILES = (codecs.FILE,)

@@ -22,6 +22,8 @@ from pam.data.text import read_lines
 from pam.data.vocabulary import Vocabulary
 from pam.io import Strict, UserError, sha256_of, write_text
 
+has_actions = True
+
 COLUMNS = ("lemma", "features", "form")
 
 FILES: tuple[str, ...] = ()

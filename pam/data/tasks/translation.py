@@ -16,6 +16,8 @@ from pam.data.translation.format import Format
 
 __all__ = ["COLUMNS", "FILES", "STAGES", "Format", "codec", "modules", "splits"]
 
+has_actions = False
+
 COLUMNS = codecs.COLUMNS
 
 FILES = (codecs.FILE,)
