@@ -11,8 +11,7 @@ from torch import Tensor
 
 from pam.config import Decoding
 from pam.data.vocabulary import BOS, EOS
-from pam.decoding.outputs import Output, forbidden_symbols, limits_of
-from pam.decoding.stepper import most_attended, stepper
+from pam.decoding.hypotheses import Hypotheses, Output, forbidden_symbols, limits_of
 from pam.models.model import Model
 
 
@@ -37,7 +36,7 @@ def sample(
     decoding: Decoding,
     sampling: Sampling,
     numbers: Sequence[int],
-    wanted: int = 1,
+    n_best: int = 1,
     actions: bool = False,
 ) -> list[list[Output]]:
     """Draws outputs for each sentence of a batch.
@@ -47,31 +46,30 @@ def sample(
         source: (B, m) padded at the end; lengths: (B,).
         decoding: length limits; its beam and its ranking do not matter.
         numbers: (B,) what tells the sentences apart, so that each has random numbers of its own.
-        wanted: outputs per sentence, drawn independently.
+        n_best: outputs per sentence, drawn independently.
         actions: whether the model writes pointer actions; steps stay in the output.
 
     Returns:
-        For each sentence `wanted` outputs in the order drawn; `log_prob` is the model's own,
+        For each sentence `n_best` outputs in the order drawn; `log_prob` is the model's own,
         whatever the temperature, and `score` is the same.
     """
     limits, device = limits_of(lengths, decoding), source.device
     forbidden = torch.tensor(forbidden_symbols(actions), device=device)
-    steps = stepper(model, model.encode(source, lengths), wanted)
+    hypotheses = Hypotheses(model, source, lengths, n_best)
     generators = [np.random.default_rng([sampling.seed, number]) for number in numbers]
-    unmoved = torch.arange(wanted, device=device).expand(len(source), -1)
-    symbol = torch.full_like(unmoved, BOS)
+    symbol = torch.full((len(source), n_best), BOS, device=device)
     total = torch.zeros(symbol.shape, dtype=torch.float64, device=device)
     is_open = torch.ones_like(symbol, dtype=torch.bool)
     written, attended = [], []
     while is_open.any():
-        log_probs = steps.step(symbol).index_fill_(2, forbidden, -torch.inf)
-        uniform = np.stack([generator.random(wanted) for generator in generators])
+        log_probs = hypotheses.step(symbol).index_fill_(2, forbidden, -torch.inf)
+        uniform = np.stack([generator.random(n_best) for generator in generators])
         symbol = _draw(log_probs, sampling.temperature, torch.from_numpy(uniform).to(device))
         total += torch.where(is_open, log_probs.gather(2, symbol[:, :, None]).squeeze(2), 0.0)
         written.append(torch.where(is_open, symbol, EOS))
-        steps.advance(unmoved, symbol)
+        hypotheses.update(None, symbol)
         if decoding.replace_unknown:
-            attended.append(most_attended(steps, lengths))
+            attended.append(hypotheses.most_attended(lengths))
         is_open = is_open & (symbol != EOS) & (len(written) < limits)[:, None]
     symbols = torch.stack(written, 2)
     positions = torch.stack(attended, 2) if attended else symbols[:, :, :0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -19,7 +21,8 @@ class Agreement(Seq2Seq):
     """
 
     def __init__(self, ahead: Seq2Seq, back: Seq2Seq, weight: float) -> None:
-        super().__init__(**dict(ahead.named_children()))
+        parts: dict[str, Any] = dict(ahead.named_children())
+        super().__init__(**parts)
         self.back, self.weight = back, weight
 
     def _objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:

@@ -85,7 +85,7 @@ class SingleEmission(Emission):
     readout: Readout
 
     @cached_property
-    def log_probs(self) -> Tensor:  # type: ignore[override]
+    def log_probs(self) -> Tensor:
         log_probs: Tensor = self.readout(self.hidden)
         return log_probs
 
@@ -161,6 +161,7 @@ class MixtureEmission(Emission):
         if self.kept is not None:
             hidden = hidden.gather(1, self.kept[:, :, None].expand(-1, -1, hidden.shape[2]))
         s = hidden.mul_(2).sigmoid_()
+        assert self.memory.layer is not None
         log_probs, norms = mixture_log_probs(s, self.weights.exp(), self.memory.layer)
         return log_probs, s, norms
 

@@ -113,7 +113,7 @@ class Model(nn.Module, ABC):
         return self.log_likelihood(source, lengths, target)
 
     @torch.no_grad()
-    def analyze(self, source: Tensor, lengths: Tensor, target: Tensor) -> TeacherForced:
+    def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor) -> TeacherForced:
         """All that is known of given targets, step by step; arguments as above."""
         memory = self.encode(source, lengths)
         state, before = self.start(memory), torch.full_like(target[:, 0], BOS)

@@ -72,16 +72,18 @@ class Tokens:
         if kept is None:
             kept = torch.arange(length, device=self.sentence.device).expand(len(self.sentence), -1)
         # As an embedding, whose gradient is many times faster than that of indexing.
-        return F.embedding(kept + (self.sentence * length)[:, None], self.views.flatten(0, 1))
+        index = kept + (self.sentence * length)[:, None]
+        views: Tensor = F.embedding(index, self.views.flatten(0, 1))
+        return views
 
     def padded(self, values: Tensor) -> Tensor:
         """(N, ...) to (T, B, ...), zeros where a row has ended."""
         rows, steps = self.counts[0], len(self.counts)
-        if len(values) == rows * steps:
-            return values.unflatten(0, (steps, rows))
-        time = torch.repeat_interleave(torch.tensor(self.counts, device=values.device))
-        whole = values.new_zeros(steps * rows, *values.shape[1:])
-        return whole.index_copy(0, time * rows + self.sentence, values).unflatten(0, (steps, rows))
+        if len(values) < rows * steps:
+            time = torch.repeat_interleave(torch.tensor(self.counts, device=values.device))
+            whole = values.new_zeros(steps * rows, *values.shape[1:])
+            values = whole.index_copy(0, time * rows + self.sentence, values)
+        return values.view(steps, rows, *values.shape[1:])
 
     def packed(self, values: Tensor) -> Tensor:
         """(T, B, ...) to (N, ...)."""

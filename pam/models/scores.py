@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from pam.models import options
 from pam.models.interfaces import AttentionHistory, Memory, Score, Sizes
 from pam.models.kernels import SourceMatrix
-from pam.models.logspace import ZERO
+from pam.models.logspace import ZERO, tanh
 
 
 def scale_of(scale: bool, units: int) -> float:
@@ -60,7 +60,9 @@ class Dot(Score):
 class Mlp(Score):
     """e_t(a) = v^T tanh(W s_t + U h_a) (Bahdanau et al. 2015, appendix A.1.2)."""
 
-    def __init__(self, options: options.Mlp, sizes: Sizes) -> None:
+    def __init__(
+        self, options: options.Mlp | options.Concat | options.Structural, sizes: Sizes
+    ) -> None:
         super().__init__()
         self.units = options.units or sizes.query
         self.of_query = nn.Linear(sizes.query, self.units, bias=False)
@@ -73,12 +75,13 @@ class Mlp(Score):
 
     def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
         hidden = self.hidden(query, memory, history)
-        return (torch.tanh(hidden) @ self.weight.weight.t()).squeeze(2)
+        scores: Tensor = self.weight(tanh(hidden))
+        return scores.squeeze(2)
 
     def hidden(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
         """The hidden layer before its tanh, (n, m, units)."""
-        keys: Tensor = memory.keys
-        return keys + self.of_query(query)[:, None]
+        hidden: Tensor = memory.keys + self.of_query(query)[:, None]
+        return hidden
 
 
 class Concat(Mlp):

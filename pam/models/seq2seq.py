@@ -370,7 +370,7 @@ class Seq2Seq(Model):
         )
 
     def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        forced = self(source, lengths, target)
+        forced: Forced = self(source, lengths, target)
         return forced.unpacked(self._values(forced))
 
     def _values(self, forced: Forced) -> Tensor:
@@ -436,8 +436,8 @@ class Seq2Seq(Model):
         return pay_at_end(values, -total, target)
 
     @torch.no_grad()
-    def analyze(self, source: Tensor, lengths: Tensor, target: Tensor) -> TeacherForced:
-        found = super().analyze(source, lengths, target)
+    def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor) -> TeacherForced:
+        found = super().teacher_force(source, lengths, target)
         known = self.coupling.given_all(found.alignment, (target != PAD).sum(1))
         return replace(found, alignment=known)
 

@@ -7,10 +7,16 @@ from torch import Tensor
 
 from pam.config import Decoding
 from pam.data.vocabulary import BOS, EOS
+from pam.decoding.hypotheses import (
+    NOTHING,
+    Best,
+    Hypotheses,
+    Output,
+    Ranking,
+    forbidden_symbols,
+    limits_of,
+)
 from pam.decoding.length_prior import LengthPrior
-from pam.decoding.outputs import NOTHING, Best, Output, forbidden_symbols, limits_of
-from pam.decoding.ranking import Ranking
-from pam.decoding.stepper import most_attended, stepper
 from pam.models.model import Model
 
 KEEP_SHARE = 0.75
@@ -20,17 +26,17 @@ KEEP_SHARE = 0.75
 def search(
     model: Model, source: Tensor, lengths: Tensor, decoding: Decoding, actions: bool = False
 ) -> list[Output]:
-    """The best output for each sentence of a batch, by `n_best`."""
-    return [best for best, *_ in n_best(model, source, lengths, decoding, actions=actions)]
+    """The best output for each sentence of a batch, by `beam_search`."""
+    return [best for best, *_ in beam_search(model, source, lengths, decoding, actions=actions)]
 
 
 @torch.no_grad()
-def n_best(
+def beam_search(
     model: Model,
     source: Tensor,
     lengths: Tensor,
     decoding: Decoding,
-    wanted: int = 1,
+    n_best: int = 1,
     actions: bool = False,
     prior: LengthPrior | None = None,
 ) -> list[list[Output]]:
@@ -38,13 +44,13 @@ def n_best(
 
     Hypotheses are extended by their log probability. One that ends leaves its place to the next
     best. A sentence is finished when no open hypothesis can come to a score above that of the last
-    of the best `wanted` that ended, so that a beam larger than the search space finds the best.
+    of the `n_best` that ended, so that a beam larger than the search space finds the best.
 
     Args:
         model: in evaluation mode.
         source: (B, m) padded at the end; lengths: (B,).
         decoding: beam, ranking and length limits.
-        wanted: outputs per sentence; fewer come where the beam finds fewer.
+        n_best: outputs per sentence; fewer come where the beam finds fewer.
         actions: whether the model writes pointer actions; steps stay in the output.
         prior: of target lengths, for `decoding.length_prior`.
 
@@ -52,23 +58,23 @@ def n_best(
         For each sentence of the batch its outputs, the best one first.
     """
     limits = limits_of(lengths, decoding)
-    beams = _Beams(Ranking(decoding, lengths, limits, prior), limits, decoding, wanted)
+    beams = _Beams(Ranking(decoding, lengths, limits, prior), limits, decoding, n_best)
     forbidden = torch.tensor(forbidden_symbols(actions), device=source.device)
-    steps = stepper(model, model.encode(source, lengths), decoding.beam)
+    hypotheses = Hypotheses(model, source, lengths, decoding.beam)
     for written in range(1, int(limits.max()) + 1):
-        log_probs = steps.step(beams.symbol).index_fill_(2, forbidden, -torch.inf)
+        log_probs = hypotheses.step(beams.symbol).index_fill_(2, forbidden, -torch.inf)
         parents = beams.extend(log_probs)
         beams.collect(written)
         is_open = (beams.total > -torch.inf).any(1)
         if not is_open.any():
             break
-        steps.advance(parents, beams.symbol)
+        hypotheses.update(parents, beams.symbol)
         if decoding.replace_unknown:
-            beams.attend(most_attended(steps, lengths[beams.rows]))
+            beams.attend(hypotheses.most_attended(lengths[beams.rows]))
         # Dropping finished sentences copies the others, so it waits for a few of them.
         if int(is_open.sum()) <= KEEP_SHARE * len(beams.rows):
             left = is_open.nonzero().squeeze(1)
-            steps.keep(left)
+            hypotheses.keep(left)
             beams.keep(left)
     return [best.outputs or [NOTHING] for best in beams.best]
 
@@ -84,7 +90,7 @@ class _Beams:
         best: of every sentence of the batch, what ended.
     """
 
-    def __init__(self, ranking: Ranking, limits: Tensor, decoding: Decoding, wanted: int) -> None:
+    def __init__(self, ranking: Ranking, limits: Tensor, decoding: Decoding, n_best: int) -> None:
         sentences, device = len(limits), limits.device
         shape = (sentences, decoding.beam)
         self.ranking, self.limits = ranking, limits
@@ -95,7 +101,7 @@ class _Beams:
         self.total[:, 0] = 0.0
         self.written = torch.empty((*shape, 0), dtype=torch.long, device=device)
         self.attended = self.written
-        self.best = [Best(wanted) for _ in range(sentences)]
+        self.best = [Best(n_best) for _ in range(sentences)]
         self.threshold = torch.full((sentences,), -torch.inf, device=device).double()
 
     def extend(self, log_probs: Tensor) -> Tensor:
