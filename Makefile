@@ -50,7 +50,7 @@ clean:
 # Some systems ship Python without the part that puts pip into a new environment.
 $(VENV)/python:
 	@test -n "$(PYTHON)" || { echo 'error: no Python 3.11 or newer was found' >&2; \
-	  echo '  remedy: install one, or name it: make run PYTHON=/path/to/python3' >&2; exit 2; }
+	  echo '  hint: install one, or name it: make run PYTHON=/path/to/python3' >&2; exit 2; }
 	@echo 'Making $(VENV)'
 	@rm -rf $(VENV)
 	@$(PYTHON) -m venv $(VENV) 2>/dev/null || { rm -rf $(VENV); \

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable
 
 from pam.fingerprint import PACKAGE, QUESTIONS, file_of, tree
-from pam.parsing import unknown
+from pam.io import unknown
 
 
 def answers(question: str) -> list[str]:
@@ -73,5 +73,5 @@ def _imported(node: ast.ImportFrom) -> list[str]:
 
 def _arguments(made: ast.FunctionDef) -> list[str]:
     """Of a component the first two are itself and its sizes, of an architecture's `build` the
-    first four are choices, network and vocabularies; the others are options."""
+    first four are components, network and vocabularies; the others are options."""
     return [argument.arg for argument in (*made.args.args, *made.args.kwonlyargs)]

@@ -10,14 +10,13 @@ from typing import Any
 
 import torch
 
-from pam.config import Decoding, ModelChoices, Network
-from pam.data.batches import Batch, Examples
-from pam.data.prepared import Prepared
+from pam.config import Decoding, ModelConfig, Network
+from pam.data.dataset import Batch, Examples, Prepared
 from pam.decoding.search import search
 from pam.fast.teacher import token_objective
 from pam.models.build import build
 from pam.models.model import Model
-from pam.training.record import peak_gpu_memory_mb
+from pam.training.logging import peak_gpu_memory_mb
 
 Work = Callable[[Batch], object]
 
@@ -80,11 +79,11 @@ def clock(device: torch.device) -> float:
 
 def training(model: Model, reference: bool, narrow: bool = False) -> Work:
     """A step of training: likelihood, gradient, clipping and Adam, as `pam train` does them."""
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
 
     def work(batch: Batch) -> None:
         model.train()
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         given = batch.source, batch.lengths, batch.target
         if reference:
             objective = model.objective(*given)
@@ -92,7 +91,7 @@ def training(model: Model, reference: bool, narrow: bool = False) -> Work:
             objective = token_objective(model, *given, narrow=narrow)
         (-objective[batch.mask].mean()).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
-        optimiser.step()
+        optimizer.step()
 
     return work
 
@@ -144,7 +143,7 @@ def rows_of(runners: Sequence[Runner], what: str) -> list[dict[str, Any]]:
 
 
 def measure(
-    models: dict[str, ModelChoices],
+    models: dict[str, ModelConfig],
     data: Prepared,
     plan: Plan,
     device: torch.device,
@@ -156,21 +155,22 @@ def measure(
     about where they should end.
 
     Args:
-        models: name to choices; the first is what the others are compared with.
+        models: name to components; the first is what the others are compared with.
         reference: times the reference computation beside the fast path.
     """
     batches = {
-        choices.targets: batches_of(data, choices, plan, device) for choices in models.values()
+        components.targets: batches_of(data, components, plan, device)
+        for components in models.values()
     }
     made, trainers = {}, []
-    for name, choices in models.items():
-        own = batches[choices.targets]
-        made[name] = fresh(choices, data, plan, device)
+    for name, components in models.items():
+        own = batches[components.targets]
+        made[name] = fresh(components, data, plan, device)
         trainers.append(
             Runner(name, own, training(made[name], reference=False, narrow=plan.narrow))
         )
         if reference:
-            plain = training(fresh(choices, data, plan, device), reference=True)
+            plain = training(fresh(components, data, plan, device), reference=True)
             trainers.append(Runner(f"{name} (reference)", own, plain))
     take_turns(trainers, plan, device)
     rows = rows_of(trainers, "training, examples")
@@ -178,10 +178,10 @@ def measure(
         decoders = [
             Runner(
                 name,
-                batches[choices.targets],
-                decoding(made[name], beam, choices.targets == "actions"),
+                batches[components.targets],
+                decoding(made[name], beam, components.targets == "actions"),
             )
-            for name, choices in models.items()
+            for name, components in models.items()
         ]
         take_turns(decoders, plan, device)
         how = "greedy" if beam == 1 else f"beam {beam}"
@@ -189,15 +189,15 @@ def measure(
     return rows
 
 
-def fresh(choices: ModelChoices, data: Prepared, plan: Plan, device: torch.device) -> Model:
-    """A model with fresh weights, the same for the same choices."""
+def fresh(components: ModelConfig, data: Prepared, plan: Plan, device: torch.device) -> Model:
+    """A model with fresh weights, the same for the same components."""
     torch.manual_seed(1)
-    return build(choices, plan.network, len(data.source), len(data.target)).to(device)
+    return build(components, plan.network, len(data.source), len(data.target)).to(device)
 
 
 def batches_of(
-    data: Prepared, choices: ModelChoices, plan: Plan, device: torch.device
+    data: Prepared, components: ModelConfig, plan: Plan, device: torch.device
 ) -> list[Batch]:
-    examples = Examples(data.split("train"), choices.targets)
+    examples = Examples(data.split("train"), components.targets)
     order = examples.shuffled(plan.batch_size, seed=1, epoch=0)
     return [examples.batch(rows).to(device) for rows in order]

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 
 from pam.benchmark import Plan, Runner, batches_of, fresh, training
-from pam.config import ModelChoices
-from pam.data.prepared import Prepared
-from pam.training.memory import keep_heap
+from pam.config import ModelConfig
+from pam.data.dataset import Prepared
+from pam.training.devices import keep_heap
 
 
 def beside(
-    choices: ModelChoices, data: Prepared, plan: Plan, jobs: int, threads: int
+    components: ModelConfig, data: Prepared, plan: Plan, jobs: int, threads: int
 ) -> dict[str, Any]:
     """Times so many trainings, each a process on the CPU, at once and in turn, round by round.
 
@@ -35,13 +35,13 @@ def beside(
         UserError: a fault in the data.
     """
     # A fault in the data is told here, before other processes meet it.
-    batches_of(data, choices, plan, torch.device("cpu"))
+    batches_of(data, components, plan, torch.device("cpu"))
     context = multiprocessing.get_context("spawn")
     pipes = []
     for _ in range(jobs):
         here, there = context.Pipe()
         context.Process(
-            target=_train, args=(there, choices, data.folder, plan, threads), daemon=True
+            target=_train, args=(there, components, data.folder, plan, threads), daemon=True
         ).start()
         pipes.append(here)
     _timed(pipes, 0)  # until all are ready
@@ -73,12 +73,17 @@ def _timed(pipes: Sequence[Connection], number: int) -> tuple[float, int]:
     return time.perf_counter() - began, examples
 
 
-def _train(pipe: Connection, choices: ModelChoices, folder: Path, plan: Plan, threads: int) -> None:
+def _train(
+    pipe: Connection, components: ModelConfig, folder: Path, plan: Plan, threads: int
+) -> None:
     """A training that does the turn whose number it is given, until it is given none."""
     keep_heap()
     torch.set_num_threads(threads)
     data, device = Prepared(folder), torch.device("cpu")
-    model, batches = fresh(choices, data, plan, device), batches_of(data, choices, plan, device)
+    model, batches = (
+        fresh(components, data, plan, device),
+        batches_of(data, components, plan, device),
+    )
     runner = Runner("", batches, training(model, reference=False, narrow=plan.narrow))
     runner.turn(0, plan.warm_up)
     while (number := pipe.recv()) is not None:

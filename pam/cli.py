@@ -11,19 +11,18 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from pam import verbs
-from pam.errors import UserError
-from pam.files import storage_error
+from pam import commands as verbs
+from pam.io import UserError, storage_error
 
 ORDER = (
-    "fetch", "prepare", "gold", "train", "join", "predict", "analyse", "attend", "score", "tables",
+    "fetch", "prepare", "gold", "train", "join", "predict", "analyze", "attend", "score", "tables",
     "figures", "bench",
 )  # fmt: skip
 """Verbs in the order in which a user meets them; others follow by name."""
 
 
 def names() -> list[str]:
-    """All verbs: the modules of `pam.verbs`."""
+    """All verbs: the modules of `pam.commands`."""
     found = {module.name for module in pkgutil.iter_modules(verbs.__path__)}
     return [name for name in ORDER if name in found] + sorted(found - set(ORDER))
 
@@ -33,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m pam", description=__doc__)
     commands = top.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name in names():
-        verb = importlib.import_module(f"pam.verbs.{name}")
+        verb = importlib.import_module(f"pam.commands.{name}")
         command = commands.add_parser(
             name.replace("_", "-"),
             help=verb.HELP,

@@ -1,8 +1,8 @@
-"""Configuration: what a user may write, its defaults, and one resolved `Cell` per training.
+"""Configuration: what a user may write, its defaults, and one resolved `RunConfig` per training.
 
 These classes are the only place where a key, its type and its default are stated. The JSON schema
 in `workflow/schemas/` is generated from them, and every file is read through them, so a misspelt
-key is an error with a file, a line and a remedy.
+key is an error with a file, a line and a hint.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from pam.errors import UserError
-from pam.parsing import Strict, parse, unknown
-from pam.yaml_files import read_yaml
+from pam.io import Strict, UserError, parse, read_yaml, unknown
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 """Names that become folder names: nothing that a shell or a path would read otherwise."""
@@ -39,12 +37,12 @@ def kind_of(choice: Choice) -> tuple[str, dict[str, Any]]:
     options = dict(choice)
     kind = options.pop("kind", None)
     if not isinstance(kind, str):
-        raise UserError(f"a choice without `kind`: {choice!r}", remedy="add `kind: name`")
+        raise UserError(f"a choice without `kind`: {choice!r}", hint="add `kind: name`")
     return kind, options
 
 
 Options = dict[str, dict[str, dict[str, Any]]]
-"""Options of components: question -> kind -> options, as in `marginal: {output: {top_k: 6}}`."""
+"""Options of components: question -> kind -> options, as in `marginalization: {output: {top_k: 6}}`."""
 
 
 class Network(Strict):
@@ -71,7 +69,7 @@ class Network(Strict):
 
 
 class Training(Strict):
-    """One training: its length, its optimiser, what is kept."""
+    """One training: its length, its optimizer, what is kept."""
 
     epochs: int = Field(12, ge=1, description="passes over the training split")
     max_steps: int | None = Field(
@@ -84,7 +82,7 @@ class Training(Strict):
     accumulate: int = Field(
         1, ge=1, description="parts into which a step's batch is cut, one gradient for all"
     )
-    optimiser: Literal["adam", "sgd"] = Field("adam", description="adam or plain sgd")
+    optimizer: Literal["adam", "sgd"] = Field("adam", description="adam or plain sgd")
     learning_rate: float = Field(0.002, gt=0, description="the highest learning rate")
     warmup_steps: int = Field(100, ge=0, description="steps of linear rise at the start")
     schedule: Literal["linear", "halving"] = Field(
@@ -99,7 +97,7 @@ class Training(Strict):
     select: Literal["accuracy", "loss", "last"] = Field(
         "accuracy", description="which epoch's weights are kept, by the development split"
     )
-    watch: bool = Field(
+    eval_metrics: bool = Field(
         False,
         description="after each epoch, on the development split, also measure how often the next "
         "symbol is right, and the objective or bound that is trained",
@@ -208,7 +206,7 @@ class ResourcesByModel(Resources):
     )
 
 
-class ModelChoices(Strict):
+class ModelConfig(Strict):
     """A model: one choice per independent question (see `pam.models`)."""
 
     label: Text = Field(description="the model's name in tables and figures")
@@ -226,8 +224,8 @@ class ModelChoices(Strict):
     latent: Choice = Field(
         "none", description="latent vectors besides the alignment, of contexts or of the sentence"
     )
-    marginal: Choice = Field("input", description="where attention is summed out")
-    feedback: Choice = Field("prior", description="the alignment fed to the next state")
+    marginalization: Choice = Field("input", description="where attention is summed out")
+    input_feeding: Choice = Field("prior", description="the alignment fed to the next state")
     inference: Choice = Field(
         "none", description="alignments given the whole target too, for a variational bound"
     )
@@ -250,7 +248,7 @@ class TaskConfig(Strict):
     paper: Text | None = Field(
         None, description="row of the paper's table that was run on this very data set"
     )
-    paper_beside: Text | None = Field(
+    paper_reference: Text | None = Field(
         None, description="row of the paper's table shown beside, though its data differ"
     )
     note: str = Field("", description="what a reader of the report has to know about the task")
@@ -310,15 +308,15 @@ class Experiment(Strict):
         """The seeds that a task is run with."""
         return self.tasks[task].seeds or self.seeds
 
-    def cells(self) -> Iterator[tuple[str, str, int]]:
-        """Task, model and seed of every cell that is asked for."""
+    def runs(self) -> Iterator[tuple[str, str, int]]:
+        """Task, model and seed of every run that is asked for."""
         for task in self.tasks:
             for model in self.models_of(task):
                 for seed in self.seeds_of(task):
                     yield task, model, seed
 
 
-class Cell(Strict):
+class RunConfig(Strict):
     """One training, resolved: nothing is left to default or to another file."""
 
     experiment: str = Field(pattern=NAME)
@@ -326,7 +324,7 @@ class Cell(Strict):
     model: str = Field(pattern=NAME)
     label: Text
     seed: Seed
-    choices: ModelChoices
+    components: ModelConfig
     network: Network
     training: Training
     decoding: Decoding
@@ -340,14 +338,14 @@ class Cell(Strict):
             exclude={
                 "experiment": True,
                 "label": True,
-                "choices": {"label", "source"},
+                "components": {"label", "source"},
                 "training": {"state_every_s"},
                 "decoding": AT_TEST_TIME,
             }
         )
 
 
-def load_model(name: str, folder: Path | str = "config/models") -> ModelChoices:
+def load_model(name: str, folder: Path | str = "config/models") -> ModelConfig:
     """Reads `<folder>/<name>.yaml`.
 
     Raises:
@@ -357,9 +355,9 @@ def load_model(name: str, folder: Path | str = "config/models") -> ModelChoices:
     if not path.is_file():
         known = sorted(file.stem for file in Path(folder).glob("*.yaml"))
         raise unknown("model", name, known, file=None)
-    return parse(ModelChoices, read_yaml(path), path)
+    return parse(ModelConfig, read_yaml(path), path)
 
 
-def load_cell(path: Path | str) -> Cell:
+def load_run(path: Path | str) -> RunConfig:
     """Reads the resolved configuration of one training."""
-    return parse(Cell, read_yaml(path), path)
+    return parse(RunConfig, read_yaml(path), path)

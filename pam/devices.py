@@ -108,7 +108,7 @@ def main(device: str, command: list[str], gpus: int = 1) -> None:
         if len(devices) < gpus:
             sys.exit(
                 f"error: {gpus} GPUs are wanted, and this job may use {len(devices)}\n"
-                "  remedy: lower `resources.processes`, or set `device: cpu`"
+                "  hint: lower `resources.processes`, or set `device: cpu`"
             )
         os.environ[VISIBLE] = ",".join(take(devices, gpus))
     os.execvp(command[0], command)  # noqa: S606 -- a list of arguments, no shell

@@ -1,4 +1,4 @@
-"""An experiment as the workflow runs it: checked as a whole, with its models, cell by cell."""
+"""An experiment as the workflow runs it: checked as a whole, with its models, run by run."""
 
 from __future__ import annotations
 
@@ -9,24 +9,22 @@ from typing import Any
 
 from pam.answers import answers, asked, check_options
 from pam.config import (
-    Cell,
     Choice,
     Decoding,
     Experiment,
-    ModelChoices,
+    ModelConfig,
     Options,
     Resources,
     ResourcesByModel,
+    RunConfig,
     TaskConfig,
     kind_of,
     load_model,
 )
 from pam.data.registry import Dataset
 from pam.data.tasks import load_task
-from pam.errors import UserError
 from pam.fingerprint import QUESTIONS
-from pam.parsing import Section, parse, unknown
-from pam.yaml_files import place_of, read_yaml
+from pam.io import Section, UserError, parse, place_of, read_yaml, unknown
 
 RESERVED_TASKS = frozenset({"tables", "figures", "logs", "report", "benchmarks"})
 """Folders that stand beside those of the tasks in `results/<experiment>/`."""
@@ -42,13 +40,13 @@ MODELS = Path("config/models")
 
 @dataclass(frozen=True)
 class Plan:
-    """An experiment, its models' choices, and the files in which both were written."""
+    """An experiment, its models' components, and the files in which both were written."""
 
     experiment: Experiment
-    choices: dict[str, ModelChoices]
+    components: dict[str, ModelConfig]
     files: tuple[Path, ...]
 
-    def cell(self, task: str, model: str, seed: int) -> Cell:
+    def run(self, task: str, model: str, seed: int) -> RunConfig:
         """The resolved configuration of one training.
 
         Models outside the experiment's list can be run too, if they have a file.
@@ -57,25 +55,28 @@ class Plan:
             UserError: no such task or model, or an override that its section does not allow.
         """
         model_file = MODELS / f"{model}.yaml"
-        choices = self._choices(model)
-        cell = resolve_cell(self.experiment, task, model, seed, choices, self.files, model_file)
-        if not choices.members:
-            return cell
-        members = [self.cell(task, member, seed) for member in choices.members]
+        components = self._components(model)
+        run = resolve_run(self.experiment, task, model, seed, components, self.files, model_file)
+        if not components.members:
+            return run
+        members = [self.run(task, member, seed) for member in components.members]
         joined = {
             "kind": "ensemble",
             "members": [
-                {"choices": member.choices.model_dump(), "network": member.network.model_dump()}
+                {
+                    "components": member.components.model_dump(),
+                    "network": member.network.model_dump(),
+                }
                 for member in members
             ],
         }
-        made = cell.choices.model_copy(
-            update={"architecture": joined, "targets": members[0].choices.targets}
+        made = run.components.model_copy(
+            update={"architecture": joined, "targets": members[0].components.targets}
         )
-        return cell.model_copy(update={"choices": made})
+        return run.model_copy(update={"components": made})
 
-    def _choices(self, model: str) -> ModelChoices:
-        return self.choices.get(model) or load_model(model, MODELS)
+    def _components(self, model: str) -> ModelConfig:
+        return self.components.get(model) or load_model(model, MODELS)
 
     def members(self, model: str) -> list[str]:
         """The models whose mean a model is; none if it is trained by itself.
@@ -84,19 +85,19 @@ class Plan:
             UserError: no such model, or one among them is itself an ensemble, or writes another
                 kind of output.
         """
-        members = self._choices(model).members
+        members = self._components(model).members
         file = MODELS / f"{model}.yaml"
         targets = set()
         for member in members:
             try:
-                choices = self._choices(member)
+                components = self._components(member)
             except UserError as error:
                 raise _at(error, [file], [], "members") from error
-            targets.add(choices.targets)
-            if choices.members or len(targets) > 1:
+            targets.add(components.targets)
+            if components.members or len(targets) > 1:
                 fault = UserError(
                     f"`{member}` cannot be joined with the others",
-                    remedy="join models of their own training, all of symbols or all of actions",
+                    hint="join models of their own training, all of symbols or all of actions",
                 )
                 raise _at(fault, [file], [], "members")
         return members
@@ -139,13 +140,13 @@ class Plan:
             if not kind.STAGES:
                 error = UserError(
                     f"`{own.dataset}` holds word alignments, which no model learns",
-                    remedy="name it as the `gold` of a task of translation",
+                    hint="name it as the `gold` of a task of translation",
                 )
                 raise _at(error, self.files, under, "dataset")
             if own.gold is not None and load_task(datasets[own.gold].task).STAGES:
                 error = UserError(
                     f"`{own.gold}` holds no word alignments",
-                    remedy="name a data set with `task: alignment`",
+                    hint="name a data set with `task: alignment`",
                 )
                 raise _at(error, self.files, under, "gold")
             parse(kind.Format, entry.format, self.files, (*under, "format"))
@@ -168,15 +169,15 @@ class Plan:
         return parse(Resources, base | by_model.models[model], self.files, under)
 
 
-def resolve_cell(
+def resolve_run(
     experiment: Experiment,
     task: str,
     model: str,
     seed: int,
-    choices: ModelChoices,
+    components: ModelConfig,
     file: Path | str | Sequence[Path] | None = None,
     model_file: Path | str | None = None,
-) -> Cell:
+) -> RunConfig:
     """Defaults, then the experiment's, the task's and the model's, later ones winning.
 
     Args:
@@ -194,23 +195,23 @@ def resolve_cell(
         under = ("tasks", task, section)
         override = getattr(experiment.tasks[task], section)
         merged = parse(kind, base.model_dump() | override, file, under)
-        override = getattr(choices, section)
+        override = getattr(components, section)
         return parse(kind, merged.model_dump() | override, model_file, (section,))
 
-    return Cell(
+    return RunConfig(
         experiment=experiment.experiment,
         task=task,
         model=model,
-        label=choices.label,
+        label=components.label,
         seed=seed,
-        choices=with_options(choices, experiment.options, experiment.tasks[task].options),
+        components=with_options(components, experiment.options, experiment.tasks[task].options),
         network=layered("network", experiment.network),
         training=layered("training", experiment.training),
         decoding=layered("decoding", experiment.decoding),
     )
 
 
-def with_options(choices: ModelChoices, *layers: Options) -> ModelChoices:
+def with_options(components: ModelConfig, *layers: Options) -> ModelConfig:
     """The model with the options that its components are given, later layers winning.
 
     What the model's own file says wins over every layer. Questions in a layer must be a model's;
@@ -218,13 +219,13 @@ def with_options(choices: ModelChoices, *layers: Options) -> ModelChoices:
     """
     changed: dict[str, Choice] = {}
     named = {question for layer in layers for question in layer}
-    for question in sorted(named.intersection(asked(kind_of(choices.architecture)[0]))):
-        kind, own = kind_of(getattr(choices, question))
+    for question in sorted(named.intersection(asked(kind_of(components.architecture)[0]))):
+        kind, own = kind_of(getattr(components, question))
         given = [layer.get(question, {}).get(kind, {}) for layer in layers]
         options = {name: value for one in (*given, own) for name, value in one.items()}
         if options:
             changed[question] = {"kind": kind, **options}
-    return choices.model_copy(update=changed)
+    return components.model_copy(update=changed)
 
 
 def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] = ()) -> Plan:
@@ -235,7 +236,7 @@ def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] 
         files: the files it was merged from, the last one winning; they are named in messages.
 
     Raises:
-        UserError: the first fault, with file, line and remedy.
+        UserError: the first fault, with file, line and hint.
     """
     paths = tuple(Path(file) for file in files)
     if config is None:
@@ -243,22 +244,22 @@ def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] 
     experiment = parse(Experiment, config, paths)
     _check_names(experiment, paths)
     _check_options(experiment.options, paths, ["options"])
-    choices = {}
+    components = {}
     for model in experiment.models:
         try:
-            choices[model] = load_model(model, MODELS)
+            components[model] = load_model(model, MODELS)
         except UserError as error:
             if error.file is not None:
                 raise
             raise _at(error, paths, ["models"], model) from error
-        _check_components(choices[model], MODELS / f"{model}.yaml")
-        for key in OF_TASKS & choices[model].decoding.keys():
+        _check_components(components[model], MODELS / f"{model}.yaml")
+        for key in OF_TASKS & components[model].decoding.keys():
             fault = UserError(
                 f"`{key}` is the same for all models of a task",
-                remedy=f"set `decoding: {{{key}: ...}}` in the experiment or in its task",
+                hint=f"set `decoding: {{{key}: ...}}` in the experiment or in its task",
             )
             raise _at(fault, [MODELS / f"{model}.yaml"], ["decoding"], key)
-    plan = Plan(experiment, choices, paths)
+    plan = Plan(experiment, components, paths)
     for model in experiment.models:
         plan.members(model)
     for task, own in experiment.tasks.items():
@@ -266,7 +267,7 @@ def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] 
         _check_options(own.options, paths, ["tasks", task, "options"])
         _check_resources(plan, task)
         for model in experiment.models_of(task):
-            plan.cell(task, model, experiment.seeds_of(task)[0])
+            plan.run(task, model, experiment.seeds_of(task)[0])
     return plan
 
 
@@ -292,7 +293,7 @@ def check_local(name: str, dataset: Dataset) -> list[Path]:
             raise UserError(
                 f"data set `{name}`: no such file",
                 file=path,
-                remedy="correct its `path:` (relative to the registry's folder) or put it there",
+                hint="correct its `path:` (relative to the registry's folder) or put it there",
             )
     return dataset.local_paths()
 
@@ -306,7 +307,7 @@ def _check_names(experiment: Experiment, files: Sequence[Path]) -> None:
             if name in reserved:
                 error = UserError(
                     f"a {what} cannot be called `{name}`: the results have a folder of that name",
-                    remedy="choose another name",
+                    hint="choose another name",
                 )
                 raise _at(error, files, [f"{what}s"], name)
     lists: list[tuple[list[str], str, Sequence[object]]] = [
@@ -318,7 +319,7 @@ def _check_names(experiment: Experiment, files: Sequence[Path]) -> None:
         values = [str(item) for item in items]
         for value in values:
             if values.count(value) > 1:
-                error = UserError(f"`{value}` stands twice in `{key}`", remedy="remove one")
+                error = UserError(f"`{value}` stands twice in `{key}`", hint="remove one")
                 raise _at(error, files, [*under, key], value)
 
 
@@ -331,7 +332,7 @@ def _check_task_models(task: str, experiment: Experiment, files: Sequence[Path])
                 error = unknown("model of the experiment", model, models)
                 raise _at(error, files, ["tasks", task, key], model)
     if not experiment.models_of(task):
-        none = UserError("no model is left to run", remedy="name fewer in `without`")
+        none = UserError("no model is left to run", hint="name fewer in `without`")
         raise _at(none, files, ["tasks", task], "without")
 
 
@@ -362,18 +363,18 @@ def _check_options(options: Options, files: Sequence[Path], under: list[str]) ->
             _check_option_names(question, kind, kinds[kind], files, [*under, question, kind])
 
 
-def _check_components(choices: ModelChoices, file: Path) -> None:
+def _check_components(components: ModelConfig, file: Path) -> None:
     """Every question of a model has an answer that exists."""
     for question in QUESTIONS:
         try:
-            kind, options = kind_of(getattr(choices, question))
+            kind, options = kind_of(getattr(components, question))
         except UserError as error:
             raise _at(error, [file], [question], "kind") from error
         known = answers(question)
         if kind not in known:
             raise _at(unknown(question, kind, known), [file], [question], "kind")
         if (question, kind) == ("architecture", "ensemble"):
-            fault = UserError("an ensemble is made of `members`", remedy="name models there")
+            fault = UserError("an ensemble is made of `members`", hint="name models there")
             raise _at(fault, [file], [], question)
         _check_option_names(question, kind, options, [file], [question])
 
@@ -392,4 +393,4 @@ def _check_option_names(
 def _at(error: UserError, files: Sequence[Path], keys: list[str], item: str) -> UserError:
     """The same error, placed on the line of `item` under `keys`."""
     file, line = place_of(files, [*keys, item])
-    return UserError(error.message, file=file, line=line, remedy=error.remedy)
+    return UserError(error.message, file=file, line=line, hint=error.hint)

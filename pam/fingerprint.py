@@ -13,23 +13,19 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from pam.config import ModelChoices, kind_of
+from pam.config import ModelConfig, kind_of
 
 PACKAGE = Path(__file__).parent
 """The folder of `pam`; every dotted name here starts with its name."""
 
-PLUMBING = frozenset(
+IGNORED_MODULES = frozenset(
     {
         "pam",
         "pam.answers",
         "pam.config",
-        "pam.errors",
-        "pam.files",
-        "pam.parsing",
+        "pam.io",
         "pam.plugins",
-        "pam.yaml_files",
         "pam.data.download",
-        "pam.data.fetch",
         "pam.data.registry",
     }
 )
@@ -40,7 +36,7 @@ its hash, so a new key, a better message or another way to retry runs nothing ag
 """
 
 QUESTIONS = tuple(
-    name for name in ModelChoices.model_fields if (PACKAGE / "models" / f"{name}s").is_dir()
+    name for name in ModelConfig.model_fields if (PACKAGE / "models" / f"{name}s").is_dir()
 )
 """The questions whose answers are components: `coupling` is answered in `pam.models.couplings`."""
 
@@ -49,7 +45,7 @@ def fingerprint(*entries: str) -> str:
     """Hash of the code of `entries` and of all that they import within the package.
 
     Args:
-        entries: dotted names of modules, such as `pam.verbs.train`.
+        entries: dotted names of modules, such as `pam.commands.train`.
 
     Raises:
         ModuleNotFoundError: an entry does not exist.
@@ -71,7 +67,7 @@ def closure(entries: Iterable[str]) -> list[str]:
     waiting = list(entries)
     while waiting:
         module = waiting.pop()
-        if module in found or module in PLUMBING:
+        if module in found or module in IGNORED_MODULES:
             continue
         found.add(module)
         imports = _imports(module)
@@ -86,7 +82,7 @@ def _is_component(module: str) -> bool:
     return len(parts) == 4 and parts[1] in ("models", "fast") and parts[2][:-1] in QUESTIONS
 
 
-def model_modules(choices: ModelChoices) -> list[str]:
+def model_modules(components: ModelConfig) -> list[str]:
     """The modules that hold a model's components, which are imported by computed names.
 
     The answer `monotone` to the question `coupling` is `pam.models.couplings.monotone`, and where
@@ -94,9 +90,9 @@ def model_modules(choices: ModelChoices) -> list[str]:
     """
     modules = []
     for question in QUESTIONS:
-        kind, options = kind_of(getattr(choices, question))
+        kind, options = kind_of(getattr(components, question))
         for member in options.get("members") or () if question == "architecture" else ():
-            modules += model_modules(ModelChoices(**member["choices"]))
+            modules += model_modules(ModelConfig(**member["components"]))
         for room in ("models", "fast"):
             module = f"pam.{room}.{question}s.{kind.replace('-', '_')}"
             if exists(module):

@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 from types import ModuleType
 
-from pam.parsing import unknown
+from pam.io import unknown
 
 
 def names(package: str) -> list[str]:

@@ -9,8 +9,8 @@ from threading import Thread
 
 import pytest
 
-from pam import locks
-from pam.errors import UserError
+from pam import locking as locks
+from pam.io import UserError
 
 
 def test_a_lock_is_taken_once_and_names_its_holder(tmp_path: Path) -> None:

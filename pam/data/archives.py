@@ -23,8 +23,7 @@ from io import FileIO
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
-from pam.errors import UserError
-from pam.files import storage_error
+from pam.io import UserError, storage_error
 
 LARGEST = 8 * 2**30
 """Bytes of all files of an archive together."""
@@ -107,7 +106,7 @@ def extract_member(archive: Path, name: str, target: Path, largest: int = LARGES
                 return
         listed = ", ".join(f"`{member.name}`" for member in members[:5])
         raise UserError(
-            f"the archive has no file `{name}`", file=archive, remedy=f"it begins with {listed}"
+            f"the archive has no file `{name}`", file=archive, hint=f"it begins with {listed}"
         )
 
 
@@ -137,7 +136,7 @@ def _opened(archive: Path, largest: int) -> Iterator[list[Member]]:
         raise UserError(
             "the archive is damaged or cut short, or is neither tar nor zip",
             file=archive,
-            remedy="delete it and fetch the data set again",
+            hint="delete it and fetch the data set again",
         ) from error
 
 
@@ -164,7 +163,7 @@ def _checked(members: Iterator[Member], archive: Path, largest: int) -> list[Mem
             raise UserError(
                 f"the archive holds more than {largest} bytes or {MOST} files",
                 file=archive,
-                remedy="check that it is the right file",
+                hint="check that it is the right file",
             )
     return found
 
@@ -173,7 +172,7 @@ def _unexpected(archive: Path, name: str, why: str) -> UserError:
     return UserError(
         f"unexpected member of the archive: `{name}` {why}",
         file=archive,
-        remedy="do not use this archive; fetch the data set again from a source you trust",
+        hint="do not use this archive; fetch the data set again from a source you trust",
     )
 
 

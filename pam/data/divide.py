@@ -9,11 +9,10 @@ from functools import partial
 
 from pydantic import Field
 
-from pam.data.prepared import SPLITS
+from pam.data.dataset import SPLITS
 from pam.data.readers import Pair
 from pam.data.text import Line
-from pam.errors import UserError
-from pam.parsing import Strict
+from pam.io import Strict, UserError
 
 ALL = "all"
 """The one split, in a registry, of a text that is divided."""
@@ -63,7 +62,7 @@ def divided(pairs: list[Pair], languages: tuple[str, str], divide: Divide) -> di
     if not taken["train"] or any(len(taken[name]) < size for name, size in wanted.items()):
         raise UserError(
             f"{len(pairs)} pairs are too few for {divide.dev} of dev and {divide.test} of test",
-            remedy="ask for fewer in `divide`",
+            hint="ask for fewer in `divide`",
         )
     return {name: [pairs[number] for number in sorted(taken[name])] for name in SPLITS}
 

@@ -8,18 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pam.data.fetch import check_fetched
+from pam.data.dataset import Prepared, Split, write_summary
+from pam.data.download import check_fetched
 from pam.data.links import Links, parse_links
 from pam.data.prepare import files_of, origin_of
-from pam.data.prepared import Prepared, Split, write_summary
 from pam.data.readers.lines import aligned
 from pam.data.registry import Dataset
 from pam.data.tasks import alignment
 from pam.data.text import Line
 from pam.data.translation.codec import Codec, load_codec, save_codec
 from pam.data.translation.index import side_counts
-from pam.errors import UserError
-from pam.files import sha256_of, write_text
+from pam.io import UserError, sha256_of, write_text
 
 KIND = "alignment"
 
@@ -57,7 +56,7 @@ def prepare_gold(name: str, dataset: Dataset, raw: Path, data: Path, out: Path) 
     if dataset.task != KIND or "languages" not in task.summary:
         raise UserError(
             f"`{name}` and the data in {data} are not word alignments and a task of translation",
-            remedy="name a data set with `task: alignment`",
+            hint="name a data set with `task: alignment`",
         )
     hashes = check_fetched(dataset, raw)
     codec, flip = load_codec(data), _turned(name, dataset, task.summary["languages"])
@@ -82,7 +81,7 @@ def _turned(name: str, dataset: Dataset, languages: dict[str, str]) -> bool:
     if sorted(own) != sorted(wanted):
         raise UserError(
             f"`{name}` aligns {' and '.join(own)}, the task translates {' into '.join(wanted)}",
-            remedy="choose alignments of the task's languages",
+            hint="choose alignments of the task's languages",
         )
     return own != wanted
 
@@ -95,7 +94,7 @@ def _read(dataset: Dataset, raw: Path) -> Iterator[Sentences]:
     if isinstance(files, Path) or not set(wanted) <= set(files):
         raise UserError(
             f"split {alignment.GOLD} needs three files",
-            remedy=f"name them in the registry: {{{': FILE, '.join(wanted)}: FILE}}",
+            hint=f"name them in the registry: {{{': FILE, '.join(wanted)}: FILE}}",
         )
     source, target, links = (files[key] for key in wanted)
     # Both pairs of files have to be as long as each other; a pair at a time keeps memory small.

@@ -5,14 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pam.data.fetch import check_fetched
-from pam.data.prepared import RECORD, hashes_of, write_summary
+from pam.data.dataset import RECORD, hashes_of, read_sealed, write_sealed, write_summary
+from pam.data.download import check_fetched
 from pam.data.registry import Dataset
-from pam.data.sealed import read_sealed, write_sealed
 from pam.data.tasks import Files, load_task
-from pam.errors import UserError
-from pam.files import sha256_of
-from pam.parsing import unknown
+from pam.io import UserError, sha256_of, unknown
 
 
 def prepare(
@@ -38,7 +35,7 @@ def prepare(
     if not stages:
         raise UserError(
             f"`{name}` holds word alignments, which belong to a task's data",
-            remedy="prepare that task, then run `python -m pam gold`",
+            hint="prepare that task, then run `python -m pam gold`",
         )
     if stage is not None and stage not in stages:
         raise unknown("stage", stage, stages)
@@ -101,7 +98,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     path = folder / RECORD
     if not path.is_file():
         raise UserError(
-            f"the stage {folder.name} has not run", file=path, remedy="run the stages in order"
+            f"the stage {folder.name} has not run", file=path, hint="run the stages in order"
         )
     record = read_sealed(path, "a stage's record", "run the stage again")
     for file, known in record["outputs_sha256"].items():
@@ -109,7 +106,7 @@ def read_record(folder: Path) -> dict[str, Any]:
             raise UserError(
                 f"this is not what the stage {folder.name} wrote",
                 file=folder / file,
-                remedy="run the stage again",
+                hint="run the stage again",
             )
     return record
 
@@ -128,4 +125,4 @@ def _at_origin(error: UserError, dataset: Dataset, raw: Path) -> UserError:
     """The same error, but naming the user's own file instead of our copy of it."""
     own = {str(raw / key): file.path for key, file in dataset.files.items()}
     origin = own.get(error.file or "") or error.file
-    return UserError(error.message, file=origin, line=error.line, remedy=error.remedy)
+    return UserError(error.message, file=origin, line=error.line, hint=error.hint)

@@ -15,12 +15,10 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from pam.config import NAME
+from pam.data.dataset import SPLITS
 from pam.data.packages import load_package
-from pam.data.prepared import SPLITS
 from pam.data.tasks import load_task
-from pam.errors import UserError
-from pam.parsing import Strict, parse, unknown
-from pam.yaml_files import line_of, read_yaml
+from pam.io import Strict, UserError, line_of, parse, read_yaml, unknown
 
 Section = TypeVar("Section", bound=Strict)
 HASH = r"^[0-9a-f]{64}$"
@@ -98,7 +96,7 @@ def load_registries(paths: Sequence[Path | str]) -> dict[str, Dataset]:
             raise UserError(
                 "expected names of data sets with their keys",
                 file=path,
-                remedy="see config/README.md for an example",
+                hint="see config/README.md for an example",
             )
         for name, value in content.items():
             entry = _Entry(path, str(name))
@@ -157,7 +155,7 @@ class _Entry:
         try:
             task = load_task(dataset.task)
         except UserError as error:
-            raise self.fault(error.message, ["task"], error.remedy) from error
+            raise self.fault(error.message, ["task"], error.hint) from error
         layout = self._parse(task.Format, dataset.format, ["format"])
         self._check_sources(dataset)
         self._check_splits(dataset, task.splits(layout))
@@ -207,7 +205,7 @@ class _Entry:
             try:
                 options = load_package(package.name).Options
             except UserError as error:
-                raise self.fault(error.message, ["package", "name"], error.remedy) from error
+                raise self.fault(error.message, ["package", "name"], error.hint) from error
             self._parse(options, package.options, ["package", "options"])
 
     def _check_splits(self, dataset: Dataset, wanted: Sequence[str]) -> None:
@@ -229,8 +227,8 @@ class _Entry:
     def _parse(self, kind: type[Section], value: Any, place: list[str]) -> Section:
         return parse(kind, value, self.path, [self.name, *place])
 
-    def fault(self, message: str, keys: list[str], remedy: str | None) -> UserError:
+    def fault(self, message: str, keys: list[str], hint: str | None) -> UserError:
         """An error at the nested `keys` of this data set."""
         line = line_of(self.path, [self.name, *keys])
         named = message if f"`{self.name}`" in message else f"data set `{self.name}`: {message}"
-        return UserError(named, file=self.path, line=line, remedy=remedy)
+        return UserError(named, file=self.path, line=line, hint=hint)

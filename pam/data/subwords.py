@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stderr
 from typing import Any
 
-from pam.errors import UserError
+from pam.io import UserError
 
 CONTINUES = "@@"
 """Ends each subword but the last one of a word."""
@@ -57,7 +57,7 @@ def _library(module: str) -> Any:
         return importlib.import_module(f"subword_nmt.{module}")
     except ModuleNotFoundError as error:
         raise UserError(
-            "the package subword-nmt is not installed", remedy="pip install subword-nmt"
+            "the package subword-nmt is not installed", hint="pip install subword-nmt"
         ) from error
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from pam.errors import UserError
+from pam.io import UserError
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Characters that show nothing and that other readers take for the end of a line or file."""
@@ -23,9 +23,9 @@ class Line(NamedTuple):
     file: Path
     number: int
 
-    def fault(self, message: str, remedy: str) -> UserError:
+    def fault(self, message: str, hint: str) -> UserError:
         """An error at this line."""
-        return UserError(message, file=self.file, line=self.number, remedy=remedy)
+        return UserError(message, file=self.file, line=self.number, hint=hint)
 
 
 def read_lines(path: Path | str) -> list[str]:
@@ -63,19 +63,19 @@ def lines_of(path: Path) -> Iterator[Line]:
                 empty = empty and not content.strip()
                 yield Line(_decoded(content, path, number), path, number)
     except (FileNotFoundError, IsADirectoryError) as error:
-        raise UserError("no such file", file=path, remedy="fetch the data set first") from error
+        raise UserError("no such file", file=path, hint="fetch the data set first") from error
     except PermissionError as error:
         raise UserError(
-            "no permission to read this file", file=path, remedy="change its permissions"
+            "no permission to read this file", file=path, hint="change its permissions"
         ) from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(
             "the compressed file is damaged or cut short",
             file=path,
-            remedy="delete it and fetch the data set again",
+            hint="delete it and fetch the data set again",
         ) from error
     if empty:
-        raise UserError("the file is empty", file=path, remedy="fetch or write it again")
+        raise UserError("the file is empty", file=path, hint="fetch or write it again")
 
 
 def _decoded(content: bytes, path: Path, number: int) -> str:
@@ -86,6 +86,6 @@ def _decoded(content: bytes, path: Path, number: int) -> str:
             f"this is not UTF-8 text: byte 0x{content[error.start]:02x}",
             file=path,
             line=number,
-            remedy="save the file as UTF-8",
+            hint="save the file as UTF-8",
         ) from error
     return text.removesuffix("\n").removesuffix("\r")

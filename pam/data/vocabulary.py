@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from pam.errors import UserError
-from pam.files import write_text
+from pam.io import UserError, write_text
 
 PAD, BOS, EOS, UNK, STEP = range(5)
 """Padding, begin, end, unknown symbol, and the pointer step of hard monotone attention."""
@@ -96,33 +95,31 @@ class Vocabulary:
         Raises:
             UserError: missing, or not a vocabulary; names the line.
         """
-        remedy = "prepare the data again, or take the file from where the model was made"
+        hint = "prepare the data again, or take the file from where the model was made"
         try:
             lines = Path(path).read_text(encoding="utf-8").split("\n")
         except FileNotFoundError as error:
-            raise UserError("no such file", file=path, remedy=remedy) from error
+            raise UserError("no such file", file=path, hint=hint) from error
         except UnicodeDecodeError as error:
-            raise UserError("this is not a vocabulary", file=path, remedy=remedy) from error
+            raise UserError("this is not a vocabulary", file=path, hint=hint) from error
         for number, special in enumerate(SPECIALS):
             if lines[number : number + 1] != [special]:
                 raise UserError(
                     f"this is not a vocabulary: `{special}` must stand here",
                     file=path,
                     line=number + 1,
-                    remedy=remedy,
+                    hint=hint,
                 )
         if lines.pop() != "":
-            raise UserError("the last line is cut short", file=path, remedy=remedy)
+            raise UserError("the last line is cut short", file=path, hint=hint)
         symbols: dict[str, None] = {}
         for number, line in enumerate(lines[len(SPECIALS) :], len(SPECIALS) + 1):
             try:
                 symbol = unescape(line)
             except ValueError as error:
-                raise UserError(str(error), file=path, line=number, remedy=remedy) from error
+                raise UserError(str(error), file=path, line=number, hint=hint) from error
             if symbol in symbols:
-                raise UserError(
-                    f"symbol `{line}` stands twice", file=path, line=number, remedy=remedy
-                )
+                raise UserError(f"symbol `{line}` stands twice", file=path, line=number, hint=hint)
             symbols[symbol] = None
         return cls(symbols)
 

@@ -14,12 +14,12 @@ from pam.decoding.length_prior import LengthPrior
 from pam.decoding.outputs import Output
 from pam.decoding.sampling import Sampling
 from pam.decoding.spelling import spelt
-from pam.errors import UserError
+from pam.io import UserError
 from pam.models.saved import SavedModel
 
 
 @dataclass(frozen=True)
-class Answer:
+class Hypothesis:
     """One output as text.
 
     Attributes:
@@ -61,18 +61,18 @@ class Decoder:
         sampling: Sampling | None = None,
     ) -> None:
         self.model, self.decoding, self.wanted, self.sampling = model, decoding, wanted, sampling
-        self.actions = model.cell.choices.targets == "actions"
+        self.actions = model.run.components.targets == "actions"
         if sampling is None and wanted > decoding.beam:
             raise UserError(
                 f"{wanted} outputs of a beam of {decoding.beam}",
-                remedy=f"widen the beam to {wanted} or more, or draw outputs with --sample",
+                hint=f"widen the beam to {wanted} or more, or draw outputs with --sample",
             )
         self.prior: LengthPrior | None = None
         if decoding.length_prior > 0 and sampling is None:
             if self.actions:
                 raise UserError(
-                    f"{model.cell.label} writes pointer actions, whose number has no prior",
-                    remedy="set decoding.length_prior to 0",
+                    f"{model.run.label} writes pointer actions, whose number has no prior",
+                    hint="set decoding.length_prior to 0",
                 )
             self.prior = LengthPrior.load(folder / length_prior.FILE)
 
@@ -81,7 +81,7 @@ class Decoder:
         sources: Sequence[Sequence[str]],
         first: int = 0,
         told: Callable[[int], None] = lambda _: None,
-    ) -> list[list[Answer]]:
+    ) -> list[list[Hypothesis]]:
         """Decodes sources.
 
         Args:
@@ -108,11 +108,11 @@ class Decoder:
             for source, outputs in zip(sources, found, strict=True)
         ]
 
-    def _answer(self, output: Output, source: Sequence[str]) -> Answer:
+    def _answer(self, output: Output, source: Sequence[str]) -> Hypothesis:
         codec = self.model.codec
         symbols, replaced = spelt(output, self.model.target, source, codec)
         target = codec.target_text(symbols)
-        return Answer(
+        return Hypothesis(
             target=target,
             text=codec.readable(target),
             log_prob=output.log_prob,

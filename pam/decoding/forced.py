@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pam.data.batches import Batch
+from pam.data.dataset import Batch
 from pam.data.vocabulary import BOS, PAD
 from pam.decoding.stepper import Stepper, stepper
 from pam.fast.joint import log_likelihood
 from pam.fast.readout import sigmoid_readout
 from pam.models.logspace import safe_log
-from pam.models.marginals.output import Output
+from pam.models.marginalizations.output import Output
 from pam.models.memory import Memory
 from pam.models.model import Model
 from pam.models.seq2seq import Seq2Seq
@@ -73,9 +73,9 @@ def force(model: Model, batch: Batch) -> Forced:
 
 def truncates(model: Model) -> TypeGuard[Seq2Seq]:
     """Whether the likelihood leaves source positions out."""
-    if not isinstance(model, Seq2Seq) or not isinstance(model.marginalisation, Output):
+    if not isinstance(model, Seq2Seq) or not isinstance(model.marginalization, Output):
         return False
-    return model.marginalisation.top_k is not None
+    return model.marginalization.top_k is not None
 
 
 class _Exact:

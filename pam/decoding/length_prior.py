@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from pam.data.prepared import Split
-from pam.files import read_json, write_text
-from pam.parsing import Strict, parse
+from pam.data.dataset import Split
+from pam.io import Strict, parse, read_json, write_text
 
 FILE = "lengths.json"
 """Its name in a model's folder."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pam.data.prepared import Prepared
-from pam.errors import UserError
+from pam.data.dataset import Prepared
+from pam.io import UserError
 from pam.models.saved import SavedModel
 
 
@@ -19,8 +19,8 @@ def prepared_for(model: SavedModel, folder: Path) -> Prepared:
     for side, vocabulary in (("source", model.source), ("target", model.target)):
         if getattr(data, side).digest != vocabulary.digest:
             raise UserError(
-                f"this vocabulary is not the one that {model.cell.label} was trained with",
+                f"this vocabulary is not the one that {model.run.label} was trained with",
                 file=folder / f"{side}.vocab",
-                remedy="name the prepared data of the model's own task",
+                hint="name the prepared data of the model's own task",
             )
     return data

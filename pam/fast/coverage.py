@@ -13,10 +13,10 @@ from torch import nn
 from pam.models.couplings.none import NoCoupling
 from pam.models.couplings.pointer import Pointer
 from pam.models.distributions.softmax import Softmax
-from pam.models.feedbacks.posterior import Posterior
-from pam.models.feedbacks.prior import Prior
-from pam.models.marginals.input import Input
-from pam.models.marginals.output import Output
+from pam.models.input_feedings.posterior import Posterior
+from pam.models.input_feedings.prior import Prior
+from pam.models.marginalizations.input import Input
+from pam.models.marginalizations.output import Output
 from pam.models.model import Model
 from pam.models.projection import Projection
 from pam.models.relative import RelativeCoupling
@@ -40,7 +40,7 @@ def points(model: Seq2Seq) -> bool:
     stands is all that counts."""
     return (
         isinstance(model.coupling, Pointer)
-        and isinstance(model.marginalisation, Input | Output)
+        and isinstance(model.marginalization, Input | Output)
         and not model.inference.infers
         and not model.latent.draws
     )

@@ -12,9 +12,9 @@ from pam.fast.readout import SigmoidReadout, Tokens
 from pam.fast.steps import Batch, Steps
 from pam.models.estimators.exact import Exact
 from pam.models.logspace import ZERO
-from pam.models.marginals.bound import Bound
-from pam.models.marginals.none import NoAttention
-from pam.models.marginals.output import Output
+from pam.models.marginalizations.bound import Bound
+from pam.models.marginalizations.none import NoAttention
+from pam.models.marginalizations.output import Output
 from pam.models.seq2seq import Seq2Seq
 
 
@@ -22,7 +22,7 @@ def log_probs(model: Seq2Seq, batch: Batch, steps: Steps, readout: SigmoidReadou
     """log p(y_t | y_<t, x), (B, n), without meaning at padding."""
     if steps.gold is not None:
         return steps.gold
-    tokens, marginal = Tokens.of(batch.target), model.marginalisation
+    tokens, marginal = Tokens.of(batch.target), model.marginalization
     if not isinstance(marginal, Output):
         contexts = _contexts(model, steps, readout)
         return tokens.softly(readout, steps.queries, contexts, batch.narrow)
@@ -37,7 +37,7 @@ def log_probs(model: Seq2Seq, batch: Batch, steps: Steps, readout: SigmoidReadou
 
 def _contexts(model: Seq2Seq, steps: Steps, readout: SigmoidReadout) -> Tensor:
     """The readout's doubled view of every step's context, (n, B, R)."""
-    if isinstance(model.marginalisation, NoAttention):
+    if isinstance(model.marginalization, NoAttention):
         bias: Tensor = 2 * model.readout.of_query.bias
         return bias.expand(*steps.queries.shape[:2], -1)
     contexts = torch.bmm(steps.log_prior.exp().transpose(0, 1), readout.views).transpose(0, 1)
@@ -49,8 +49,8 @@ def _contexts(model: Seq2Seq, steps: Steps, readout: SigmoidReadout) -> Tensor:
 def bounds(
     model: Seq2Seq, batch: Batch, steps: Steps, readout: SigmoidReadout, log_q: Tensor | None
 ) -> Tensor:
-    """What `pam.models.marginals.bound` maximises, (B, n); `log_q` (B, n, m) or None: the prior."""
-    marginal, tokens = model.marginalisation, Tokens.of(batch.target)
+    """What `pam.models.marginalizations.bound` maximizes, (B, n); `log_q` (B, n, m) or None: the prior."""
+    marginal, tokens = model.marginalization, Tokens.of(batch.target)
     assert isinstance(marginal, Bound)
     if isinstance(model.estimator, Exact):
         q = steps.log_prior if log_q is None else log_q.transpose(0, 1)

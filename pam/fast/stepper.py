@@ -18,11 +18,11 @@ from pam.fast.output import CHUNK, OutputLayer
 from pam.fast.readout import sigmoid_readout
 from pam.fast.teacher import coupling_tensors
 from pam.fast.toeplitz import Toeplitz
-from pam.models.feedbacks.posterior import Posterior
-from pam.models.feedbacks.prior import Prior
-from pam.models.feedbacks.sample import Sample
-from pam.models.marginals.input import Input
-from pam.models.marginals.output import Output
+from pam.models.input_feedings.posterior import Posterior
+from pam.models.input_feedings.prior import Prior
+from pam.models.input_feedings.sample import Sample
+from pam.models.marginalizations.input import Input
+from pam.models.marginalizations.output import Output
 from pam.models.memory import Memory
 from pam.models.model import Model
 from pam.models.projection import Projection
@@ -35,7 +35,7 @@ def steps_fast(model: Model) -> TypeGuard[Seq2Seq]:
         isinstance(model, Seq2Seq)
         and isinstance(model.feedback, Prior | Posterior | Sample)
         and attends(model, draws=False)
-        and isinstance(model.marginalisation, Input | Output)
+        and isinstance(model.marginalization, Input | Output)
         and not model.latent.sampling
     )
 
@@ -45,7 +45,7 @@ class FastStepper:
 
     def __init__(self, model: Seq2Seq, memory: Memory, beam: int) -> None:
         self.model, self.beam = model, beam
-        marginal = model.marginalisation
+        marginal = model.marginalization
         self.joint = isinstance(marginal, Output)
         self.top_k = marginal.top_k if isinstance(marginal, Output) else None
         cells = model.recurrence.stack

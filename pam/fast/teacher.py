@@ -19,8 +19,8 @@ from pam.fast.readout import SigmoidReadout, Tokens, sigmoid_readout
 from pam.fast.steps import Batch, Steps
 from pam.fast.unrolled import unroll
 from pam.models.agreement import Agreement
-from pam.models.feedbacks.posterior import Posterior
-from pam.models.marginals.output import Output
+from pam.models.input_feedings.posterior import Posterior
+from pam.models.marginalizations.output import Output
 from pam.models.memory import Memory
 from pam.models.model import Model
 from pam.models.projection import Projection
@@ -53,7 +53,7 @@ def token_log_probs(
 def token_objective(
     model: Model, source: Tensor, lengths: Tensor, target: Tensor, *, narrow: bool = False
 ) -> Tensor:
-    """What training maximises per token, as `Seq2Seq.objective` defines it; see above."""
+    """What training maximizes per token, as `Seq2Seq.objective` defines it; see above."""
     if not covers(model, draws=True):
         return model.objective(source, lengths, target)
 
@@ -124,7 +124,7 @@ def _posterior(
     model: Seq2Seq, batch: Batch, readout: SigmoidReadout
 ) -> recurrence.Posterior | None:
     """What the recurrence needs to feed the posterior back, if it does."""
-    marginal, feedback = model.marginalisation, model.feedback
+    marginal, feedback = model.marginalization, model.feedback
     if not isinstance(feedback, Posterior):
         return None
     top_k = marginal.top_k if isinstance(marginal, Output) else None

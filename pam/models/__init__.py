@@ -1,4 +1,4 @@
-"""Latent-attention sequence-to-sequence models, composed from independent choices.
+"""Latent-attention sequence-to-sequence models, composed from independent components.
 
 A model is one answer to each of these questions (a folder each, a file per answer):
 

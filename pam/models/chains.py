@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def onward(marginal: Tensor, transitions: Tensor) -> Tensor:
-    """The forward message that reaches each position: (B, m) to (B, m), unnormalised.
+    """The forward message that reaches each position: (B, m) to (B, m), unnormalized.
 
     Args:
         marginal: of the step before, given the scores up to it.

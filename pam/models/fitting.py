@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from pam.errors import UserError
 from pam.experiment import Plan
+from pam.io import UserError, place_of
 from pam.models.build import build
-from pam.yaml_files import place_of
 
 _SYMBOLS = 10
 """Of either vocabulary; what fits does not hang on it."""
@@ -17,17 +16,17 @@ def check_fit(plan: Plan) -> None:
     """Builds every model with the sizes of every task, without memory for its weights.
 
     Raises:
-        UserError: the choices, options or sizes of one do not fit together.
+        UserError: the components, options or sizes of one do not fit together.
     """
     for task in plan.experiment.tasks:
         for model in plan.experiment.models_of(task):
             if plan.members(model):
                 continue
-            cell = plan.cell(task, model, plan.experiment.seeds_of(task)[0])
+            run = plan.run(task, model, plan.experiment.seeds_of(task)[0])
             try:
                 with torch.device("meta"):
-                    build(cell.choices, cell.network, _SYMBOLS, _SYMBOLS)
+                    build(run.components, run.network, _SYMBOLS, _SYMBOLS)
             except UserError as error:
                 file, line = place_of(plan.files, ["tasks", task])
                 message = f"model `{model}` of task `{task}`: {error.message}"
-                raise UserError(message, file=file, line=line, remedy=error.remedy) from error
+                raise UserError(message, file=file, line=line, hint=error.hint) from error

@@ -97,7 +97,7 @@ class Model(nn.Module, ABC):
         """
 
     def objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        """What training maximises, (B, n): log p(y_t | y_<t, x), unless a model knows better."""
+        """What training maximizes, (B, n): log p(y_t | y_<t, x), unless a model knows better."""
         return self.teacher_forced(source, lengths, target).log_probs
 
     def progress(self, share: float) -> None:

@@ -1,4 +1,4 @@
-"""The interfaces that the choices implement, and what passes between them."""
+"""The interfaces that the components implement, and what passes between them."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class Marginal:
         )
 
 
-class Marginalisation(nn.Module, ABC):
+class Marginalization(nn.Module, ABC):
     """Where the position is summed out."""
 
     gives_positions = False

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pam.errors import UserError
+from pam.io import UserError
 from pam.models.logspace import safe_log
 from pam.models.parts import Coupling, Distribution
 
@@ -28,9 +28,7 @@ class RelativeCoupling(Coupling):
     def __init__(self, first: First = "free") -> None:
         super().__init__()
         if first not in ("free", "before"):
-            raise UserError(
-                f"coupling option `first` is {first!r}", remedy="use `free` or `before`"
-            )
+            raise UserError(f"coupling option `first` is {first!r}", hint="use `free` or `before`")
         self.starts_before = first == "before"
 
     @abstractmethod

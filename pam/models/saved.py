@@ -14,14 +14,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from pam.config import Cell, load_cell
+from pam.config import RunConfig, load_run
 from pam.data.tasks import Codec, load_task
 from pam.data.vocabulary import Vocabulary
-from pam.errors import UserError
-from pam.files import sha256_of, write_aside, write_text
+from pam.io import UserError, atomic_write, dump_yaml, sha256_of, write_text
 from pam.models.build import build
 from pam.models.model import Model
-from pam.parsing import dump_yaml
 
 FORMAT = "pam-model-2"
 WEIGHTS, CONFIG = "weights.safetensors", "config.yaml"
@@ -44,7 +42,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, 
     described = json.dumps({"notes": dict(notes), "digest": digest(copies, notes)}, sort_keys=True)
     # Not `save_file`, which tells of a full disk in words that only a person can tell apart.
     content = save(copies, {"pam": described})
-    with write_aside(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_bytes(content)
 
 
@@ -55,7 +53,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         UserError: missing, not such a file, or damaged.
     """
     if not path.is_file():
-        raise UserError("no such file", file=path, remedy="train the model first")
+        raise UserError("no such file", file=path, hint="train the model first")
     try:
         with safe_open(path, framework="pt") as file:
             described = json.loads((file.metadata() or {}).get("pam", "{}"))
@@ -66,13 +64,13 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise UserError(
             "not a safetensors file, or cut short",
             file=path,
-            remedy="delete it and train again, or copy it once more",
+            hint="delete it and train again, or copy it once more",
         ) from error
     if not intact:
         raise UserError(
             "the file is damaged, or not one of ours",
             file=path,
-            remedy="delete it and train again, or copy it once more",
+            hint="delete it and train again, or copy it once more",
         )
     return tensors, notes
 
@@ -86,7 +84,7 @@ class SavedModel:
         codec: text to symbols and back, as the model learned them.
     """
 
-    cell: Cell
+    run: RunConfig
     task: str
     source: Vocabulary
     target: Vocabulary
@@ -95,7 +93,7 @@ class SavedModel:
 
 
 def save_model(
-    folder: Path, cell: Cell, task: str, origin: Path, weights: Mapping[str, Tensor]
+    folder: Path, run: RunConfig, task: str, origin: Path, weights: Mapping[str, Tensor]
 ) -> None:
     """Writes a model folder; the weights last, as they complete it.
 
@@ -108,7 +106,7 @@ def save_model(
     """
     for name in belongings(task):
         write_text(folder / name, (origin / name).read_text(encoding="utf-8"))
-    write_text(folder / CONFIG, dump_yaml(cell))
+    write_text(folder / CONFIG, dump_yaml(run))
     beside = sorted(path for path in folder.iterdir() if path.is_file() and path.name != WEIGHTS)
     hashes = {path.name: sha256_of(path) for path in beside}
     notes = {"format": FORMAT, "task": task, "files": json.dumps(hashes)}
@@ -127,8 +125,8 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
         UserError: a file is missing, damaged, or belongs to another model.
     """
     if not folder.is_dir():
-        raise UserError("no such model folder", file=folder, remedy="train the model first")
-    cell = load_cell(folder / CONFIG)
+        raise UserError("no such model folder", file=folder, hint="train the model first")
+    run = load_run(folder / CONFIG)
     source = Vocabulary.load(folder / "source.vocab")
     target = Vocabulary.load(folder / "target.vocab")
     tensors, notes = load_tensors(folder / WEIGHTS)
@@ -136,27 +134,27 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
         raise UserError(
             f"not a model of this format (`{FORMAT}`)",
             file=folder / WEIGHTS,
-            remedy="take a model folder that `pam train` made",
+            hint="take a model folder that `pam train` made",
         )
     _check_files(folder, json.loads(notes["files"]))
     codec = load_task(notes["task"]).codec(folder)
-    network = build(cell.choices, cell.network, len(source), len(target))
+    network = build(run.components, run.network, len(source), len(target))
     _fill(network, tensors, folder)
     network.eval().to(device or torch.device("cpu"))
-    return SavedModel(cell, notes["task"], source, target, codec, network)
+    return SavedModel(run, notes["task"], source, target, codec, network)
 
 
 def _check_files(folder: Path, hashes: Mapping[str, str]) -> None:
     for name, known in hashes.items():
         if not (folder / name).is_file():
             raise UserError(
-                "no such file", file=folder / name, remedy="copy the whole model folder again"
+                "no such file", file=folder / name, hint="copy the whole model folder again"
             )
         if sha256_of(folder / name) != known:
             raise UserError(
                 "this file does not belong to the model",
                 file=folder / name,
-                remedy="copy the whole model folder again",
+                hint="copy the whole model folder again",
             )
 
 
@@ -169,6 +167,6 @@ def _fill(network: Model, tensors: dict[str, Tensor], folder: Path) -> None:
         raise UserError(
             f"these weights do not fit the model that {CONFIG} describes",
             file=folder / WEIGHTS,
-            remedy="copy the whole model folder again",
+            hint="copy the whole model folder again",
         )
     network.load_state_dict(tensors)

@@ -1,4 +1,4 @@
-"""The model: encoder, recurrence and the choices, put together step by step.
+"""The model: encoder, recurrence and the components, put together step by step.
 
 What stands here is the definition, plain and in log space. `pam.fast` computes the same numbers.
 """
@@ -14,7 +14,7 @@ from torch import Tensor
 from pam.data.vocabulary import BOS, PAD
 from pam.models.decoder import Recurrence
 from pam.models.encoder import Encoder
-from pam.models.marginals.bound import Bound
+from pam.models.marginalizations.bound import Bound
 from pam.models.memory import Memory, Noise, Past
 from pam.models.model import Aligned, Model
 from pam.models.parts import (
@@ -27,7 +27,7 @@ from pam.models.parts import (
     Inference,
     Latent,
     Marginal,
-    Marginalisation,
+    Marginalization,
     Score,
     Window,
     log_likelihood,
@@ -96,7 +96,7 @@ class Step:
 
 PARTS = (
     *("encoder", "recurrence", "readout", "score", "window", "distribution", "coupling", "latent"),
-    *("marginalisation", "feedback", "inference", "estimator"),
+    *("marginalization", "feedback", "inference", "estimator"),
 )
 """What a model is made of, by the names of `Seq2Seq`'s arguments."""
 
@@ -114,7 +114,7 @@ class Seq2Seq(Model):
         distribution: Distribution,
         coupling: Coupling,
         latent: Latent,
-        marginalisation: Marginalisation,
+        marginalization: Marginalization,
         feedback: Feedback,
         inference: Inference,
         estimator: Estimator,
@@ -128,7 +128,7 @@ class Seq2Seq(Model):
         self.distribution = distribution
         self.coupling = coupling
         self.latent = latent
-        self.marginalisation = marginalisation
+        self.marginalization = marginalization
         self.feedback = feedback
         self.inference = inference
         self.estimator = estimator
@@ -196,7 +196,7 @@ class Seq2Seq(Model):
     ) -> Step:
         """p(y_t | y_<t, x) and what it comes from; arguments as those of `attend`."""
         attention = self.attend(memory, state, embedded, masks, noise)
-        return Step(attention, self.marginalisation(attention, memory, self.readout), state.past)
+        return Step(attention, self.marginalization(attention, memory, self.readout), state.past)
 
     def read(self, memory: Memory, state: State, symbol: Tensor) -> Step:
         """The step after `symbol` (B,) was written last; latents are their means, unless they are
@@ -247,7 +247,7 @@ class Seq2Seq(Model):
         )
 
     def objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        """What training maximises: log p(y_t | y_<t, x), or a bound of it, less what latents cost.
+        """What training maximizes: log p(y_t | y_<t, x), or a bound of it, less what latents cost.
 
         Args:
             source: (B, m) padded at the end; lengths: (B,).
@@ -284,9 +284,9 @@ class Seq2Seq(Model):
     def _value(self, memory: Memory, step: Step, symbol: Tensor, log_q: Tensor | None) -> Tensor:
         """What a step adds to the objective, (B,)."""
         attention = step.attention
-        if isinstance(self.marginalisation, Bound):
+        if isinstance(self.marginalization, Bound):
             gold = GoldOfStep(self.readout, attention.viewed, memory.readout, symbol)
-            value = self.marginalisation.objective(
+            value = self.marginalization.objective(
                 gold, attention.log_prior, log_q, self.estimator, attention.gumbel
             )
         else:

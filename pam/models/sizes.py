@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pam.config import LARGEST
-from pam.errors import UserError
+from pam.io import UserError
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def check_size(option: str, value: object, null: str | None = None, most: int = 
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
         either = "" if null is None else f", or null for {null}"
         raise UserError(
-            f"{option} is {value!r}", remedy=f"use a whole number from 1 to {most}{either}"
+            f"{option} is {value!r}", hint=f"use a whole number from 1 to {most}{either}"
         )
 
 
@@ -58,7 +58,7 @@ def check_number(option: str, value: object, least: float = 0.0, most: float = 1
         UserError: no number from `least` to `most`.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise UserError(f"{option} is {value!r}", remedy=f"use a number from {least:g} to {most:g}")
+        raise UserError(f"{option} is {value!r}", hint=f"use a number from {least:g} to {most:g}")
     return float(value)
 
 
@@ -69,7 +69,7 @@ def check_flag(option: str, value: object) -> bool:
         UserError: it is neither.
     """
     if not isinstance(value, bool):
-        raise UserError(f"{option} is {value!r}", remedy="use true or false")
+        raise UserError(f"{option} is {value!r}", hint="use true or false")
     return value
 
 

@@ -1,4 +1,4 @@
-"""The analyses of an experiment's cells: seeds added up, by task and model."""
+"""The analyses of an experiment's runs: seeds added up, by task and model."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from pam.config import Experiment
-from pam.errors import UserError
-from pam.reporting.cells import load_experiment
-from pam.scoring.analysis import Analysis, load
-from pam.scoring.metrics import Floats
+from pam.evaluation.attention import Analysis, load
+from pam.evaluation.metrics import Floats
+from pam.io import UserError
+from pam.reporting.runs import load_experiment
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of a figure that is made of analyses."""
     parser.add_argument("--experiment", type=Path, required=True, help="configuration (YAML)")
     parser.add_argument(
-        "--analyses", type=Path, nargs="+", required=True, help="analysis.json of every cell"
+        "--analyses", type=Path, nargs="+", required=True, help="analysis.json of every run"
     )
 
 
@@ -52,7 +52,7 @@ def read(args: argparse.Namespace) -> list[TaskAnalyses]:
             raise UserError(
                 f"this is task `{found[-1].task}`, not one of `{experiment.experiment}`",
                 file=path,
-                remedy="draw each experiment on its own",
+                hint="draw each experiment on its own",
             )
     return [
         _task(name, [one for one in found if one.task == name], experiment)

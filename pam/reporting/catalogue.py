@@ -17,15 +17,15 @@ from pam.config import Experiment
 RESULTS, COSTS = "1. Results", "3. Data and cost"
 """Headings of the report's menu under which tables stand."""
 
-SCORES = {"scores": "{cell}/scores.json"}
-GOLD_SCORES = {"scores": "{cell}/gold_scores.json"}
-DEV_SCORES = {"scores": "{cell}/dev/scores.json"}
-GOLD_SCORES_TOO = {"gold-scores": "{cell}/gold_scores.json"}
+SCORES = {"scores": "{run}/scores.json"}
+GOLD_SCORES = {"scores": "{run}/gold_scores.json"}
+DEV_SCORES = {"scores": "{run}/dev/scores.json"}
+GOLD_SCORES_TOO = {"gold-scores": "{run}/gold_scores.json"}
 SIGNIFICANCE = {"significance": "{task}/significance/seed{seed}.json"}
-PREDICTIONS = {"predictions": "{cell}/beam{beam}/predictions.tsv"}
-ANALYSES = {"analyses": "{cell}/analysis.json"}
-HISTORIES = {"histories": "{cell}/history.csv"}
-OWNER = ("{cell}/cell.yaml",)
+PREDICTIONS = {"predictions": "{run}/beam{beam}/predictions.tsv"}
+ANALYSES = {"analyses": "{run}/analysis.json"}
+HISTORIES = {"histories": "{run}/history.csv"}
+OWNER = ("{run}/run.yaml",)
 
 Condition = Callable[[Experiment, str], bool]
 """Whether something is shown of a task, by the experiment and the task's name."""
@@ -61,7 +61,9 @@ def has_dev(experiment: Experiment, task: str) -> bool:
 
 def is_watched(experiment: Experiment, task: str) -> bool:
     """Its trainings measure single symbols and the objective after each epoch."""
-    return bool(experiment.tasks[task].training.get("watch", experiment.training.watch))
+    return bool(
+        experiment.tasks[task].training.get("eval_metrics", experiment.training.eval_metrics)
+    )
 
 
 def has_one_of(*models: str) -> Condition:
@@ -80,8 +82,8 @@ class Item:
     Attributes:
         label: its name in the report's menu.
         kind: kind of task that it shows; None: every kind.
-        files: option of its verb to the files that it takes. `{cell}` and `{task}` are their
-            folders, `{seed}` and `{beam}` a cell's seed and its main beam.
+        files: option of its verb to the files that it takes. `{run}` and `{task}` are their
+            folders, `{seed}` and `{beam}` a run's seed and its main beam.
         only: which tasks of that kind it shows.
         beside: files that it reads because they stand beside those.
         trained: whether it shows only models with a training of their own.
@@ -157,10 +159,10 @@ TABLES: dict[str, Table] = {
     "table_ablation_aer": Table(
         "Alignment error of attentions", TRANSLATION, GOLD_SCORES, both(WINDOWED, has_gold)
     ),
-    "zoo": Table("All models at a glance", None, SCORES | GOLD_SCORES_TOO | ANALYSES),
+    "attentions": Table("All models at a glance", None, SCORES | GOLD_SCORES_TOO | ANALYSES),
     "examples": Table("Examples of translations", TRANSLATION, PREDICTIONS, beside=OWNER),
     "overhead": Table("Time over the baseline's", None, SCORES, category=COSTS),
-    "costs": Table("Cost of every cell", None, SCORES, category=COSTS),
+    "costs": Table("Cost of every run", None, SCORES, category=COSTS),
     "environment": Table("Versions and hardware", None, SCORES, category=COSTS),
 }
 

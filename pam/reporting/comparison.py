@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from pam.config import Experiment
-from pam.reporting.cells import ScoredCell, TaskCells, check_known
+from pam.evaluation import bootstrap
+from pam.evaluation.bootstrap import Interval
+from pam.evaluation.metrics import Floats, Metric, metric_of
 from pam.reporting.paper import PaperTable
+from pam.reporting.runs import ScoredRun, TaskRuns, check_known
 from pam.reporting.verdict import Verdict, judge_gain, judge_level
-from pam.scoring import bootstrap
-from pam.scoring.bootstrap import Interval
-from pam.scoring.metrics import Floats, Metric, metric
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Row:
 
 
 def compare(
-    tasks: Sequence[TaskCells],
+    tasks: Sequence[TaskRuns],
     experiment: Experiment,
     patterns: Sequence[str],
     paper: PaperTable | None,
@@ -94,7 +94,7 @@ def compare(
     check_known(patterns, tasks)
     rows: list[Row] = []
     for task in tasks:
-        metrics = [metric(name) for name in task.metrics(patterns)[: 1 if first else None]]
+        metrics = [metric_of(name) for name in task.metrics(patterns)[: 1 if first else None]]
         models = _resample(task, metrics)
         for one in metrics:
             rows += _rows(task, models, one, experiment.baseline, paper)
@@ -105,7 +105,7 @@ def compare(
 class _Model:
     """A model's counts: per seed (seeds, columns), and resampled (seeds, resamples, columns)."""
 
-    cells: list[ScoredCell]
+    runs: list[ScoredRun]
     columns: tuple[str, ...]
     totals: Floats
     draws: Floats
@@ -122,10 +122,10 @@ class _Model:
         return [self.columns.index(column) for column in metric.columns]
 
 
-def _resample(task: TaskCells, metrics: Sequence[Metric]) -> dict[str, _Model]:
+def _resample(task: TaskRuns, metrics: Sequence[Metric]) -> dict[str, _Model]:
     """The counts that these metrics need, of every model under the same draws."""
     columns = tuple(dict.fromkeys(column for one in metrics for column in one.columns))
-    counts = np.stack([cell.scores.counts().of(columns) for cell in task.cells])
+    counts = np.stack([run.scores.counts().of(columns) for run in task.runs])
     totals, draws = counts.sum(axis=1), bootstrap.resampled_sums(counts)
     models, start = {}, 0
     for name, of_model in task.models.items():
@@ -136,14 +136,14 @@ def _resample(task: TaskCells, metrics: Sequence[Metric]) -> dict[str, _Model]:
 
 
 def _rows(
-    task: TaskCells,
+    task: TaskRuns,
     models: dict[str, _Model],
     metric: Metric,
     baseline: str,
     paper: PaperTable | None,
 ) -> list[Row]:
     same_data = task.config.paper is not None
-    paper_row = task.config.paper or task.config.paper_beside
+    paper_row = task.config.paper or task.config.paper_reference
     figures = {
         name: paper.figure(metric.name, paper_row, name) if paper else None
         for name in [*models, baseline]
@@ -157,7 +157,7 @@ def _rows(
             verdict = judge_level(figures[name], spread, same_data, len(values))
         elif baseline in models:
             gain = _gain(metric, model, models[baseline], figures[name], figures[baseline])
-            seeds = min(len(values), len(models[baseline].cells))
+            seeds = min(len(values), len(models[baseline].runs))
             verdict = judge_gain(gain.paper, gain.interval, same_data, seeds)
         else:
             verdict = Verdict("cannot tell", "the baseline was not run")
@@ -166,7 +166,7 @@ def _rows(
                 task=task.name,
                 task_label=task.label,
                 model=name,
-                label=model.cells[0].label,
+                label=model.runs[0].label,
                 metric=metric,
                 values=tuple(values.tolist()),
                 mean=float(values.mean()),
@@ -176,9 +176,9 @@ def _rows(
                 same_data=same_data,
                 gain=gain,
                 verdict=verdict,
-                cpu_s=_mean([cell.scores.cost.cpu_s for cell in model.cells]),
-                gpu_s=_mean([cell.scores.cost.gpu_s for cell in model.cells]),
-                members=_members(model.cells[0]),
+                cpu_s=_mean([run.scores.cost.cpu_s for run in model.runs]),
+                gpu_s=_mean([run.scores.cost.gpu_s for run in model.runs]),
+                members=_members(model.runs[0]),
             )
         )
     return rows
@@ -203,9 +203,9 @@ def _gain(
     )
 
 
-def _members(cell: ScoredCell) -> tuple[str, ...]:
+def _members(run: ScoredRun) -> tuple[str, ...]:
     """By the folders of their models, MODEL/seedN/model."""
-    folders = cell.scores.training.get("members", [])
+    folders = run.scores.training.get("members", [])
     return tuple(Path(folder).parts[-3:][0] for folder in folders)
 
 

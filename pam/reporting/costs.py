@@ -1,4 +1,4 @@
-"""What every cell cost, and on what it ran."""
+"""What every run cost, and on what it ran."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from pam.reporting.cells import ScoredCell, TaskCells
 from pam.reporting.numbers import grouped, rounded
+from pam.reporting.runs import ScoredRun, TaskRuns
 from pam.reporting.typeset import Sheet
 
 _TRAINING = (
@@ -21,11 +21,11 @@ _TRAINING = (
 )
 
 
-def costs(tasks: Sequence[TaskCells], title: str) -> Sheet:
-    """One row per cell; seconds are training and decoding together."""
-    cells = [(task, cell) for task in tasks for model in task.models.values() for cell in model]
+def costs(tasks: Sequence[TaskRuns], title: str) -> Sheet:
+    """One row per run; seconds are training and decoding together."""
+    runs = [(task, run) for task in tasks for model in task.models.values() for run in model]
     totals = tuple(
-        grouped(_sum([getattr(cell.scores.cost, key) for _, cell in cells]))
+        grouped(_sum([getattr(run.scores.cost, key) for _, run in runs]))
         for key in ("wall_s", "cpu_s", "gpu_s")
     )
     return Sheet(
@@ -35,13 +35,13 @@ def costs(tasks: Sequence[TaskCells], title: str) -> Sheet:
             *_TRAINING,
             "decoded_per_second",
         ),
-        records=[_record(cell) for _, cell in cells],
+        records=[_record(run) for _, run in runs],
         headings=(
             *("Task", "Model", "Device", "Seed", "Wall s", "CPU s", "GPU s"),
             *("Examples/s", "Decoded/s", "Peak MB", "Best epoch", "Parameters"),
         ),
-        body=[_row(task, cell) for task, cell in cells]
-        + [("All", "", "", str(len(cells)), *totals, "", "", "", "", "")],
+        body=[_row(task, run) for task, run in runs]
+        + [("All", "", "", str(len(runs)), *totals, "", "", "", "", "")],
         align="lllrrrrrrrrr",
         notes=(
             "Wall, CPU and GPU seconds are those of training and decoding together, over all "
@@ -51,56 +51,56 @@ def costs(tasks: Sequence[TaskCells], title: str) -> Sheet:
     )
 
 
-def _record(cell: ScoredCell) -> tuple[object, ...]:
-    cost, training = cell.scores.cost, cell.scores.training
+def _record(run: ScoredRun) -> tuple[object, ...]:
+    cost, training = run.scores.cost, run.scores.training
     return (
-        cell.task,
-        cell.model,
-        cell.seed,
+        run.task,
+        run.model,
+        run.seed,
         *(rounded(value, 1) for value in (cost.wall_s, cost.cpu_s, cost.gpu_s)),
         *(training.get(key) for key in _TRAINING),
-        _decoded_per_second(cell),
+        _decoded_per_second(run),
     )
 
 
-def _row(task: TaskCells, cell: ScoredCell) -> tuple[str, ...]:
-    cost, training = cell.scores.cost, cell.scores.training
+def _row(task: TaskRuns, run: ScoredRun) -> tuple[str, ...]:
+    cost, training = run.scores.cost, run.scores.training
     best, epochs = training.get("best_epoch"), training.get("epochs")
     return (
         task.label,
-        cell.label,
+        run.label,
         str(training.get("device") or ""),
-        str(cell.seed),
+        str(run.seed),
         grouped(cost.wall_s),
         grouped(cost.cpu_s),
         grouped(cost.gpu_s),
         grouped(training.get("examples_per_second")),
-        grouped(_decoded_per_second(cell)),
+        grouped(_decoded_per_second(run)),
         grouped(training.get("peak_memory_mb")),
         "" if best is None else f"{best} of {epochs}" if epochs is not None else str(best),
         grouped(training.get("parameters")),
     )
 
 
-def _decoded_per_second(cell: ScoredCell) -> float | None:
+def _decoded_per_second(run: ScoredRun) -> float | None:
     """Test rows per second with the main beam."""
-    main = next(iter(cell.decodings.values()), {})
+    main = next(iter(run.decodings.values()), {})
     return main.get("sentences_per_second")
 
 
-def environment(tasks: Sequence[TaskCells], title: str) -> Sheet:
-    """Every distinct version, machine and device, with the number of cells that ran on it."""
+def environment(tasks: Sequence[TaskRuns], title: str) -> Sheet:
+    """Every distinct version, machine and device, with the number of runs that ran on it."""
     counts: Counter[tuple[str, str, str]] = Counter()
     for task in tasks:
-        for cells in task.models.values():
-            for cell in cells:
-                counts.update(_facts(cell.scores.training))
+        for runs in task.models.values():
+            for run in runs:
+                counts.update(_facts(run.scores.training))
     records: list[tuple[object, ...]] = [
         (*fact, number) for fact, number in sorted(counts.items(), key=_by_kind)
     ]
     return Sheet(
         title=f"Versions and hardware{title}",
-        columns=("kind", "name", "value", "cells"),
+        columns=("kind", "name", "value", "runs"),
         records=records,
         headings=("Kind", "Name", "Value", "Cells"),
         body=[tuple(str(part) for part in record) for record in records],

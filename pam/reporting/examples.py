@@ -7,10 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from pam.config import Experiment, load_cell
-from pam.errors import UserError
+from pam.config import Experiment, load_run
+from pam.evaluation.predictions import read_predictions
+from pam.io import UserError
 from pam.reporting.typeset import Sheet
-from pam.scoring.predictions import read_predictions
 
 COUNT = 6
 """Sentences of each task."""
@@ -65,9 +65,9 @@ def examples(experiment: Experiment, predictions: Sequence[Path], title: str) ->
 
 
 def _read(path: Path) -> Outputs:
-    cell = load_cell(path.parent.parent / "cell.yaml")
+    run = load_run(path.parent.parent / "run.yaml")
     lines = read_predictions(path, ("source", "target", "predicted"))
-    return Outputs(path, cell.task, cell.model, cell.label, cell.seed, lines)
+    return Outputs(path, run.task, run.model, run.label, run.seed, lines)
 
 
 def _in_order(found: Sequence[Outputs], experiment: Experiment) -> list[Outputs]:
@@ -79,7 +79,7 @@ def _in_order(found: Sequence[Outputs], experiment: Experiment) -> list[Outputs]
             raise UserError(
                 f"these are not the sentences of {models[0].path}",
                 file=other.path,
-                remedy="predict again on the same prepared data",
+                hint="predict again on the same prepared data",
             )
     return models
 

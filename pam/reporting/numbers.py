@@ -1,8 +1,8 @@
-"""How numbers are written for people; an unknown number is an empty cell."""
+"""How numbers are written for people; an unknown number is an empty run."""
 
 from __future__ import annotations
 
-from pam.scoring.bootstrap import Interval
+from pam.evaluation.bootstrap import Interval
 
 
 def fixed(value: float | None, decimals: int) -> str:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pam.config import Experiment
-from pam.reporting.cells import ScoredCell, TaskCells
 from pam.reporting.numbers import fixed, rounded
 from pam.reporting.paper import PaperTable
+from pam.reporting.runs import ScoredRun, TaskRuns
 from pam.reporting.typeset import Sheet
 
 METRIC, ROW = "time_ratio", "any"
@@ -26,7 +26,7 @@ class Time(NamedTuple):
 
 
 def overhead(
-    tasks: Sequence[TaskCells], experiment: Experiment, paper: PaperTable | None, title: str
+    tasks: Sequence[TaskRuns], experiment: Experiment, paper: PaperTable | None, title: str
 ) -> Sheet:
     """One row per task, phase and model: seconds, and how many times the baseline's they are.
 
@@ -37,8 +37,8 @@ def overhead(
     body: list[tuple[str, ...]] = []
     for task in tasks:
         for phase in _phases(task):
-            for model, cells in task.models.items():
-                own = _times(cells, phase)
+            for model, runs in task.models.items():
+                own = _times(runs, phase)
                 base = _times(task.models.get(experiment.baseline, []), phase)
                 if not own:
                     continue
@@ -48,7 +48,7 @@ def overhead(
                 numbers = (rounded(seconds, 3), rounded(ratio, 3), len(own), figure)
                 records.append((task.name, phase, model, own[0].processor, *numbers))
                 body.append(
-                    (task.label, phase, cells[0].label, own[0].processor)
+                    (task.label, phase, runs[0].label, own[0].processor)
                     + (fixed(seconds, 1), fixed(ratio, 2), str(len(own)), fixed(figure, 2))
                 )
     return Sheet(
@@ -69,22 +69,22 @@ def overhead(
     )
 
 
-def _phases(task: TaskCells) -> list[str]:
-    """What any cell of the task has a time of: training, then decoding by beam."""
-    phases = dict.fromkeys(time.phase for cell in task.cells for time in _of_cell(cell))
+def _phases(task: TaskRuns) -> list[str]:
+    """What any run of the task has a time of: training, then decoding by beam."""
+    phases = dict.fromkeys(time.phase for run in task.runs for time in _of_run(run))
     return list(phases)
 
 
-def _times(cells: Sequence[ScoredCell], phase: str) -> list[Time]:
-    return [time for cell in cells for time in _of_cell(cell) if time.phase == phase]
+def _times(runs: Sequence[ScoredRun], phase: str) -> list[Time]:
+    return [time for run in runs for time in _of_run(run) if time.phase == phase]
 
 
-def _of_cell(cell: ScoredCell) -> Iterator[Time]:
-    training = cell.scores.training
+def _of_run(run: ScoredRun) -> Iterator[Time]:
+    training = run.scores.training
     spent = _spent(training)
     if spent is not None and training.get("epochs"):
         yield Time("training", spent[0], spent[1] / training["epochs"])
-    for beam, decoding in cell.decodings.items():
+    for beam, decoding in run.decodings.items():
         spent = _spent(decoding)
         if spent is not None:
             yield Time(f"decoding, beam {beam}", *spent)

@@ -7,10 +7,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from pam.errors import UserError
-from pam.parsing import Strict, parse
-from pam.reporting.cells import TaskCells
-from pam.yaml_files import read_yaml
+from pam.io import Strict, UserError, parse, read_yaml
+from pam.reporting.runs import TaskRuns
 
 
 class PaperTable(Strict):
@@ -27,7 +25,7 @@ class PaperTable(Strict):
         return self.metrics.get(metric, {}).get(row, {}).get(model)
 
 
-def check_rows(papers: Mapping[str, PaperTable], tasks: Sequence[TaskCells]) -> None:
+def check_rows(papers: Mapping[str, PaperTable], tasks: Sequence[TaskRuns]) -> None:
     """Checks that every row that a task names is in one of the tables.
 
     Raises:
@@ -36,11 +34,11 @@ def check_rows(papers: Mapping[str, PaperTable], tasks: Sequence[TaskCells]) -> 
     by_row = [rows for table in papers.values() for rows in table.metrics.values()]
     known = list(dict.fromkeys(name for rows in by_row for name in rows))
     for task in tasks:
-        named = task.config.paper or task.config.paper_beside
+        named = task.config.paper or task.config.paper_reference
         if named is not None and named not in known:
             raise UserError(
                 f"task `{task.name}` names `{named}`, which is no row of the paper's tables",
-                remedy=f"rows: {', '.join(known)}; or leave `paper` and `paper_beside` null",
+                hint=f"rows: {', '.join(known)}; or leave `paper` and `paper_reference` null",
             )
 
 
@@ -52,7 +50,7 @@ def load(path: Path | str) -> dict[str, PaperTable]:
     """
     content = read_yaml(path)
     if not isinstance(content, dict):
-        raise UserError("expected tables by name", file=path, remedy="see config/README.md")
+        raise UserError("expected tables by name", file=path, hint="see config/README.md")
     return {
         str(name): parse(PaperTable, value, path, [str(name)]) for name, value in content.items()
     }

@@ -1,6 +1,6 @@
 """What is kept of a run, to be looked at, compared with and gone on from without training again.
 
-A kept experiment lies as its results do, `<task>/<model>/seed<k>/`, but holds of a cell no more
+A kept experiment lies as its results do, `<task>/<model>/seed<k>/`, but holds of a run no more
 than its tables and figures are made of, as the catalogue names it; large files are packed (`.gz`).
 """
 
@@ -13,13 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pam.config import Cell, Experiment
-from pam.errors import UserError
+from pam.config import Experiment, RunConfig
 from pam.experiment import Plan
-from pam.files import read_json, write_aside
-from pam.parsing import parse
+from pam.io import UserError, atomic_write, parse, read_json, read_yaml
 from pam.reporting.catalogue import DRAWINGS, TABLES
-from pam.yaml_files import read_yaml
 
 LARGE = 200_000
 """Bytes of a file above which it is packed: such are those of thousands of sentences."""
@@ -28,7 +25,7 @@ TEXTS = ("predictions.tsv", "attention.json")
 """Files that hold text of the data, which not every licence allows to hand on."""
 
 Name = tuple[str, str, int]
-"""A cell: task, model, seed."""
+"""A run: task, model, seed."""
 
 
 def folder_of(root: Path, name: Name) -> Path:
@@ -36,8 +33,8 @@ def folder_of(root: Path, name: Name) -> Path:
     return root / task / model / f"seed{seed}"
 
 
-def scored_cells(results: Path, experiment: Experiment) -> Iterator[Name]:
-    """The cells that have scores: tasks and models in the experiment's order, seeds ascending."""
+def scored_runs(results: Path, experiment: Experiment) -> Iterator[Name]:
+    """The runs that have scores: tasks and models in the experiment's order, seeds ascending."""
     for task in experiment.tasks:
         for model in experiment.models_of(task):
             seeds = (
@@ -48,7 +45,7 @@ def scored_cells(results: Path, experiment: Experiment) -> Iterator[Name]:
 
 
 def files_to_keep(experiment: Experiment, task: str, results: Path) -> list[str]:
-    """What to keep of a task's cells, as paths inside a cell: what tables and figures are made of.
+    """What to keep of a task's runs, as paths inside a run: what tables and figures are made of.
 
     Raises:
         UserError: the task's data has not been prepared.
@@ -61,9 +58,9 @@ def files_to_keep(experiment: Experiment, task: str, results: Path) -> list[str]
         for item in (*TABLES.values(), *DRAWINGS.values())
         if task in item.shows(experiment, kinds)
         for pattern in (*item.files.values(), *item.beside)
-        if pattern.startswith("{cell}/")
+        if pattern.startswith("{run}/")
     ]
-    found = [pattern.removeprefix("{cell}/").format(beam=beam) for pattern in patterns]
+    found = [pattern.removeprefix("{run}/").format(beam=beam) for pattern in patterns]
     closed = forbids_derivatives(summary)
     wanted = dict.fromkeys([*found, "attention.json"])
     return [file for file in wanted if not (closed and Path(file).name in TEXTS)]
@@ -79,7 +76,7 @@ def pack(source: Path, target: Path) -> None:
     content = source.read_bytes()
     if len(content) > LARGE:
         content, target = gzip.compress(content, mtime=0), target.with_name(f"{target.name}.gz")
-    with write_aside(target) as temporary:
+    with atomic_write(target) as temporary:
         temporary.write_bytes(content)
 
 
@@ -88,14 +85,14 @@ def unpack(source: Path, target: Path, time_ns: int) -> None:
     content = source.read_bytes()
     if source.suffix == ".gz":
         content, target = gzip.decompress(content), target.with_suffix("")
-    with write_aside(target) as temporary:
+    with atomic_write(target) as temporary:
         temporary.write_bytes(content)
         os.utime(temporary, ns=(time_ns, time_ns))
 
 
 @dataclass
 class Taken:
-    """What became of the cells of a plan when kept ones were taken: they are one of these."""
+    """What became of the runs of a plan when kept ones were taken: they are one of these."""
 
     taken: list[Name] = field(default_factory=list)
     there: list[Name] = field(default_factory=list)
@@ -104,13 +101,13 @@ class Taken:
 
 
 def take(kept: Path, results: Path, plan: Plan) -> Taken:
-    """Puts kept cells among a run's results, where the plan has the same recipe for them.
+    """Puts kept runs among a run's results, where the plan has the same recipe for them.
 
-    All files of a cell get the same time, which is later than the data's: the workflow takes them
+    All files of a run get the same time, which is later than the data's: the workflow takes them
     for up to date, and trains only what is missing.
 
     Returns:
-        The cells taken, there already, configured otherwise, not kept.
+        The runs taken, there already, configured otherwise, not kept.
 
     Raises:
         UserError: what is kept is of another experiment, or a task has no prepared data yet.
@@ -120,7 +117,7 @@ def take(kept: Path, results: Path, plan: Plan) -> Taken:
         raise UserError(
             f"this is not of the experiment `{experiment.experiment}`",
             file=kept / "experiment.yaml",
-            remedy="name the folder of the same experiment under results/reference/",
+            hint="name the folder of the same experiment under results/reference/",
         )
     for task in experiment.tasks:
         if not (results / task / "data/summary.json").is_file():
@@ -128,10 +125,10 @@ def take(kept: Path, results: Path, plan: Plan) -> Taken:
                 f"the data of task `{task}` is not prepared: made later, it would be newer than "
                 "what is taken, and all would be trained again",
                 file=results / task / "data",
-                remedy="run `snakemake --cores all data --configfile ...` before",
+                hint="run `snakemake --cores all data --configfile ...` before",
             )
     found = Taken()
-    for name in experiment.cells():
+    for name in experiment.runs():
         _of(found, name, kept, results, plan).append(name)
     for name in found.taken:
         time_ns, source = time.time_ns(), folder_of(kept, name)
@@ -141,19 +138,19 @@ def take(kept: Path, results: Path, plan: Plan) -> Taken:
 
 
 def _of(found: Taken, name: Name, kept: Path, results: Path, plan: Plan) -> list[Name]:
-    """Where a cell belongs."""
+    """Where a run belongs."""
     source, target = folder_of(kept, name), folder_of(results, name)
     if (target / "scores.json").exists():
         return found.there
     if not any(source.glob("scores.json*")):
         return found.missing
-    path = source / "cell.yaml"
-    same = path.is_file() and _decisive(parse(Cell, read_yaml(path), path)) == _decisive(
-        plan.cell(*name)
+    path = source / "run.yaml"
+    same = path.is_file() and _decisive(parse(RunConfig, read_yaml(path), path)) == _decisive(
+        plan.run(*name)
     )
     return found.taken if same else found.other
 
 
-def _decisive(cell: Cell) -> tuple[object, ...]:
-    """What of a cell decides what its files hold."""
-    return cell.recipe(), cell.decoding.model_dump(exclude={"batch_size"})
+def _decisive(run: RunConfig) -> tuple[object, ...]:
+    """What of a run decides what its files hold."""
+    return run.recipe(), run.decoding.model_dump(exclude={"batch_size"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pam.evaluation.metrics import Metric
 from pam.reporting.comparison import Row
 from pam.reporting.numbers import (
     between,
@@ -18,7 +19,6 @@ from pam.reporting.numbers import (
 from pam.reporting.paper import PaperTable
 from pam.reporting.typeset import Sheet
 from pam.reporting.verdict import RULE
-from pam.scoring.metrics import Metric
 
 COLUMNS = (
     *("task", "model", "metric", "mean", "sd", "n", "low", "high", "paper", "difference"),

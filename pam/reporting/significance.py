@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pam.parsing import Strict
+from pam.evaluation.scores import read_made
+from pam.io import Strict
 from pam.reporting.comparison import Row
 from pam.reporting.numbers import probability
 from pam.reporting.sheets import Column, Extra
-from pam.scoring.record import read_made
 
 
 class Test(Strict):

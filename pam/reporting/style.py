@@ -20,8 +20,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pam.files import write_aside
-from pam.scoring.metrics import Floats
+from pam.evaluation.metrics import Floats
+from pam.io import atomic_write
 
 WIDTH = 7.2
 """Width of a figure in inches: a text column, and what the report shows without scaling."""
@@ -246,7 +246,7 @@ def save(figure: Figure, path: Path | str) -> None:
     with mpl.rc_context({key: _SETTINGS[key] for key in ("svg.hashsalt", "svg.fonttype")}):
         for ending in ("svg", "png"):
             metadata = {"Date": None} if ending == "svg" else {"Software": None}
-            with write_aside(Path(path).with_suffix(f".{ending}")) as temporary:
+            with atomic_write(Path(path).with_suffix(f".{ending}")) as temporary:
                 figure.savefig(
                     temporary, format=ending, metadata=metadata, dpi=_SETTINGS["savefig.dpi"]
                 )

@@ -8,15 +8,15 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from pam.config import Experiment
-from pam.parsing import unknown
-from pam.reporting import costs, overhead, sheets, zoo
-from pam.reporting.cells import TaskCells, load_cells
+from pam.evaluation import attention as analysis
+from pam.io import unknown
+from pam.reporting import attentions, costs, overhead, sheets
 from pam.reporting.comparison import Row, compare
 from pam.reporting.examples import examples
 from pam.reporting.paper import PaperTable, check_rows
+from pam.reporting.runs import TaskRuns, load_runs
 from pam.reporting.significance import by_sacrebleu
 from pam.reporting.typeset import Sheet
-from pam.scoring import analysis
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class Inputs:
     analyses: Sequence[Path] = ()
 
     @cached_property
-    def tasks(self) -> list[TaskCells]:
-        """The scored cells.
+    def tasks(self) -> list[TaskRuns]:
+        """The scored runs.
 
         Raises:
             UserError: they cannot stand in one table, or a task names a row that no paper has.
         """
-        tasks = load_cells(self.scores, self.experiment)
+        tasks = load_runs(self.scores, self.experiment)
         check_rows(self.papers, tasks)
         return tasks
 
@@ -144,11 +144,11 @@ def _comparison(spec: Comparison, inputs: Inputs) -> Sheet:
     return sheets.comparison(rows, title, paper, baseline, extra, remarks)
 
 
-def _signatures(tasks: Sequence[TaskCells], metrics: Sequence[str]) -> list[str]:
+def _signatures(tasks: Sequence[TaskRuns], metrics: Sequence[str]) -> list[str]:
     """What sacreBLEU says of how its metrics were computed; one remark, or none."""
     found: dict[str, None] = {}
     for task in tasks:
-        for name, signature in task.cells[0].scores.details.get("signatures", {}).items():
+        for name, signature in task.runs[0].scores.details.get("signatures", {}).items():
             if f"{name}_b*" in metrics:
                 found[f"{name} `{signature}`"] = None
     return [f"Signatures of sacreBLEU: {'; '.join(found)}."] if found else []
@@ -161,10 +161,10 @@ def _gains(spec: Comparison, inputs: Inputs) -> Sheet:
     return sheets.gains(rows, title, paper, baseline, inputs.notes(rows))
 
 
-def _zoo(inputs: Inputs) -> Sheet:
-    gold = load_cells(inputs.gold_scores, inputs.experiment) if inputs.gold_scores else []
+def _attentions(inputs: Inputs) -> Sheet:
+    gold = load_runs(inputs.gold_scores, inputs.experiment) if inputs.gold_scores else []
     analyses = [analysis.load(path) for path in inputs.analyses]
-    return zoo.zoo(inputs.tasks, gold, analyses, inputs.experiment, inputs.title)
+    return attentions.attentions(inputs.tasks, gold, analyses, inputs.experiment, inputs.title)
 
 
 def _overhead(inputs: Inputs) -> Sheet:
@@ -176,7 +176,7 @@ MAKERS: dict[str, Callable[[Inputs], Sheet]] = {
     **{name: partial(_comparison, spec) for name, spec in COMPARISONS.items()},
     **{name + GAINS: partial(_gains, spec) for name, spec in COMPARISONS.items()},
     "examples": lambda inputs: examples(inputs.experiment, inputs.predictions, inputs.title),
-    "zoo": _zoo,
+    "attentions": _attentions,
     "overhead": _overhead,
     "costs": lambda inputs: costs.costs(inputs.tasks, inputs.title),
     "environment": lambda inputs: costs.environment(inputs.tasks, inputs.title),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pam.files import write_text
+from pam.io import write_text
 
 FORMATS = (".csv", ".md", ".tex", ".html")
 

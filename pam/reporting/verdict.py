@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from pam.scoring.bootstrap import LEVEL, MANY, RESAMPLES, RESAMPLES_OF_MANY, Interval
+from pam.evaluation.bootstrap import LEVEL, MANY, RESAMPLES, RESAMPLES_OF_MANY, Interval
 
 RULE = (
     f"Intervals are {100 * LEVEL:g} % percentile bootstrap intervals over test units (lemmas or "

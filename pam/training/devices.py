@@ -1,12 +1,18 @@
-"""Which device a job uses, and how many threads."""
+"""Devices: which one a training runs on, its precision and its memory."""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
-from pam.errors import UserError
+from pam.io import UserError
+
+# Which device a job uses, and how many threads.
 
 
 def choose_device(wanted: str, place: int = 0) -> torch.device:
@@ -21,7 +27,7 @@ def choose_device(wanted: str, place: int = 0) -> torch.device:
     """
     if wanted == "cuda" and not torch.cuda.is_available():
         raise UserError(
-            "no CUDA device is usable here", remedy="use --device cpu, or check the driver"
+            "no CUDA device is usable here", hint="use --device cpu, or check the driver"
         )
     if wanted == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
@@ -29,7 +35,7 @@ def choose_device(wanted: str, place: int = 0) -> torch.device:
         raise UserError(
             f"no CUDA device for process {place + 1} of this training: "
             f"{torch.cuda.device_count()} can be used",
-            remedy="lower `resources.processes`, or use --device cpu",
+            hint="lower `resources.processes`, or use --device cpu",
         )
     torch.cuda.set_device(place)
     return torch.device("cuda", place)
@@ -49,3 +55,51 @@ def limit_threads() -> None:
     """
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     torch.set_num_threads(max(1, int(wanted)) if wanted.isdecimal() else 1)
+
+
+# Memory: kept for the next batch, and what to do where it does not suffice.
+
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
+_SIGNS = (
+    *("can't allocate memory", "out of memory", "bad_alloc", "ALLOC_FAILED"),
+    "could not execute a primitive",
+)
+"""What torch says, by errors that have no class: for the CPU, CUDA, C++, cuBLAS and oneDNN."""
+
+
+def keep_heap() -> bool:
+    """Tells glibc not to return freed memory to the kernel; true where that was possible.
+
+    A batch allocates and frees some tens of megabytes. Given back and asked for again, each page
+    of it is cleared by the kernel anew, which took up to half of the training time.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return False  # another C library, musl for one
+    kept = [
+        mallopt(_MMAP_THRESHOLD, 32 << 20),  # the most that glibc accepts
+        mallopt(_TRIM_THRESHOLD, 2**31 - 1),
+        mallopt(_TOP_PAD, 16 << 20),
+    ]
+    return all(kept)
+
+
+@contextmanager
+def enough_for(work: str, hint: str) -> Iterator[None]:
+    """Names the setting to change where memory does not suffice for what is done in this context.
+
+    A process that Linux kills because the whole machine has run out of memory cannot say anything.
+
+    Raises:
+        UserError: an allocation failed, on the CPU or on CUDA.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        failed = isinstance(error, MemoryError) or any(sign in str(error) for sign in _SIGNS)
+        if not failed:
+            raise
+        raise UserError(f"out of memory in {work}", hint=hint) from error

@@ -24,8 +24,8 @@ from torch.distributed.elastic.multiprocessing.errors import (
 )
 from torch.nn.parallel import DistributedDataParallel
 
-from pam.data.batches import Rows
-from pam.errors import UserError
+from pam.data.dataset import Rows
+from pam.io import UserError
 from pam.training.devices import choose_device
 
 PATIENCE = timedelta(days=365)
@@ -36,7 +36,7 @@ OTHERS_FAILED = 3
 
 
 @dataclass(frozen=True)
-class Team:
+class ProcessGroup:
     """The processes that share a training; by default this one alone.
 
     Attributes:
@@ -49,7 +49,7 @@ class Team:
     device: torch.device = CPU
 
     @property
-    def leads(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this is the process that reads, writes and reports for all."""
         return self.rank == 0
 
@@ -67,19 +67,19 @@ class Team:
         distributed.all_gather(everyone, own)
         return list(zip(*(one.tolist() for one in everyone), strict=True))
 
-    def meet(self) -> None:
+    def barrier(self) -> None:
         """Waits until all processes are here."""
         self.gather(0.0)
 
-    def synchronised(self, module: nn.Module) -> nn.Module:
+    def synchronized(self, module: nn.Module) -> nn.Module:
         """The module, with gradients that are the mean over processes after each backward pass."""
         if self.size == 1:
             return module
         return DistributedDataParallel(module, gradient_as_bucket_view=True)
 
 
-def unsynchronised(module: nn.Module) -> AbstractContextManager[None]:
-    """In this context gradients of a module of `Team.synchronised` stay each process's own."""
+def unsynchronized(module: nn.Module) -> AbstractContextManager[None]:
+    """In this context gradients of a module of `ProcessGroup.synchronized` stay each process's own."""
     if isinstance(module, DistributedDataParallel):
         return module.no_sync()
     return nullcontext()
@@ -100,7 +100,7 @@ def launched() -> bool:
 
 
 @contextmanager
-def joined(wanted: str) -> Iterator[Team]:
+def joined(wanted: str) -> Iterator[ProcessGroup]:
     """The processes that torchrun started, this one among them; else this one alone.
 
     What goes wrong here is handed to torchrun, which ends the other processes, instead of printed
@@ -110,7 +110,7 @@ def joined(wanted: str) -> Iterator[Team]:
         wanted: the device, see `choose_device`; on CUDA, each process has a GPU of its own.
     """
     if not launched():
-        yield Team(device=choose_device(wanted))
+        yield ProcessGroup(device=choose_device(wanted))
         return
     rank, size, place = (int(os.environ[key]) for key in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     if rank > 0:
@@ -119,7 +119,7 @@ def joined(wanted: str) -> Iterator[Team]:
         device = choose_device(wanted, place)
         backend = "nccl" if device.type == "cuda" else "gloo"
         distributed.init_process_group(backend, timeout=PATIENCE)
-        yield Team(rank, size, device)
+        yield ProcessGroup(rank, size, device)
         distributed.destroy_process_group()
     except UserError as error:
         get_error_handler().record_exception(error)
@@ -181,7 +181,7 @@ def _first_fault(failures: dict[int, ProcessFailure], processes: int) -> int:
         raise UserError(
             f"process {rank + 1} of {processes} of this training was killed "
             f"({failures[rank].signal_name()})",
-            remedy="run it again: it goes on from its last state; if the machine ran out of "
+            hint="run it again: it goes on from its last state; if the machine ran out of "
             "memory, lower `training.batch_size` or raise `training.accumulate` first",
         )
     return ended[rank]

@@ -9,17 +9,17 @@ from torch import Tensor
 
 from pam.config import Decoding
 from pam.data.actions import strip
-from pam.data.batches import Batch, Examples
+from pam.data.dataset import Batch, Examples
 from pam.data.vocabulary import EOS
 from pam.decoding.forced import force
 from pam.decoding.search import search
 from pam.fast.teacher import token_log_probs, token_objective
 from pam.models.model import Model
-from pam.training.distributed import Team
-from pam.training.memory import enough_for
-from pam.training.stopping import Stop, Stopped
+from pam.training.devices import enough_for
+from pam.training.distributed import ProcessGroup
+from pam.training.preemption import Stop, Stopped
 
-REMEDY = "lower `decoding.batch_size`"
+HINT = "lower `decoding.batch_size`"
 
 
 @torch.no_grad()
@@ -27,17 +27,17 @@ def evaluate(
     model: Model,
     examples: Examples,
     decoding: Decoding,
-    team: Team,
+    group: ProcessGroup,
     stop: Stop,
     *,
     actions: bool = False,
     outputs: bool = True,
-    watch: bool = False,
+    eval_metrics: bool = False,
 ) -> dict[str, float]:
     """Teacher-forced loss and exact-match accuracy by greedy search.
 
     Args:
-        team: the processes that share this evaluation, batch by batch.
+        group: the processes that share this evaluation, batch by batch.
         stop: asked after each batch.
         actions: whether the model writes pointer actions.
         outputs: whether outputs are searched; without them there is no accuracy.
@@ -46,7 +46,7 @@ def evaluate(
     Returns:
         `loss` in nats per target token, end symbol included; `accuracy` from 0 to 1;
         `token_accuracy`, how often the most probable next symbol is the target's; `objective`, what
-        training maximises, be it log p or a bound, in nats per target token. What an objective
+        training maximizes, be it log p or a bound, in nats per target token. What an objective
         draws comes from torch's generator.
 
     Raises:
@@ -56,27 +56,27 @@ def evaluate(
     model.eval()
     greedy = decoding.model_copy(update={"beam": 1})
     loss, tokens, right, watched = 0.0, 0, 0, torch.zeros(2, dtype=torch.float64)
-    batches = islice(examples.in_order(decoding.batch_size), team.rank, None, team.size)
+    batches = islice(examples.in_order(decoding.batch_size), group.rank, None, group.size)
     for batch in batches:
         if stop.asked():
             break
-        with enough_for(f"the evaluation of {len(batch.rows)} examples side by side", REMEDY):
-            batch = batch.to(team.device)
+        with enough_for(f"the evaluation of {len(batch.rows)} examples side by side", HINT):
+            batch = batch.to(group.device)
             log_probs = token_log_probs(model, batch.source, batch.lengths, batch.target)
             loss -= float(log_probs.double()[batch.mask].sum())
             tokens += int(batch.mask.sum())
             if outputs:
                 right += _right(model, examples, batch, greedy, actions)
-            if watch:
+            if eval_metrics:
                 watched += _watched(model, batch)
-    *sums, codes = team.gather(loss, tokens, right, *watched.tolist(), stop.asked())
+    *sums, codes = group.gather(loss, tokens, right, *watched.tolist(), stop.asked())
     if any(codes):
         raise Stopped(int(max(codes)))
     all_loss, all_tokens, all_right, symbols, objective = map(sum, sums)
     measured = {"loss": all_loss / all_tokens}
     if outputs:
         measured["accuracy"] = all_right / len(examples)
-    if watch:
+    if eval_metrics:
         measured |= {"token_accuracy": symbols / all_tokens, "objective": objective / all_tokens}
     return measured
 

@@ -22,12 +22,12 @@ class Said(NamedTuple):
     err: str
 
     def message(self) -> tuple[str, str]:
-        """The one message of a call that failed, and its remedy."""
+        """The one message of a call that failed, and its hint."""
         assert self.code == 2
         assert "Traceback" not in self.err
-        message, remedy = self.err.splitlines()
-        assert message.startswith("error: ") and remedy.startswith("  remedy: ")
-        return message.removeprefix("error: "), remedy.removeprefix("  remedy: ")
+        message, hint = self.err.splitlines()
+        assert message.startswith("error: ") and hint.startswith("  hint: ")
+        return message.removeprefix("error: "), hint.removeprefix("  hint: ")
 
 
 Call = Callable[..., Said]
@@ -57,8 +57,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results of a training of a few epochs; not to be changed."""
     out = tmp_path_factory.mktemp("trained")
-    cell = small.write_cell(out, small.cell("postr-joint", epochs=40, state_every_s=60.0))
-    arguments = ["train", "--cell", str(cell), "--data", str(data), "--out", str(out)]
+    run = small.write_run(out, small.run("postr-joint", epochs=40, state_every_s=60.0))
+    arguments = ["train", "--run", str(run), "--data", str(data), "--out", str(out)]
     assert main([*arguments, "--device", "cpu"]) == 0
     return out
 

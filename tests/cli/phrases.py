@@ -8,10 +8,10 @@ import shutil
 from itertools import product
 from pathlib import Path
 
-from pam.data.prepared import Split, write_summary
+from pam.data.dataset import Split, write_summary
 from pam.data.tasks import translation
 from pam.data.translation.format import Format, Subwords
-from pam.files import write_text
+from pam.io import write_text
 
 NOUNS = {"Haus": "house", "Auto": "car", "Kind": "child", "Buch": "book", "Bild": "picture"}
 COLOURS = {"rote": "red", "blaue": "blue", "alte": "old", "neue": "new"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pam.verbs.attend import telling_rows
+from pam.commands.attention import telling_rows
 from tests.cli.conftest import Call
 from tests.training import small
 
@@ -95,9 +95,9 @@ def test_rows_that_are_not_there_are_named(
 def test_a_model_of_actions_has_no_alignments_to_show(
     called: Call, data: Path, tmp_path: Path
 ) -> None:
-    cell = small.write_cell(tmp_path, small.cell("hard-mono", epochs=1))
+    run = small.write_run(tmp_path, small.run("hard-mono", epochs=1))
     trained = tmp_path / "out"
-    assert called("train", "--cell", cell, "--data", data, "--out", trained).code == 0
+    assert called("train", "--run", run, "--data", data, "--out", trained).code == 0
     out = tmp_path / "attention.json"
     said = called("attend", "--model", trained / "model", "--data", data, "--out", out)
     assert said.message()[0].startswith("hard-mono writes pointer actions")

@@ -1,4 +1,4 @@
-"""Bad input gives one message with file and remedy, exit code 2, and nothing half written."""
+"""Bad input gives one message with file and hint, exit code 2, and nothing half written."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from pam.config import Cell
-from pam.data.prepared import Prepared, Split, write_summary
-from pam.files import sha256_of
+from pam.config import RunConfig
+from pam.data.dataset import Prepared, Split, write_summary
+from pam.io import sha256_of
 from pam.models.saved import load_tensors, save_tensors
 from tests.cli.conftest import Call
 from tests.training import small
@@ -114,15 +114,15 @@ MODELS: dict[str, tuple[str, Callable[[Path], object], str]] = {
 def test_a_model_folder_that_is_not_whole_is_refused(name: str, called: Call, model: Path) -> None:
     file, damage, wanted = MODELS[name]
     damage(model / file)
-    message, remedy = called("predict", "--model", model, typed=TYPED).message()
+    message, hint = called("predict", "--model", model, typed=TYPED).message()
     assert message.startswith(f"{model / file}:") and wanted in message
-    assert remedy
+    assert hint
 
 
 def test_a_missing_model_folder_is_named(called: Call, tmp_path: Path) -> None:
-    message, remedy = called("predict", "--model", tmp_path / "none", typed=TYPED).message()
+    message, hint = called("predict", "--model", tmp_path / "none", typed=TYPED).message()
     assert message == f"{tmp_path / 'none'}: no such model folder"
-    assert remedy == "train the model first"
+    assert hint == "train the model first"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_cuda_where_there_is_none_is_told_of(
     verb: str, called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
     arguments: dict[str, list[object]] = {
-        "train": ["--cell", trained / "cell.yaml", "--data", data, "--out", tmp_path / "out"],
+        "train": ["--run", trained / "run.yaml", "--data", data, "--out", tmp_path / "out"],
         "predict": ["--model", trained / "model"],
     }
     said = called(verb, *arguments[verb], "--device", "cuda", typed=TYPED)
@@ -160,9 +160,9 @@ def test_cuda_where_there_is_none_is_told_of(
     assert not (tmp_path / "out").exists()
 
 
-def cell(folder: Path, model: str) -> Path:
-    chosen: Cell = small.cell(model)
-    return small.write_cell(folder, chosen)
+def run(folder: Path, model: str) -> Path:
+    chosen: RunConfig = small.run(model)
+    return small.write_run(folder, chosen)
 
 
 def without_alignment(folder: Path) -> None:
@@ -226,10 +226,10 @@ def test_prepared_data_that_is_not_whole_is_refused_before_training(
     file, damage, wanted = DATA[name]
     damage(own_data)
     model = "hard-mono" if "steps" in name else "soft"
-    arguments = ("--cell", cell(tmp_path, model=model), "--data", own_data)
-    message, remedy = called("train", *arguments, "--out", tmp_path / "out").message()
+    arguments = ("--run", run(tmp_path, model=model), "--data", own_data)
+    message, hint = called("train", *arguments, "--out", tmp_path / "out").message()
     assert message.startswith(f"{own_data / file}:") and wanted in message, message
-    assert remedy
+    assert hint
     assert not (tmp_path / "out").exists()
 
 
@@ -242,22 +242,22 @@ def test_prepared_data_that_is_not_whole_is_refused_before_training(
         ("experiment: a\n", "missing key"),
     ],
 )
-def test_a_cell_that_is_none_is_refused(
+def test_a_run_that_is_none_is_refused(
     content: str, message: str, called: Call, data: Path, tmp_path: Path
 ) -> None:
-    path = tmp_path / "cell.yaml"
+    path = tmp_path / "run.yaml"
     path.write_text(content, encoding="utf-8")
-    said = called("train", "--cell", path, "--data", data, "--out", tmp_path / "out")
+    said = called("train", "--run", path, "--data", data, "--out", tmp_path / "out")
     assert said.message()[0].startswith(f"{path}:") and message in said.message()[0]
     assert not (tmp_path / "out").exists()
 
 
-def test_choices_that_do_not_fit_together_are_refused(
+def test_components_that_do_not_fit_together_are_refused(
     called: Call, data: Path, tmp_path: Path
 ) -> None:
-    path = cell(tmp_path, model="postr-joint")
-    replaced(path, "marginal: output", "marginal: input")
-    said = called("train", "--cell", path, "--data", data, "--out", tmp_path / "out")
+    path = run(tmp_path, model="postr-joint")
+    replaced(path, "marginalization: output", "marginalization: input")
+    said = called("train", "--run", path, "--data", data, "--out", tmp_path / "out")
     assert "the posterior needs p(y | s, h_a) of each position" in said.message()[0]
 
 

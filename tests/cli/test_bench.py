@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pam.files import read_json
+from pam.io import read_json
 from tests.training import runs, small
 
 

@@ -34,7 +34,7 @@ def test_every_help_ends_well_and_imports_nothing_heavy() -> None:
     assert heavy == []
     for verb in cli.names():
         assert f"usage: python -m pam {verb.replace('_', '-')} [-h]" in done.stdout
-    for option in ("--cell", "--beam", "--model", "--data", "--dataset"):
+    for option in ("--run", "--beam", "--model", "--data", "--dataset"):
         assert option in done.stdout
 
 
@@ -58,7 +58,7 @@ def test_verbs_are_listed_in_the_order_in_which_they_are_used() -> None:
 
 def test_every_argument_of_every_verb_is_explained() -> None:
     for action in cli.parser()._subparsers._group_actions:  # type: ignore[union-attr]
-        for verb, parser in action.choices.items():  # type: ignore[union-attr]
+        for verb, parser in action.components.items():  # type: ignore[union-attr]
             assert parser.description, verb
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pam.data.prepared import Prepared
+from pam.data.dataset import Prepared
 from pam.models.saved import load_model
 from tests.cli.conftest import Call
 from tests.training import small
@@ -90,9 +90,9 @@ def test_unseen_characters_are_reported_and_no_crash(called: Call, trained: Path
 def test_an_output_that_is_cut_short_is_told(called: Call, model: Path, tmp_path: Path) -> None:
     config = (model / "config.yaml").read_text(encoding="utf-8")
     limits = config.replace("max_ratio: 3.0", "max_ratio: 0.01")
-    cell = tmp_path / "cell.yaml"
-    cell.write_text(limits.replace("max_extra: 10", "max_extra: 1"))
-    said = called("predict", "--model", model, "--cell", cell, typed="Blatt\tcase=x\n")
+    run = tmp_path / "run.yaml"
+    run.write_text(limits.replace("max_extra: 10", "max_extra: 1"))
+    said = called("predict", "--model", model, "--run", run, typed="Blatt\tcase=x\n")
     assert said.code == 0 and "line 1: cut short at 1 symbols\n" in said.err
 
 

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from pam.cli import main
-from pam.config import Decoding, load_cell
+from pam.config import Decoding, load_run
 from pam.data.vocabulary import UNK
 from pam.decoding.length_prior import LengthPrior
+from pam.evaluation import attention as analysis
+from pam.evaluation import scores as record
+from pam.io import dump_yaml
 from pam.models.saved import WEIGHTS, load_model, load_tensors, save_tensors
-from pam.parsing import dump_yaml
-from pam.scoring import analysis, record
 from tests.cli import phrases
 from tests.cli.conftest import Call
 from tests.training import small
@@ -29,19 +30,19 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def train(data: Path, out: Path, epochs: int = 40) -> Path:
     """Trains Mono-Postr-Joint over the top 2 positions, until it has learned the phrases."""
-    cell = small.cell(
+    run = small.run(
         "mono-postr-joint", epochs=epochs, batch_size=8, state_every_s=60.0, select="loss"
     )
     sizes = {"embedding": 24, "encoder": 24, "decoder": 24, "dropout": 0.0}
     top_2 = {"kind": "output", "top_k": 2}
-    cell = cell.model_copy(
+    run = run.model_copy(
         update={
-            "network": cell.network.model_copy(update=sizes),
-            "choices": cell.choices.model_copy(update={"marginal": top_2}),
+            "network": run.network.model_copy(update=sizes),
+            "components": run.components.model_copy(update={"marginalization": top_2}),
             "decoding": Decoding(beam=3, batch_size=4),
         }
     )
-    arguments = ["train", "--cell", small.write_cell(out, cell), "--data", data, "--out", out]
+    arguments = ["train", "--run", small.write_run(out, run), "--data", data, "--out", out]
     assert main([*map(str, arguments), "--device", "cpu"]) == 0
     return out
 
@@ -141,20 +142,20 @@ def test_samples_are_the_same_for_a_seed(called: Call, trained: Path) -> None:
     assert cold == {"the red house is big."}
 
 
-def test_a_cell_with_a_temperature_is_sampled_by_its_seed(
+def test_a_run_with_a_temperature_is_sampled_by_its_seed(
     called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
     def drawn(seed: int) -> str:
-        cell = load_cell(trained / "model/config.yaml")
-        cell = cell.model_copy(
+        run = load_run(trained / "model/config.yaml")
+        run = run.model_copy(
             update={
                 "seed": seed,
-                "decoding": cell.decoding.model_copy(update={"temperature": 3.0}),
+                "decoding": run.decoding.model_copy(update={"temperature": 3.0}),
             }
         )
-        file, out, told = (tmp_path / name for name in ("cell.yaml", "p.tsv", "decoding.json"))
-        file.write_text(dump_yaml(cell), encoding="utf-8")
-        arguments = ("--model", trained / "model", "--data", data, "--cell", file, "--beam", 4)
+        file, out, told = (tmp_path / name for name in ("run.yaml", "p.tsv", "decoding.json"))
+        file.write_text(dump_yaml(run), encoding="utf-8")
+        arguments = ("--model", trained / "model", "--data", data, "--run", file, "--beam", 4)
         assert called("predict", *arguments, "--out", out, "--record", told).code == 0
         found = json.loads(told.read_text(encoding="utf-8"))["sampling"]
         assert found == {"temperature": 3.0, "seed": seed}
@@ -187,28 +188,28 @@ def test_a_model_without_its_table_of_lengths_is_named(
     assert said.message()[0] == f"{model / 'lengths.json'}: no such file"
 
 
-def test_a_cells_decoding_may_differ_from_the_one_trained_with(
+def test_a_runs_decoding_may_differ_from_the_one_trained_with(
     called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
     text = (trained / "model/config.yaml").read_text(encoding="utf-8")
-    cell = tmp_path / "cell.yaml"
-    cell.write_text(text.replace("length_penalty: 0.0", "length_penalty: 0.5"), encoding="utf-8")
+    run = tmp_path / "run.yaml"
+    run.write_text(text.replace("length_penalty: 0.0", "length_penalty: 0.5"), encoding="utf-8")
     told = tmp_path / "decoding.json"
-    arguments = ["--model", trained / "model", "--data", data, "--cell", cell, "--beam", 2]
+    arguments = ["--model", trained / "model", "--data", data, "--run", run, "--beam", 2]
     arguments += ["--out", tmp_path / "p.tsv", "--record", told]
     assert called("predict", *arguments).code == 0
     found = json.loads(told.read_text(encoding="utf-8"))
     assert (found["beam"], found["length_penalty"]) == (2, 0.5)
 
 
-def test_analyses_and_scores_of_a_cell(
+def test_analyses_and_scores_of_a_run(
     called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
     model, gold = ("--model", trained / "model"), phrases.gold(data, tmp_path / "gold")
     for beam in (1, 4):
         files = ("--out", tmp_path / f"{beam}.tsv", "--record", tmp_path / f"{beam}.json")
         assert called("predict", *model, "--data", data, "--beam", beam, *files).code == 0
-    assert called("analyse", *model, "--data", data, "--out", tmp_path / "a.json").code == 0
+    assert called("analyze", *model, "--data", data, "--out", tmp_path / "a.json").code == 0
     arguments: list[Any] = ["--predictions", tmp_path / "4.tsv", tmp_path / "1.tsv"]
     arguments += ["--decoding", tmp_path / "4.json", tmp_path / "1.json", "--data", data]
     arguments += ["--analysis", tmp_path / "a.json", "--training", trained / "training.json"]
@@ -218,7 +219,7 @@ def test_analyses_and_scores_of_a_cell(
     assert 1 < scores.metrics["ppl_exact"].value <= scores.metrics["ppl"].value < 3
 
     gold_analysis = ("--out", tmp_path / "gold_analysis.json")
-    assert called("analyse", *model, "--data", gold, "--split", "gold", *gold_analysis).code == 0
+    assert called("analyze", *model, "--data", gold, "--split", "gold", *gold_analysis).code == 0
     found = analysis.load(tmp_path / "gold_analysis.json")
     assert found.sentences.tokens == [7] * 6 and found.sentences.source_words == [6] * 6
     assert [target for _, target in found.sentences.links[0]] == list(range(6))
@@ -233,14 +234,14 @@ def test_subwords_are_put_together_in_outputs_and_links(called: Call, tmp_path: 
     out = tmp_path / "p.tsv"
     assert called("predict", "--model", model, "--data", data, "--out", out).code == 0
     assert not any("@@" in row["predicted"] for row in table(out))
-    assert called("analyse", "--model", model, "--data", data, "--out", out).code == 0
+    assert called("analyze", "--model", model, "--data", data, "--out", out).code == 0
     found = analysis.load(out).sentences
     assert found.source_words == [6] * 6 and all(len(links) == 6 for links in found.links)
     assert max(found.tokens) > 7
     assert all(source < 6 for links in found.links for source, _ in links)
 
 
-@pytest.mark.parametrize("verb", ["predict", "analyse", "attend"])
+@pytest.mark.parametrize("verb", ["predict", "analyze", "attend"])
 def test_data_of_other_vocabularies_is_refused(
     verb: str, called: Call, trained: Path, tmp_path: Path
 ) -> None:

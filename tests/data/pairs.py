@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pam.data.fetch import fetch
+from pam.data.dataset import SPLITS
+from pam.data.download import fetch
 from pam.data.prepare import prepare
-from pam.data.prepared import SPLITS
 from pam.data.registry import Dataset
 
 Pairs = Sequence[tuple[str, str]]

@@ -41,10 +41,10 @@ def enumerated_counts(aligner: Aligner, pair: tuple[str, str]) -> np.ndarray:
             b = aligner.target[pair[1][j]] if dj else EPSILON
             used.append((a, b))
             i, j = i + di, j + dj
-        weight = np.exp(sum(aligner.log_probs[cell] for cell in used))
+        weight = np.exp(sum(aligner.log_probs[run] for run in used))
         total += weight
-        for cell in used:
-            counts[cell] += weight
+        for run in used:
+            counts[run] += weight
     return counts / total
 
 
@@ -123,8 +123,8 @@ def test_symbols_never_seen_in_training_align_all_the_same() -> None:
 
 def test_real_participles_keep_their_stems_together(corpora: Path) -> None:
     path = corpora / "ddn13-german-inflection/base_forms_de_verb_dev.txt.sigmorphon_format.txt"
-    cells = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
-    pairs = [(lemma, form) for lemma, _, form in cells]
+    runs = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
+    pairs = [(lemma, form) for lemma, _, form in runs]
     aligned = Aligner.fit(pairs).align(pairs)
     same = sum(
         pair[0][position] == char

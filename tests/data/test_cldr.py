@@ -15,7 +15,7 @@ from pam.data.packages.babel.fields import FIELDS
 from pam.data.packages.babel.frames import FRAMES, Frame
 from pam.data.packages.babel.words import Side, Word, linked, words_of
 from pam.data.registry import find_dataset
-from pam.errors import UserError
+from pam.io import UserError
 
 from .conftest import ROOT
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pam.data.prepared import Prepared
+from pam.data.dataset import Prepared
 from pam.data.subwords import Subwords, join, learn_merges, word_numbers
 from pam.data.tasks import inflection, load_task
-from pam.data.tokenisers import load_tokeniser
+from pam.data.tokenizers import load_tokenizer
 from pam.data.translation.codec import load_codec
-from pam.errors import UserError
+from pam.io import UserError
 
 from .pairs import SENTENCES, many, ready
 
@@ -116,22 +116,22 @@ def test_the_codec_of_inflection_needs_no_files(tmp_path: Path) -> None:
         ("none", "de", " so wie es\u2003ist . ", ["so", "wie", "es", "ist", "."]),
     ],
 )
-def test_tokenisers_split_as_their_languages_want(
+def test_tokenizers_split_as_their_languages_want(
     name: str, language: str, text: str, words: list[str]
 ) -> None:
-    assert load_tokeniser(name, language).tokens(text) == words
+    assert load_tokenizer(name, language).tokens(text) == words
 
 
 def test_japanese_is_joined_without_spaces_but_latin_words_keep_theirs() -> None:
     words = ["Linux", "kernel", "を", "使う", "。"]
-    assert load_tokeniser("unidic", "ja").text(words) == "Linux kernelを使う。"
+    assert load_tokenizer("unidic", "ja").text(words) == "Linux kernelを使う。"
 
 
 def test_the_japanese_dictionary_is_for_japanese() -> None:
     with pytest.raises(UserError, match="unidic is for Japanese"):
-        load_tokeniser("unidic", "de")
+        load_tokenizer("unidic", "de")
 
 
-def test_an_unknown_tokeniser_names_the_closest() -> None:
-    with pytest.raises(UserError, match=r"unknown tokeniser `mose`.*\n.*did you mean `moses`"):
-        load_tokeniser("mose", "de")
+def test_an_unknown_tokenizer_names_the_closest() -> None:
+    with pytest.raises(UserError, match=r"unknown tokenizer `mose`.*\n.*did you mean `moses`"):
+        load_tokenizer("mose", "de")

@@ -13,7 +13,7 @@ from pam.data.divide import Divide, divided
 from pam.data.readers import Pair
 from pam.data.registry import Dataset
 from pam.data.text import Line
-from pam.errors import UserError
+from pam.io import UserError
 
 from .pairs import columns, prepared
 

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from pam.data.download import Patience
-from pam.data.fetch import MIRROR, check_fetched, fetch
+from pam.data.download import MIRROR, Patience, check_fetched, fetch
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset, find_dataset
-from pam.errors import UserError
-from pam.files import PART
+from pam.io import PART, UserError
 
 from .conftest import ROOT, Server, whole
 
@@ -127,10 +125,10 @@ def test_offline_the_message_names_every_missing_file_with_its_hash(
     (tmp_path / "train.tsv").write_bytes(CONTENTS["train.tsv"])
     with pytest.raises(UserError) as caught:
         fetch("words", dataset, tmp_path, patience=QUICK)
-    remedy = caught.value.remedy or ""
+    hint = caught.value.hint or ""
     for name in ("dev.tsv", "test.tsv"):
-        assert str(tmp_path / name) in remedy and str(dataset.files[name].sha256) in remedy
-    assert "train.tsv" not in remedy
+        assert str(tmp_path / name) in hint and str(dataset.files[name].sha256) in hint
+    assert "train.tsv" not in hint
 
 
 def test_an_unknown_hash_is_pinned_by_the_first_download(
@@ -195,10 +193,10 @@ def test_a_licensed_data_set_says_how_to_get_it_and_where_to_put_it(tmp_path: Pa
     licensed = find_dataset([ROOT / "config" / "datasets.yaml"], "wat17-ja-en")
     with pytest.raises(UserError, match=r"no address gave `train-1.txt`") as caught:
         fetch("wat17-ja-en", licensed, tmp_path / "out", patience=QUICK)
-    remedy = str(caught.value.remedy)
-    assert "ASPEC is licensed: ask for it on https://" in remedy and "PAM_MIRROR" in remedy
+    hint = str(caught.value.hint)
+    assert "ASPEC is licensed: ask for it on https://" in hint and "PAM_MIRROR" in hint
     for name in ("train/train-1.txt", "dev/dev.txt", "test/test.txt"):
-        assert str(tmp_path / "out" / name) in remedy
+        assert str(tmp_path / "out" / name) in hint
 
 
 def test_a_licensed_data_set_is_taken_from_the_users_folder(tmp_path: Path) -> None:

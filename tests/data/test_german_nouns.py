@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from pam.data import fetch as fetch_module
-from pam.data.fetch import fetch
+from pam.data import download as fetch_module
+from pam.data.download import fetch
 from pam.data.packages import installed
-from pam.data.packages.german_nouns import CELLS, TABLE, Options, draw
+from pam.data.packages.german_nouns import RUNS, TABLE, Options, draw
 from pam.data.registry import Dataset, find_dataset
-from pam.errors import UserError
+from pam.io import UserError
 
 from .conftest import ROOT
 
 
 def noun(lemma: str, plural: str, **other: str) -> dict[str, str]:
-    forms = {cell: plural if cell.endswith("plural") else lemma for cell in CELLS}
+    forms = {run: plural if run.endswith("plural") else lemma for run in RUNS}
     return {"lemma": lemma, "pos": "Substantiv"} | forms | other
 
 
@@ -30,7 +30,7 @@ class Table(Distribution):
     def __init__(self, path: Path, nouns: list[dict[str, str]]) -> None:
         self.path = path
         with open(path, "w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, ["lemma", "pos", *CELLS])
+            writer = csv.DictWriter(file, ["lemma", "pos", *RUNS])
             writer.writeheader()
             writer.writerows(nouns)
 
@@ -114,11 +114,11 @@ def test_a_package_that_gives_other_words_is_refused(
     monkeypatch.setattr(fetch_module, "installed", lambda name, version: table)
     with pytest.raises(UserError, match="wrong hash") as caught:
         fetch("de-noun", registered.model_copy(update={"package": package}), tmp_path / "out")
-    assert caught.value.remedy == "pip install german-nouns==1.2.5"
+    assert caught.value.hint == "pip install german-nouns==1.2.5"
     assert [file.name for file in (tmp_path / "out").iterdir()] == [fetch_module.LOCK]
 
 
 def test_a_package_that_is_not_installed_is_named() -> None:
     with pytest.raises(UserError, match="not installed") as caught:
         installed("no-such-package-here", "1.0")
-    assert caught.value.remedy == "pip install no-such-package-here==1.0"
+    assert caught.value.hint == "pip install no-such-package-here==1.0"

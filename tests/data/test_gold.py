@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from pam.data.fetch import fetch
+from pam.data.dataset import Prepared
+from pam.data.download import fetch
 from pam.data.gold import prepare_gold
 from pam.data.links import Links, parse_links
 from pam.data.prepare import prepare
-from pam.data.prepared import Prepared
 from pam.data.registry import Dataset, find_dataset
 from pam.data.text import Line
-from pam.errors import UserError
+from pam.io import UserError
 
 from .conftest import ROOT
 from .pairs import dataset as pair_dataset

@@ -6,7 +6,7 @@ import pytest
 
 from pam.data.tasks import load_task
 from pam.data.tasks.inflection import Codec, Format, Row, prepare, read_rows
-from pam.errors import UserError
+from pam.io import UserError
 
 GOOD = "Haus\tcase=dative,number=plural\tHäusern\n"
 
@@ -33,14 +33,14 @@ def written(tmp_path: Path, content: str | bytes) -> Path:
         (GOOD + "Ma\0us\tx=y\tz\n", 2, "control character U\\+0000"),
     ],
 )
-def test_a_fault_is_named_with_file_line_and_remedy(
+def test_a_fault_is_named_with_file_line_and_hint(
     tmp_path: Path, content: str | bytes, line: int | None, message: str
 ) -> None:
     path = written(tmp_path, content)
     with pytest.raises(UserError, match=message) as caught:
         read_rows(path, Format())
     assert (caught.value.file, caught.value.line) == (str(path), line)
-    assert caught.value.remedy
+    assert caught.value.hint
 
 
 def test_windows_files_and_decomposed_letters_are_read_as_any_other(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_duplicates_and_competing_forms_are_counted_and_kept(tmp_path: Path) -> 
     counts = prepared(tmp_path, train=train, dev="a\tx=1\ta\n", test="b\tx=1\tb\n")
     train_counts = counts["splits"]["train"]
     assert (train_counts["rows"], train_counts["lemmas"]) == (3, 1)
-    assert (train_counts["duplicate_rows"], train_counts["cells_with_several_forms"]) == (1, 1)
+    assert (train_counts["duplicate_rows"], train_counts["runs_with_several_forms"]) == (1, 1)
     assert len((tmp_path / "out" / "train.tsv").read_text().splitlines()) == 3
 
 

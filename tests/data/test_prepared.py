@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from pam.data.dataset import Prepared, Split
 from pam.data.prepare import prepare
-from pam.data.prepared import Prepared, Split
 from pam.data.registry import find_dataset
 from pam.data.vocabulary import EOS, Vocabulary
-from pam.errors import UserError
+from pam.io import UserError
 
 
 def small(alignment: list[list[int]] | None = None) -> Split:

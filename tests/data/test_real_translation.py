@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pam.data.fetch import fetch
+from pam.data.dataset import Prepared
+from pam.data.download import fetch
 from pam.data.prepare import prepare
-from pam.data.prepared import Prepared
 from pam.data.registry import find_dataset
-from pam.data.tokenisers import load_tokeniser
-from pam.data.translation.tokenise import unescape
+from pam.data.tokenizers import load_tokenizer
+from pam.data.translation.tokenize import unescape
 
 from .conftest import ROOT
 
@@ -22,7 +22,7 @@ TALKS = "iwslt15-envi"
 
 @pytest.mark.parametrize("language", ["en", "vi"])
 def test_moses_words_are_those_of_the_published_text(corpora: Path, language: str) -> None:
-    tokeniser = load_tokeniser("moses", language)
+    tokenizer = load_tokenizer("moses", language)
     differ = total = 0
     for name in ("tst2012", "tst2013"):
         raw = corpora / TALKS / f"andrew-tierno-xml/IWSLT15.TED.{name}.en-vi.{language}.xml"
@@ -30,7 +30,7 @@ def test_moses_words_are_those_of_the_published_text(corpora: Path, language: st
         words = corpora / TALKS / f"sid7954-tok/{name}.{language}"
         published = words.read_text(encoding="utf-8").splitlines()
         for segment, line in zip(segments, published, strict=True):
-            differ += " ".join(tokeniser.tokens(segment)) != unescape(line.strip())
+            differ += " ".join(tokenizer.tokens(segment)) != unescape(line.strip())
             total += 1
     assert total == 1553 + 1268 and differ <= 1
 

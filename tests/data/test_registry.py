@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pam.data.prepared import SPLITS
+from pam.data.dataset import SPLITS
 from pam.data.registry import find_dataset, load_registries
-from pam.errors import UserError
+from pam.io import UserError
 
 from .conftest import ROOT
 
@@ -144,14 +144,14 @@ def pair(**options: Any) -> dict[str, Any]:
         (pair(dev_every=23), "splits:", "give train, test"),
         (pair(target="de"), "format:", "the same language"),
         (pair(target="english"), "target: english", "`mine.format.target`"),
-        (pair(tokenise="mosses"), "format:", "no tokeniser `mosses`; known: moses, none, unidic"),
+        (pair(tokenize="mosses"), "format:", "no tokenizer `mosses`; known: moses, none, unidic"),
         (pair(read="line"), "read: line", "did you mean `lines`"),
         (pair(read={"kind": "lines", "devide": 1}), "devide: 1", "devide"),
         (pair(vocabulary={"size": 0}), "size: 0", "at least one word"),
         (pair(max_ratio=0.5), "max_ratio: 0.5", "greater than or equal to 1"),
     ],
 )
-def test_a_fault_is_named_with_file_line_and_remedy(
+def test_a_fault_is_named_with_file_line_and_hint(
     registry: Writer, broken: dict[str, Any], line: str, message: str
 ) -> None:
     path = registry({"mine": broken})
@@ -159,7 +159,7 @@ def test_a_fault_is_named_with_file_line_and_remedy(
         load_registries([path])
     assert caught.value.file == str(path) and caught.value.line
     assert path.read_text().splitlines()[caught.value.line - 1].strip() == line
-    assert caught.value.remedy
+    assert caught.value.hint
 
 
 def test_plain_http_is_accepted_where_the_hash_is_known(registry: Writer) -> None:
@@ -202,4 +202,4 @@ def test_a_path_that_snakemake_would_not_take_as_it_is_is_refused(
     odd = own.rename(tmp_path / folder)
     with pytest.raises(UserError, match="braces") as caught:
         load_registries([odd / "datasets.yaml"])
-    assert caught.value.line == 6 and caught.value.remedy
+    assert caught.value.line == 6 and caught.value.hint

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pam.data.readers import load_reader
-from pam.errors import UserError
+from pam.io import UserError
 
 SGM = """<refset setid="newsdev2016" srclang="any" trglang="en">
 <doc docid="one">

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pam.data.text import lines_of, read_lines
-from pam.errors import UserError
+from pam.io import UserError
 
 
 def test_only_line_feeds_end_lines_and_each_knows_its_place(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from pam.data.dataset import Prepared
 from pam.data.prepare import prepare
-from pam.data.prepared import Prepared
 from pam.data.vocabulary import UNK
-from pam.errors import UserError
+from pam.io import UserError
 
 from .pairs import SENTENCES, columns, dataset, many, prepared, ready
 
@@ -51,7 +51,7 @@ def test_references_are_the_text_as_people_write_it(tmp_path: Path) -> None:
 
 def test_files_of_words_are_left_as_they_are_and_joined_for_reading(tmp_path: Path) -> None:
     words = [("er sagt &quot; ja &amp; nein &quot;", "he says &quot; it &apos;s so . &quot;")]
-    folder = ready(tmp_path, dict.fromkeys(SENTENCES, words), tokenised=True)
+    folder = ready(tmp_path, dict.fromkeys(SENTENCES, words), tokenized=True)
     assert columns(folder, "dev") == [('er sagt " ja & nein "', 'he says " it \'s so . "')]
     assert (folder / "dev.target.txt").read_text() == 'he says "it\'s so."\n'
 
@@ -74,12 +74,12 @@ def test_only_training_pairs_are_left_out_for_their_length(tmp_path: Path) -> No
     folder = ready(tmp_path, texts, max_length=10, max_ratio=2)
     found = stages(folder)
     assert len(columns(folder, "train")) == len(SENTENCES["train"])
-    assert found["tokenise", "train"]["dropped"] == {
+    assert found["tokenize", "train"]["dropped"] == {
         "more than 10 words": 1,
         "one more than 2 times as long as the other": 1,
     }
     assert [len(columns(folder, split)) for split in ("dev", "test")] == [1, 2]
-    assert found["tokenise", "test"]["pairs_in"] == found["tokenise", "test"]["pairs_out"] == 2
+    assert found["tokenize", "test"]["pairs_in"] == found["tokenize", "test"]["pairs_out"] == 2
 
 
 def test_training_on_the_first_pairs_alone_says_how_many_were_left_out(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_training_on_the_first_pairs_alone_says_how_many_were_left_out(tmp_path:
     folder = ready(tmp_path / "few", texts, dev_every=4, train_pairs=5)
     assert columns(folder, "train") == columns(whole, "train")[:5]
     assert columns(folder, "dev") == columns(whole, "dev")  # whatever is trained on
-    dropped = stages(folder)["tokenise", "train"]["dropped"]
+    dropped = stages(folder)["tokenize", "train"]["dropped"]
     assert dropped["not of the first 5"] == len(columns(whole, "train")) - 5
 
 
@@ -108,7 +108,7 @@ def test_every_nth_kept_training_pair_is_for_development(tmp_path: Path) -> None
     kept = [*pairs["train"], *pairs["dev"]]
     assert columns(folder, "dev") == kept[3::4]
     assert columns(folder, "train") == [pair for n, pair in enumerate(kept, 1) if n % 4]
-    assert stages(folder)["tokenise", "train"]["dropped"]["kept for development"] == 4
+    assert stages(folder)["tokenize", "train"]["dropped"]["kept for development"] == 4
     references = (folder / "dev.target.txt").read_text().splitlines()
     assert references == [pair[1] for pair in kept[3::4]]
 
@@ -128,7 +128,7 @@ def test_a_blank_line_is_named_or_left_out_as_one_wishes(tmp_path: Path) -> None
     with pytest.raises(UserError, match="the line is blank") as caught:
         ready(tmp_path / "a", blank)
     assert (caught.value.file, caught.value.line) == (str(tmp_path / "a/own/train.en"), 6)
-    assert "blank_lines: drop" in str(caught.value.remedy)
+    assert "blank_lines: drop" in str(caught.value.hint)
     folder = ready(tmp_path / "b", blank, blank_lines="drop")
     assert len(columns(folder, "train")) == 5
     assert stages(folder)["extract", "train"]["dropped"] == {"a blank line": 1}
@@ -144,7 +144,7 @@ def test_another_encoding_is_named_with_its_line(tmp_path: Path) -> None:
 
 def test_odd_white_space_and_control_characters_become_spaces(tmp_path: Path) -> None:
     odd = SENTENCES | {"train": [("Zwei\u00a0\u2028Wo\u0308rter\x9a da", "two  words\u202fthere")]}
-    folder = ready(tmp_path, odd, tokenise="none")
+    folder = ready(tmp_path, odd, tokenize="none")
     assert columns(folder, "train") == [("Zwei Wörter da", "two words there")]
     assert stages(folder)["extract", "train"]["control_characters"] == 1
 
@@ -163,7 +163,7 @@ def test_stages_run_one_by_one_and_give_the_same(tmp_path: Path) -> None:
     subwords = {"merges": 10}
     whole = ready(tmp_path / "a", subwords=subwords)
     own = dataset(tmp_path / "b" / "own", subwords=subwords)
-    for stage in ("extract", "tokenise", "segment", "index"):
+    for stage in ("extract", "tokenize", "segment", "index"):
         folder = prepared(own, tmp_path / "b", stage)
     for file in whole.rglob("*.*"):
         if file.name != "summary.json" and file.is_file():
@@ -173,17 +173,17 @@ def test_stages_run_one_by_one_and_give_the_same(tmp_path: Path) -> None:
 def test_a_stage_needs_those_before_it_as_they_were(tmp_path: Path) -> None:
     own = dataset(tmp_path / "own")
     prepared(own, tmp_path, "extract")
-    with pytest.raises(UserError, match="the stage tokenise has not run"):
+    with pytest.raises(UserError, match="the stage tokenize has not run"):
         prepared(own, tmp_path, "segment")
     with open(tmp_path / "out" / "extract" / "train.source", "a") as file:
         file.write("one more line\n")
     with pytest.raises(UserError, match="not what the stage extract wrote") as caught:
-        prepared(own, tmp_path, "tokenise")
+        prepared(own, tmp_path, "tokenize")
     assert caught.value.file == str(tmp_path / "out" / "extract" / "train.source")
 
 
 def test_an_unknown_stage_names_the_closest(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"unknown stage `tokenize`.*\n.*`tokenise`"):
+    with pytest.raises(UserError, match=r"unknown stage `tokenize`.*\n.*`tokenize`"):
         prepare("mine", dataset(tmp_path / "own"), tmp_path, tmp_path / "out", "tokenize")
 
 
@@ -207,7 +207,7 @@ def test_a_changed_record_of_a_stage_is_refused(tmp_path: Path) -> None:
     path = prepared(own, tmp_path, "extract") / "extract/record.json"
     path.write_text(path.read_text(encoding="utf-8").replace('"pairs_in": 5', '"pairs_in": 6'))
     with pytest.raises(UserError, match="the file is damaged") as caught:
-        prepared(own, tmp_path, "tokenise")
+        prepared(own, tmp_path, "tokenize")
     assert caught.value.file == str(path)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pam.data.vocabulary import BOS, EOS, PAD, SPECIALS, STEP, UNK, Vocabulary, escape, unescape
-from pam.errors import UserError
+from pam.io import UserError
 
 
 def test_special_symbols_come_first_in_file_and_ids(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_file_that_is_no_vocabulary_is_refused(
     with pytest.raises(UserError) as caught:
         Vocabulary.load(tmp_path / "v")
     assert caught.value.line == line
-    assert caught.value.remedy
+    assert caught.value.hint
 
 
 def test_binary_content_is_refused(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from pam.data.batches import Batch
+from pam.data.dataset import Batch
 from pam.data.vocabulary import EOS, PAD
 from pam.decoding.forced import Forced, force
 from pam.models.seq2seq import Seq2Seq
 from tests.models import tiny
 
-TOP_2 = {"marginal": {"kind": "output", "top_k": 2}}
+TOP_2 = {"marginalization": {"kind": "output", "top_k": 2}}
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in tiny.NAMED),
     *((name, TOP_2) for name in ("prior-joint", "postr-joint", "mono-postr-joint")),
@@ -39,12 +39,12 @@ def real(values: Tensor, given: Batch) -> Tensor:
 
 @pytest.mark.parametrize(("name", "changed"), VARIANTS)
 def test_it_is_the_references_teacher_forcing(name: str, changed: dict[str, Any]) -> None:
-    model, given = tiny.model(tiny.choices(name, **changed)), batch()
+    model, given = tiny.model(tiny.components(name, **changed)), batch()
     found = force(model, given)
     with torch.no_grad():
         wanted = model.teacher_forced(given.source, given.lengths, given.target)
     pairs = [(found.log_probs, wanted.log_probs), (found.prior, wanted.prior)]
-    if name != "structured":  # whose alignment looks at the whole target, see test_zoo
+    if name != "structured":  # whose alignment looks at the whole target, see test_attentions
         pairs.append((found.alignment, wanted.alignment))
     for ours, theirs in pairs:
         torch.testing.assert_close(real(ours, given), real(theirs, given), rtol=1e-8, atol=1e-9)
@@ -66,7 +66,7 @@ def exactly(model: Seq2Seq, given: Batch) -> Tensor:
 
 @pytest.mark.parametrize("name", ["prior-joint", "postr-joint", "mono-postr-joint"])
 def test_the_exact_sum_of_a_top_k_model_is_over_all_positions(name: str) -> None:
-    model, given = tiny.model(tiny.choices(name, **TOP_2)), batch()
+    model, given = tiny.model(tiny.components(name, **TOP_2)), batch()
     found = force(model, given)
     exact, cut = real(found.exact, given), real(found.log_probs, given)
     torch.testing.assert_close(exact, real(exactly(model, given), given), rtol=1e-8, atol=1e-9)
@@ -75,12 +75,12 @@ def test_the_exact_sum_of_a_top_k_model_is_over_all_positions(name: str) -> None
 
 def test_without_top_k_the_exact_sum_is_the_sum() -> None:
     for name in ("soft", "postr-joint", "variational"):
-        found: Forced = force(tiny.model(tiny.choices(name)), batch())
+        found: Forced = force(tiny.model(tiny.components(name)), batch())
         assert torch.equal(found.exact, found.log_probs)
 
 
 def test_a_symbol_is_right_if_it_is_the_most_probable() -> None:
-    model, given = tiny.model(tiny.choices("postr-joint")), batch()
+    model, given = tiny.model(tiny.components("postr-joint")), batch()
     model.readout.output.bias.data[EOS] += 50.0
     found = force(model, given)
     assert torch.equal(found.correct & given.mask, given.target == EOS)

@@ -20,7 +20,7 @@ SOURCES = [[5], [6, 7], [8, 5, 6], [7, 7, 8, 5]]
 def test_draws_differ_from_the_mean_and_come_to_it_without_noise(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = tiny.model(tiny.choices(name))
+    model = tiny.model(tiny.components(name))
     source, lengths, _ = tiny.batch()
     symbol = torch.full((4, 1), 5)
     mean = stepper(model, model.encode(source, lengths), 1).step(symbol)
@@ -37,7 +37,7 @@ def test_draws_differ_from_the_mean_and_come_to_it_without_noise(
 
 
 def test_the_same_sources_give_the_same_outputs() -> None:
-    model = tiny.model(tiny.choices("acvi"))
+    model = tiny.model(tiny.components("acvi"))
     decoding = Decoding(beam=2, max_ratio=1.0, max_extra=4, latent_samples=2)
     found = [[o.log_prob for o in decode(model, SOURCES, decoding, False)] for _ in range(2)]
     assert found[0] == found[1]
@@ -46,13 +46,13 @@ def test_the_same_sources_give_the_same_outputs() -> None:
 
 
 def test_a_joined_model_of_one_member_is_drawn_as_that_member_is() -> None:
-    model = tiny.model(tiny.choices("acvi"))
+    model = tiny.model(tiny.components("acvi"))
     decoding = Decoding(beam=2, max_ratio=1.0, max_extra=4, latent_samples=2)
     found = [decode(one, SOURCES, decoding, False) for one in (model, Ensemble([model]).eval())]
     assert [o.log_prob for o in found[0]] == [o.log_prob for o in found[1]]
 
 
 def test_a_model_without_latent_vectors_is_itself() -> None:
-    model = tiny.model(tiny.choices("soft"))
+    model = tiny.model(tiny.components("soft"))
     with drawn(model, 5) as one:
         assert one is model

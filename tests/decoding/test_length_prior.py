@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pam.data.prepared import Split
+from pam.data.dataset import Split
 from pam.decoding.length_prior import LengthPrior
-from pam.errors import UserError
+from pam.io import UserError
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tests.decoding import varied
 from tests.decoding.varied import ACTIONS, SOURCES
 from tests.models import tiny
 
-TOP_2: dict[str, Any] = {"marginal": {"kind": "output", "top_k": 2}}
+TOP_2: dict[str, Any] = {"marginalization": {"kind": "output", "top_k": 2}}
 SHORT: dict[str, Any] = {"max_ratio": 1e-9, "max_extra": 3}
 """Outputs of at most three symbols, the end symbol included."""
 
@@ -246,9 +246,9 @@ def test_length_penalty_and_prior_change_what_is_best() -> None:
         decoding = Decoding(beam=300, **SHORT, **changed)
         found = decoding_of_many.decode(model, SOURCES, decoding, prior=prior)
         lengths.append([len(outputs[0].symbols) for outputs in found])
-    plain, penalised, held = lengths
+    plain, penalized, held = lengths
     assert 0 in plain, "an empty output is legal"
-    assert sum(penalised) > sum(plain)
+    assert sum(penalized) > sum(plain)
     assert held == [2] * len(SOURCES)
 
 

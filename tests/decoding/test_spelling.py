@@ -15,7 +15,7 @@ A, HOUSE, IN = 5, 6, 7
 
 
 def codec(merges: list[str] | None = None) -> Codec:
-    side = SideSettings(language="de", tokenise="none", lowercase=False, merges=merges)
+    side = SideSettings(language="de", tokenize="none", lowercase=False, merges=merges)
     return Codec(Settings(source=side, target=side))
 
 

@@ -18,12 +18,12 @@ BEAM = 3
 TOP_2 = {"kind": "output", "top_k": 2}
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in tiny.STEPPED),
-    ("prior-joint", {"marginal": TOP_2}),
-    ("postr-joint", {"marginal": TOP_2}),
-    ("mono-postr-joint", {"marginal": TOP_2}),
+    ("prior-joint", {"marginalization": TOP_2}),
+    ("postr-joint", {"marginalization": TOP_2}),
+    ("mono-postr-joint", {"marginalization": TOP_2}),
     ("mono-postr-joint", {"coupling": {"kind": "monotone", "first": "before"}}),
-    ("prox-postr-joint", {"feedback": "prior"}),
-    ("mono-postr-joint", {"marginal": "input", "feedback": "prior"}),
+    ("prox-postr-joint", {"input_feeding": "prior"}),
+    ("mono-postr-joint", {"marginalization": "input", "input_feeding": "prior"}),
 ]
 
 
@@ -31,7 +31,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("name", "changed"), VARIANTS)
 @torch.no_grad()
 def test_fast_steps_equal_the_reference(name: str, changed: dict[str, Any], layers: int) -> None:
-    model = tiny.model(tiny.choices(name, **changed), layers=layers)
+    model = tiny.model(tiny.components(name, **changed), layers=layers)
     source, lengths, _ = tiny.batch(rows=5)
     fast = stepper(model, model.encode(source, lengths), BEAM)
     slow = ReferenceStepper(model, model.encode(source, lengths), BEAM)
@@ -57,7 +57,7 @@ def test_fast_steps_equal_the_reference(name: str, changed: dict[str, Any], laye
 
 
 def test_the_most_attended_position_is_never_the_end_or_padding() -> None:
-    model = tiny.model(tiny.choices("soft"))
+    model = tiny.model(tiny.components("soft"))
     source, lengths, _ = tiny.batch(rows=3)
     steps = ReferenceStepper(model, model.encode(source, lengths), 2)
     steps.state = State(

@@ -17,7 +17,7 @@ SEEDS = {
     "variational-gumbel": (115, 27),
     "soft-concat": (2, 10),
     "soft-location": (2, 20),
-    "soft-unfed": (115, 151),
+    "soft-no-input-feeding": (115, 151),
     "acvi": (2, 3),
     "ved": (9, 1),
     "none": (6, 230),
@@ -39,14 +39,14 @@ def short(name: str, **changed: Any) -> Seq2Seq:
     """A model whose most probable strings of up to two symbols differ, and differ in length.
 
     Args:
-        changed: choices that are not the named model's.
+        changed: components that are not the named model's.
     """
     readout = 3.0 if ACTIONS[name] else 6.0
     return _made(name, SEEDS.get(name, (9, 17))[1], readout, 3.0, **changed)
 
 
 def _made(name: str, seed: int, readout: float, recurrence: float, **changed: Any) -> Seq2Seq:
-    made = tiny.model(tiny.choices(name, **changed), seed=seed)
+    made = tiny.model(tiny.components(name, **changed), seed=seed)
     made.readout.output.weight.data.mul_(readout)
     made.recurrence.get_parameter("cells.0.weight_ih").data.mul_(recurrence)
     return made

@@ -118,7 +118,7 @@ def fuzz(
 ) -> None:
     """Calls `check` with drawn values, the same ones for the same number.
 
-    A UserError is as good as a result: it must have a remedy. All else is a fault.
+    A UserError is as good as a result: it must have a hint. All else is a fault.
     """
 
     @seed(number)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from pam.errors import UserError
+from pam.io import UserError
 
 Result = TypeVar("Result")
 
 
 def outcome(call: Callable[[], Result], what: str = "this case") -> Result | UserError:
-    """What a call gives, or its UserError, which must have a remedy; all else is a fault.
+    """What a call gives, or its UserError, which must have a hint; all else is a fault.
 
     Args:
         what: the case in words, for the message about a fault.
@@ -22,5 +22,5 @@ def outcome(call: Callable[[], Result], what: str = "this case") -> Result | Use
         caught = error
     except Exception as error:
         raise AssertionError(f"{what}: {error!r}") from error
-    assert caught.remedy, f"{what}: no remedy: {caught}"
+    assert caught.hint, f"{what}: no hint: {caught}"
     return caught

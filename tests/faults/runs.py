@@ -25,7 +25,7 @@ from tests.workflow.checkouts import Checkout, with_own_data
 OWN = ("--configfile", "own/experiment.yaml")
 SNAKEMAKE = (sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor")
 RESULTS = Path("results/tiny")
-CELL = RESULTS / "nouns/postr-joint/seed1"
+RUN = RESULTS / "nouns/postr-joint/seed1"
 COST = ("cost", "training", "decoding")
 SPLITS = ("train", "dev", "test")
 
@@ -179,16 +179,16 @@ def started(
 def results(made: Checkout) -> dict[str, Any]:
     """All that a run measured, but for what it cost: equal for equal runs, bit by bit."""
     found: dict[str, Any] = {}
-    for folder in (RESULTS / "nouns/data", CELL / "model", CELL / "beam1"):
+    for folder in (RESULTS / "nouns/data", RUN / "model", RUN / "beam1"):
         for path in sorted((made.folder / folder).iterdir()):
             if not path.name.startswith(".") and path.name != "decoding.json":
                 found[f"{folder}/{path.name}"] = path.read_bytes()
-    scores = json.loads((made.folder / CELL / "scores.json").read_text("utf-8"))
+    scores = json.loads((made.folder / RUN / "scores.json").read_text("utf-8"))
     found["scores"] = {name: scores[name] for name in scores if name not in COST}
     with open(made.folder / RESULTS / "tables/table2.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     found["table"] = [{**row, "cpu_s": "", "gpu_s": ""} for row in rows]
-    with open(made.folder / CELL / "history.csv", encoding="utf-8") as file:
+    with open(made.folder / RUN / "history.csv", encoding="utf-8") as file:
         found["losses"] = [(row["epoch"], row["train_loss"]) for row in csv.DictReader(file)]
     report = (made.folder / RESULTS / "report.html").read_text("utf-8")
     assert report.rstrip().endswith("</html>")

@@ -13,21 +13,21 @@ from typing import Any
 import torch
 
 from pam.config import Decoding
-from pam.data.fetch import fetch
+from pam.data.dataset import SPLITS, Prepared, Split, write_summary
+from pam.data.download import fetch
 from pam.data.prepare import prepare
-from pam.data.prepared import SPLITS, Prepared, Split, write_summary
 from pam.decoding.decoder import Decoder
 from pam.decoding.length_prior import FILE, LengthPrior
-from pam.files import write_json
+from pam.evaluation.kinds import EvalInputs, alignment, translation
+from pam.io import write_json
 from pam.models.build import build
 from pam.models.saved import load_model, save_model
-from pam.scoring.kinds import Evidence, alignment, translation
-from pam.training.state import Progress, StateFolder
+from pam.training.checkpoint import Progress, StateFolder
 from tests.cli import phrases
 from tests.data import pairs, test_wit3
 from tests.training import small
 
-STAGES = ("extract", "tokenise", "segment")
+STAGES = ("extract", "tokenize", "segment")
 """Of translation, before the last."""
 
 Result = Any
@@ -77,7 +77,7 @@ def _content(folder: Path) -> Result:
         found += [data.codec.source_symbols(row[:-1]) for row in rows[name]]
     if data.summary["task"] == "translation":
         found += [translation.target_language(data)]
-        found += [translation.read_references(Evidence(data=folder))]
+        found += [translation.read_references(EvalInputs(data=folder))]
     return found
 
 
@@ -91,7 +91,10 @@ def gold_data(room: Path) -> Subject:
     write_summary(other, {"task": "alignment"})
 
     def use(folder: Path) -> Result:
-        data, gold = Prepared(folder), alignment.read_gold(Evidence(data=folder).file("links.json"))
+        data, gold = (
+            Prepared(folder),
+            alignment.read_gold(EvalInputs(data=folder).file("links.json")),
+        )
         return data.rows("gold"), data.split("gold").content, gold.model_dump()
 
     return Subject(made, use, (other,))
@@ -159,10 +162,10 @@ def model(room: Path, *, subwords: bool) -> Subject:
 def _model(folder: Path, data: Prepared, seed: int) -> Path:
     """Weights as they are before training, which are as good here."""
     torch.manual_seed(seed)
-    cell = small.cell("prior-joint", seed=seed)
-    network = build(cell.choices, cell.network, len(data.source), len(data.target))
+    run = small.run("prior-joint", seed=seed)
+    network = build(run.components, run.network, len(data.source), len(data.target))
     LengthPrior.of(Split.load(data.folder, "train")).save(folder / FILE)
-    save_model(folder, cell, data.summary["task"], data.folder, network.state_dict())
+    save_model(folder, run, data.summary["task"], data.folder, network.state_dict())
     return folder
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import Recorder
 from tests.faults.conftest import Scene
-from tests.faults.runs import CELL, RESULTS, results
+from tests.faults.runs import RESULTS, RUN, results
 from tests.workflow.checkouts import Checkout, Outcome
 
 pytestmark = pytest.mark.slow
@@ -46,14 +46,14 @@ def test_a_clock_that_jumps_back_while_training(
     finished: Scene, tmp_path: Path, record: Recorder
 ) -> None:
     made = finished.made
-    cell, data = str(CELL / "cell.yaml"), str(RESULTS / "nouns/data")
+    run, data = str(RUN / "run.yaml"), str(RESULTS / "nouns/data")
     outcome = made.command(
-        [sys.executable, "-m", "pam", "train", "--cell", cell, "--data", data, "--out", "again"],
+        [sys.executable, "-m", "pam", "train", "--run", run, "--data", data, "--out", "again"],
         **jumping(tmp_path / "clock", 3.0),
     )
     assert outcome.code == 0, outcome.said
     weights = "model/weights.safetensors"
-    expected = (made.folder / CELL / weights).read_bytes()
+    expected = (made.folder / RUN / weights).read_bytes()
     assert (made.folder / "again" / weights).read_bytes() == expected
     assert all(0 <= cost < 600 for cost in costs(made.folder / "again/training.json"))
     record(
@@ -71,7 +71,7 @@ def test_a_clock_that_jumps_back_in_the_midst_of_a_run(
     assert results(scene.made) == results(undisturbed[0])
     assert "Nothing to be done" in scene.run("--dry-run").said
     for name in ("training.json", "beam1/decoding.json"):
-        assert all(0 <= cost < 600 for cost in costs(scene.made.folder / CELL / name))
+        assert all(0 <= cost < 600 for cost in costs(scene.made.folder / RUN / name))
     record(
         fault="the clock jumps back an hour in the midst of a run",
         showed="bit-identical results, no negative cost, and nothing was left to do",
@@ -89,7 +89,7 @@ def shift(folder: Path, seconds: float) -> None:
 def test_times_of_files_alone_make_nothing_run_again(
     finished: Scene, record: Recorder, jump: float
 ) -> None:
-    for folder in ("data", RESULTS / "nouns/data", CELL / "model"):
+    for folder in ("data", RESULTS / "nouns/data", RUN / "model"):
         shift(finished.made.folder / folder, jump)
     said = finished.run("--dry-run").said
     assert "Nothing to be done" in said, said

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pam.data.archives import extract_all
-from pam.errors import UserError
+from pam.io import UserError
 from tests.conftest import Recorder
 from tests.data import test_archives
 from tests.faults.cases import numbered

@@ -14,8 +14,8 @@ from tests.faults.damage import damage
 from tests.training import runs, small
 from tests.training.runs import Fault
 
-CELL = small.cell("soft", epochs=2)
-KILLED = Fault("pam.training.state", "save_tensors", 6)
+RUN = small.run("soft", epochs=2)
+KILLED = Fault("pam.training.checkpoint", "save_tensors", 6)
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training that nothing disturbed."""
     out = tmp_path_factory.mktemp("whole")
-    assert runs.train(CELL, data, out).end() == 0
+    assert runs.train(RUN, data, out).end() == 0
     return out
 
 
@@ -35,7 +35,7 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def killed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same, killed while it saved its sixth state."""
     out = tmp_path_factory.mktemp("killed")
-    assert runs.train(CELL, data, out, KILLED).end() < 0
+    assert runs.train(RUN, data, out, KILLED).end() < 0
     return out
 
 
@@ -51,7 +51,7 @@ def test_a_training_with_a_damaged_state_ends_with_the_same_weights(
 ) -> None:
     out = shutil.copytree(killed, tmp_path / "out")
     what = damaged(out / "state", random.Random(number))
-    again = runs.train(CELL, data, out)
+    again = runs.train(RUN, data, out)
     assert again.end() == 0, f"{what}: {again.said()}"
     assert "Traceback" not in again.said()
     assert runs.result(out) == runs.result(whole), what
@@ -68,7 +68,7 @@ def test_results_that_were_kept_are_not_taken_if_they_are_damaged(
     out = tmp_path / "out"
     shutil.copytree(whole / "state", out / "state")
     what = damaged(out / "state", random.Random(number))
-    again = runs.train(CELL, data, out)
+    again = runs.train(RUN, data, out)
     assert again.end() == 0, f"{what}: {again.said()}"
     assert runs.result(out) == runs.result(whole), what
     record(

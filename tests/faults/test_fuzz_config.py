@@ -1,4 +1,4 @@
-"""Configurations that nobody meant: refused with a remedy, or run as they say."""
+"""Configurations that nobody meant: refused with a hint, or run as they say."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import pytest
 import yaml
 from hypothesis import strategies as st
 
-from pam.config import Cell, load_cell
+from pam.commands.prepare import overrides
+from pam.config import RunConfig, load_run
 from pam.data.registry import load_registries
 from pam.experiment import load_plan
+from pam.io import dump_yaml
 from pam.models.build import build
-from pam.parsing import dump_yaml
-from pam.training.memory import enough_for
-from pam.verbs.prepare import overrides
+from pam.training.devices import enough_for
 from tests.conftest import Recorder
 from tests.faults.cases import numbered
 from tests.faults.damage import DAMAGES
@@ -50,7 +50,7 @@ EXPERIMENT = {
             "training": {"select": "loss"},
             "decoding": {"beams": [1, 2]},
             "resources": {"threads": 2},
-            "options": {"marginal": {"output": {"top_k": 2}}},
+            "options": {"marginalization": {"output": {"top_k": 2}}},
         },
     },
     "network": {"embedding": 4, "encoder": 3, "decoder": 5, "dropout": 0.1, "initial_range": 0.1},
@@ -59,7 +59,10 @@ EXPERIMENT = {
     "registries": ["own/small.yaml", "own/pairs.yaml"],
     "device": "cpu",
     "resources": {"threads": 1, "mem_mb": 500, "runtime": 9},
-    "options": {"marginal": {"output": {"top_k": 3}}, "feedback": {"posterior": {"mix": 0.5}}},
+    "options": {
+        "marginalization": {"output": {"top_k": 3}},
+        "input_feeding": {"posterior": {"mix": 0.5}},
+    },
 }
 MODEL = {
     "label": "Odd",
@@ -71,8 +74,8 @@ MODEL = {
     "distribution": {"kind": "fusedmax", "weight": 0.1},
     "coupling": {"kind": "proximity", "width": 2, "first": "free"},
     "latent": {"kind": "acvi", "samples": 2, "temperature": 0.5, "last": 0.1, "weight": 1.0},
-    "marginal": {"kind": "output", "top_k": 3},
-    "feedback": {"kind": "posterior", "mix": 0.5, "gradient": True},
+    "marginalization": {"kind": "output", "top_k": 3},
+    "input_feeding": {"kind": "posterior", "mix": 0.5, "gradient": True},
     "inference": "none",
     "estimator": "exact",
     "targets": "symbols",
@@ -99,10 +102,10 @@ REGISTRIES = {
         "files": {"train.tsv": {}, "dev.tsv": {}, "test.tsv": {}},
     },
 }
-CELL = small.cell("prox-postr-joint").model_dump()
+RUN = small.run("prox-postr-joint").model_dump()
 FORMAT = {
     "read": {"kind": "columns", "columns": {"xx": 0, "yy": 1}, "divide": {"dev": 1, "test": 1}},
-    "tokenise": {"xx": "moses"},
+    "tokenize": {"xx": "moses"},
     "max_ratio": 1.5,
     "subwords": {"merges": 5, "joint": True},
     "vocabulary": {"size": {"xx": 9}, "min_count": 1},
@@ -161,15 +164,15 @@ def run_experiment(file: Path) -> None:
         for model in plan.experiment.models_of(task):
             plan.resources(task, model)
             for seed in plan.experiment.seeds:
-                run_cell(plan.cell(task, model, seed))
+                run_run(plan.run(task, model, seed))
 
 
-def run_cell(cell: Cell) -> None:
-    """A cell is the same when it is read again, and its model can be made."""
-    Path("cell.yaml").write_text(dump_yaml(cell), encoding="utf-8")
-    assert load_cell("cell.yaml") == cell
+def run_run(run: RunConfig) -> None:
+    """A run is the same when it is read again, and its model can be made."""
+    Path("run.yaml").write_text(dump_yaml(run), encoding="utf-8")
+    assert load_run("run.yaml") == run
     with enough_for("making the network", "lower the sizes in `network`"):
-        build(cell.choices, cell.network, 9, 9)
+        build(run.components, run.network, 9, 9)
 
 
 def run_model(file: Path) -> None:
@@ -195,7 +198,7 @@ CONFIGURATIONS: dict[str, tuple[Any, Callable[[Path], None]]] = {
     "an experiment": (EXPERIMENT, run_experiment),
     "a model": (MODEL, run_model),
     "a registry": (REGISTRIES, read_registry),
-    "a cell": (CELL, lambda file: run_cell(load_cell(file))),
+    "a run": (RUN, lambda file: run_run(load_run(file))),
     "a format on the command line": (FORMAT, read_format),
 }
 
@@ -218,14 +221,14 @@ def test_what_is_changed_below_can_be_run_unchanged(kind: str, room: Path) -> No
 
 @pytest.mark.parametrize("block", numbered(40, sample=1))
 @pytest.mark.parametrize("kind", CONFIGURATIONS)
-def test_a_configuration_is_refused_with_a_remedy_or_can_be_run(
+def test_a_configuration_is_refused_with_a_hint_or_can_be_run(
     kind: str, block: int, room: Path, record: Recorder
 ) -> None:
     document, use = CONFIGURATIONS[kind]
     fuzz(block, CASES, written(document), check_with(use))
     record(
         fault=f"{kind} that nobody meant",
-        showed="refused with a remedy before any work, or it can be run",
+        showed="refused with a hint before any work, or it can be run",
         tried=CASES,
     )
 
@@ -242,6 +245,6 @@ def test_each_key_with_each_odd_value_is_refused_or_can_be_run(
         outcome(partial(check_with(use), content), f"{place}: {value!r}")
     record(
         fault=f"each key of {kind} with each odd value",
-        showed="refused with a remedy before any work, or it can be run",
+        showed="refused with a hint before any work, or it can be run",
         tried=len(cases),
     )

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from pam.data.fetch import fetch
+from pam.data.dataset import SPLITS, Prepared
+from pam.data.download import fetch
 from pam.data.gold import prepare_gold
 from pam.data.prepare import prepare
-from pam.data.prepared import SPLITS, Prepared
 from pam.data.registry import Dataset
 from pam.data.vocabulary import UNK, Vocabulary
-from pam.scoring.kinds import Evidence, translation
-from pam.scoring.predictions import check_against_split, read_predictions
+from pam.evaluation.kinds import EvalInputs, translation
+from pam.evaluation.predictions import check_against_split, read_predictions
 from tests.conftest import Recorder
 from tests.data import pairs
 from tests.faults.cases import numbered
@@ -108,7 +108,7 @@ def check_prepared(folder: Path) -> None:
         assert not (data.split("train").source == UNK).any()
     else:
         for name in ("dev", "test"):
-            references = translation.read_references(Evidence(data=folder, split=name))
+            references = translation.read_references(EvalInputs(data=folder, split=name))
             assert len(references) == len(data.rows(name))
 
 
@@ -148,8 +148,8 @@ def of_inflection(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], N
 OPTIONS = st.fixed_dictionaries(
     {},
     optional={
-        "tokenise": st.sampled_from(["none", "moses"]),
-        "tokenised": st.booleans(),
+        "tokenize": st.sampled_from(["none", "moses"]),
+        "tokenized": st.booleans(),
         "lowercase": st.booleans(),
         "blank_lines": st.just("drop"),
         "subwords": st.fixed_dictionaries({"merges": st.integers(1, 9), "joint": st.booleans()}),
@@ -194,7 +194,7 @@ def of_columns(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None
                 "task": "translation",
                 "files": {"all.txt": {"path": str(folder / "all.txt")}},
                 "splits": {"all": "all.txt"},
-                "format": {"source": "de", "target": "en", "tokenise": "none"}
+                "format": {"source": "de", "target": "en", "tokenize": "none"}
                 | {"read": read | {"divide": {"dev": 1, "test": 1}}},
             }
         )

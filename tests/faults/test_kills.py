@@ -24,7 +24,7 @@ Reference = tuple[Checkout, Outcome]
 def killed(running: Running, victim: str, draw: Random, stage: str, within_s: float) -> str | None:
     """Kills some time after a stage has begun; returns what was at work, None if all had ended.
 
-    Counted from a stage, not from the beginning, so that each is struck, on a busy machine too.
+    Counts from a stage, not from the beginning, so that each is struck, on a busy machine too.
     """
     running.wait_for(stage)
     with suppress(TimeoutExpired):

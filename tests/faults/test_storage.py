@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import Recorder
 from tests.faults.conftest import Scene
 from tests.faults.disks import bound_by_permission, forbidden, read_only_disk, small_disk
-from tests.faults.runs import CELL, OWN, RESULTS, SNAKEMAKE, results
+from tests.faults.runs import OWN, RESULTS, RUN, SNAKEMAKE, results
 from tests.workflow.checkouts import Checkout, Outcome
 
 pytestmark = pytest.mark.slow
@@ -59,8 +59,8 @@ def test_a_disk_that_is_full_while_downloading(scene: Scene, record: Recorder) -
 
 
 def train(scene: Scene, out: str, *arguments: str) -> Outcome:
-    cell, data = str(CELL / "cell.yaml"), str(RESULTS / "nouns/data")
-    return pam(scene, "train", "--cell", cell, "--data", data, "--out", out, *arguments)
+    run, data = str(RUN / "run.yaml"), str(RESULTS / "nouns/data")
+    return pam(scene, "train", "--run", run, "--data", data, "--out", out, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_disk_that_is_full_while_a_state_is_saved(
         outcome = train(finished, "again", "--state", "state")
         assert outcome.code == 0, outcome.said
     weights = "model/weights.safetensors"
-    expected = (finished.made.folder / CELL / weights).read_bytes()
+    expected = (finished.made.folder / RUN / weights).read_bytes()
     assert (finished.made.folder / "again" / weights).read_bytes() == expected
     record(
         fault="the disk is full while the state of a training is saved",
@@ -100,7 +100,7 @@ def test_a_disk_that_is_full_while_an_output_is_written(
         disk.mend()
         assert train(finished, "out", "--state", "state").code == 0
         weights = "model/weights.safetensors"
-        expected = (finished.made.folder / CELL / weights).read_bytes()
+        expected = (finished.made.folder / RUN / weights).read_bytes()
         assert (folder / weights).read_bytes() == expected
     record(
         fault="the disk is full while the results of a training are written",

@@ -14,7 +14,7 @@ from tests.models.test_fast_path import assert_same
 
 
 def made(**changed: object) -> Agreement:
-    model = tiny.model(tiny.choices("agreement", **changed))
+    model = tiny.model(tiny.components("agreement", **changed))
     assert isinstance(model, Agreement)
     return model
 
@@ -54,19 +54,19 @@ def test_a_latent_s_samples_are_averaged_over_both_directions() -> None:
     "changed",
     [
         {},
-        {"marginal": "output", "feedback": "posterior"},
+        {"marginalization": "output", "input_feeding": "posterior"},
         {"latent": {"kind": "acvi", "samples": 2}},
     ],
 )
 def test_the_fast_path_equals_the_reference(changed: dict[str, object]) -> None:
-    chosen = tiny.choices("agreement", **changed)
+    chosen = tiny.components("agreement", **changed)
     model = tiny.model(chosen, layers=2, dropout=0.3).train()
     assert_same(model, batch())
 
 
 def test_it_decodes_as_the_model_of_its_own_direction() -> None:
     model = made()
-    alone = tiny.model(tiny.choices("soft"))
+    alone = tiny.model(tiny.components("soft"))
     own = {key: value for key, value in model.state_dict().items() if not key.startswith("back.")}
     alone.load_state_dict(own)
     sources, decoding = [[5], [6, 7], [8, 5, 6]], Decoding(beam=3, max_extra=4)

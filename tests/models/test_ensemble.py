@@ -17,7 +17,7 @@ NAMES = ("soft", "postr-joint", "structured")
 
 
 def made() -> Ensemble:
-    members = [tiny.model(tiny.choices(name), seed=seed) for seed, name in enumerate(NAMES)]
+    members = [tiny.model(tiny.components(name), seed=seed) for seed, name in enumerate(NAMES)]
     return Ensemble(members).eval()
 
 
@@ -54,7 +54,7 @@ def test_fast_steps_equal_the_reference_and_teacher_forcing() -> None:
 
 
 def test_an_ensemble_of_one_model_is_that_model() -> None:
-    one = tiny.model(tiny.choices("postr-joint"))
+    one = tiny.model(tiny.components("postr-joint"))
     sources, decoding = [[5], [6, 7], [8, 5, 6]], Decoding(beam=3, max_extra=4)
     alone = decode(one, sources, decoding, False)
     joined = decode(Ensemble([one, one]).eval(), sources, decoding, False)

@@ -48,8 +48,8 @@ def expected(model: Seq2Seq, probabilities: Tensor) -> tuple[Tensor, Gradient]:
 
 def exact_twin(name: str, **changed: Any) -> tuple[Seq2Seq, Seq2Seq]:
     """A model that draws, and one with the same weights that enumerates."""
-    model = tiny.model(tiny.choices(name, **changed))
-    exact = tiny.model(tiny.choices(name, **{**changed, "estimator": "exact"}))
+    model = tiny.model(tiny.components(name, **changed))
+    exact = tiny.model(tiny.components(name, **{**changed, "estimator": "exact"}))
     weights = {key: value for key, value in model.state_dict().items() if "estimator" not in key}
     exact.load_state_dict(weights)
     return model, exact
@@ -78,7 +78,7 @@ def test_the_soft_baseline_lowers_the_variance_of_the_gradient() -> None:
     given, spread = one_sentence(target=1), {}
     for baseline in ("soft", "none"):
         model = tiny.model(
-            tiny.choices("hard", estimator={"kind": "reinforce", "baseline": baseline})
+            tiny.components("hard", estimator={"kind": "reinforce", "baseline": baseline})
         )
         prior = model.teacher_forced(*given).prior[0, 0].detach()
         _, mean = expected(model, prior)
@@ -91,7 +91,7 @@ def test_the_soft_baseline_lowers_the_variance_of_the_gradient() -> None:
 
 
 def test_the_moving_baseline_follows_what_it_saw_in_training_alone() -> None:
-    model = tiny.model(tiny.choices("hard-moving"))
+    model = tiny.model(tiny.components("hard-moving"))
     given = tiny.batch(target=1)
     model.objective(*given)
     assert float(model.estimator.average) == 0.0  # in evaluation mode
@@ -121,7 +121,7 @@ def test_gumbel_softmax_is_biased_and_less_so_at_a_lower_temperature() -> None:
 
 
 def test_nothing_but_a_bound_is_estimated() -> None:
-    from pam.errors import UserError
+    from pam.io import UserError
 
     with pytest.raises(UserError, match="only a bound has an expectation"):
-        tiny.model(tiny.choices("soft", estimator="gumbel"))
+        tiny.model(tiny.components("soft", estimator="gumbel"))

@@ -16,15 +16,15 @@ from tests.models import tiny
 TOP_3 = {"kind": "output", "top_k": 3}
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in tiny.NAMED),
-    ("prior-joint", {"marginal": TOP_3}),
-    ("postr-joint", {"marginal": TOP_3}),
-    ("mono-postr-joint", {"marginal": TOP_3}),
-    ("postr-joint", {"feedback": {"kind": "posterior", "gradient": False}}),
-    ("postr-joint", {"feedback": {"kind": "posterior", "mix": 0.3}}),
+    ("prior-joint", {"marginalization": TOP_3}),
+    ("postr-joint", {"marginalization": TOP_3}),
+    ("mono-postr-joint", {"marginalization": TOP_3}),
+    ("postr-joint", {"input_feeding": {"kind": "posterior", "gradient": False}}),
+    ("postr-joint", {"input_feeding": {"kind": "posterior", "mix": 0.3}}),
     ("mono-postr-joint", {"coupling": {"kind": "monotone", "first": "before"}}),
     ("prox-postr-joint", {"coupling": {"kind": "proximity", "first": "before", "width": 2}}),
-    ("mono-postr-joint", {"feedback": "prior"}),
-    ("mono-postr-joint", {"feedback": "prior", "marginal": "input"}),
+    ("mono-postr-joint", {"input_feeding": "prior"}),
+    ("mono-postr-joint", {"input_feeding": "prior", "marginalization": "input"}),
     ("soft", {"score": "mlp"}),
     ("postr-joint", {"score": {"kind": "general", "scale": True}}),
     ("postr-joint", {"score": {"kind": "mlp", "units": 3}}),
@@ -33,25 +33,25 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("prior-joint", {"distribution": "sparsemax"}),
     ("postr-joint", {"distribution": "sparsemax"}),
     ("variational", {}),
-    ("variational", {"marginal": {"kind": "bound", "q_top_k": 3}}),
-    ("variational-light", {}),
+    ("variational", {"marginalization": {"kind": "bound", "q_top_k": 3}}),
+    ("variational-kl0.1", {}),
     ("variational", {"inference": {"kind": "bilstm", "scale": True}}),
-    ("variational-sample", {"marginal": {"kind": "bound", "q_top_k": 3}}),
-    ("variational-sample", {"marginal": {"kind": "bound", "weight": 0.1}}),
+    ("variational-sample", {"marginalization": {"kind": "bound", "q_top_k": 3}}),
+    ("variational-sample", {"marginalization": {"kind": "bound", "weight": 0.1}}),
     ("variational-sample", {"estimator": {"kind": "reinforce", "baseline": "none"}}),
     # A moving baseline that stands still, as the two paths call it at other times.
     ("hard", {"estimator": {"kind": "reinforce", "baseline": "moving", "decay": 1.0}}),
     ("hard", {"estimator": "exact"}),
-    ("variational", {"feedback": "posterior"}),
-    ("variational-gumbel", {"feedback": "posterior"}),
-    ("hard", {"feedback": "prior", "estimator": "gumbel"}),
+    ("variational", {"input_feeding": "posterior"}),
+    ("variational-gumbel", {"input_feeding": "posterior"}),
+    ("hard", {"input_feeding": "prior", "estimator": "gumbel"}),
     ("acvi", {"latent": {"kind": "acvi", "samples": 3, "last": 1.0}}),
-    ("acvi", {"feedback": "none", "score": "location"}),
+    ("acvi", {"input_feeding": "none", "score": "location"}),
     ("ved", {"latent": {"kind": "ved", "samples": 2}}),
-    ("ved", {"marginal": "output", "feedback": "posterior"}),
-    ("structured", {"marginal": "output", "coupling": {"kind": "chain", "reach": 1}}),
+    ("ved", {"marginalization": "output", "input_feeding": "posterior"}),
+    ("structured", {"marginalization": "output", "coupling": {"kind": "chain", "reach": 1}}),
     ("local-m", {"window": {"kind": "monotonic", "width": 1}, "distribution": "sparsemax"}),
-    ("local-p", {"window": {"kind": "predictive", "width": 2}, "marginal": "output"}),
+    ("local-p", {"window": {"kind": "predictive", "width": 2}, "marginalization": "output"}),
 ]
 
 
@@ -96,7 +96,7 @@ def assert_same(model: Seq2Seq, given: Given | None = None) -> None:
 def test_values_and_gradients_equal_the_reference(
     name: str, changed: dict[str, Any], layers: int
 ) -> None:
-    model = tiny.model(tiny.choices(name, **changed), layers=layers, dropout=0.3).train()
+    model = tiny.model(tiny.components(name, **changed), layers=layers, dropout=0.3).train()
     assert_same(model)
 
 
@@ -106,7 +106,7 @@ def test_values_and_gradients_equal_the_reference(
 def test_rows_that_end_early_give_the_same_values_and_gradients(
     name: str, changed: dict[str, Any], layers: int, lengths: list[int]
 ) -> None:
-    model = tiny.model(tiny.choices(name, **changed), layers=layers, dropout=0.3).train()
+    model = tiny.model(tiny.components(name, **changed), layers=layers, dropout=0.3).train()
     _, _, target = given = tiny.batch(target=6)
     target[torch.arange(6) >= torch.tensor(lengths)[:, None]] = 0
     assert_same(model, given)
@@ -118,7 +118,7 @@ def test_a_vocabulary_too_large_to_keep_gives_the_same_values_and_gradients(
 ) -> None:
     monkeypatch.setattr(likelihood, "KEPT", 0)
     monkeypatch.setattr(joint, "CHUNK", 20)
-    assert_same(tiny.model(tiny.choices(name, **changed), dropout=0.3).train())
+    assert_same(tiny.model(tiny.components(name, **changed), dropout=0.3).train())
 
 
 @pytest.mark.parametrize("name", ["soft", "prior-joint", "postr-joint"])
@@ -126,7 +126,7 @@ def test_rows_without_weight_are_left_out_and_change_nothing(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(likelihood, "KEPT", 0)
-    model = tiny.model(tiny.choices(name))
+    model = tiny.model(tiny.components(name))
     with torch.no_grad():
         model.score.weight.weight.mul_(100)  # attention is all but one-hot
     assert_same(model)
@@ -134,7 +134,7 @@ def test_rows_without_weight_are_left_out_and_change_nothing(
 
 @pytest.mark.parametrize("name", ["soft", "postr-joint"])
 def test_a_plain_sum_of_tokens_has_the_gradient_of_the_reference(name: str) -> None:
-    model = tiny.model(tiny.choices(name))
+    model = tiny.model(tiny.components(name))
     source, lengths, target = tiny.batch()
     model.teacher_forced(source, lengths, target).log_probs.sum().backward()
     expected = {key: value.grad for key, value in model.named_parameters()}
@@ -146,7 +146,7 @@ def test_a_plain_sum_of_tokens_has_the_gradient_of_the_reference(name: str) -> N
 
 @pytest.mark.parametrize("name", ["prior-joint", "postr-joint"])
 def test_narrow_products_stay_near_the_exact_ones(name: str) -> None:
-    model = tiny.model(tiny.choices(name)).float()
+    model = tiny.model(tiny.components(name)).float()
     source, lengths, target = tiny.batch()
     exact = token_log_probs(model, source, lengths, target)
     narrow = token_log_probs(model, source, lengths, target, narrow=True)
@@ -159,12 +159,12 @@ def test_long_sources_by_fourier_transform_equal_the_reference(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(toeplitz, "DENSE", 1)
-    assert_same(tiny.model(tiny.choices(name)))
+    assert_same(tiny.model(tiny.components(name)))
 
 
 @pytest.mark.parametrize("name", tiny.NAMED)
 def test_float32_stays_near_float64(name: str) -> None:
-    model = tiny.model(tiny.choices(name))
+    model = tiny.model(tiny.components(name))
     source, lengths, target = tiny.batch()
     exact = token_log_probs(model, source, lengths, target)
     single = token_log_probs(model.float(), source, lengths, target)
@@ -174,17 +174,17 @@ def test_float32_stays_near_float64(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "changed"),
     [
-        ("acvi", {"marginal": "output", "feedback": "posterior"}),
+        ("acvi", {"marginalization": "output", "input_feeding": "posterior"}),
         ("hard-mono", {"latent": "acvi"}),
         ("hard-mono", {"latent": "ved"}),
-        ("hard-mono", {"marginal": "none"}),
-        ("hard-mono", {"marginal": "bound", "inference": "bilstm"}),
+        ("hard-mono", {"marginalization": "none"}),
+        ("hard-mono", {"marginalization": "bound", "inference": "bilstm"}),
     ],
 )
 def test_unusual_combinations_equal_the_reference_whatever_computes_them(
     name: str, changed: dict[str, Any]
 ) -> None:
-    model = tiny.model(tiny.choices(name, **changed), dropout=0.3).train()
+    model = tiny.model(tiny.components(name, **changed), dropout=0.3).train()
     (slow, slow_grads), (fast, fast_grads) = both_paths(model, tiny.batch())
     torch.testing.assert_close(fast, slow, rtol=1e-10, atol=1e-10)
     for key, gradient in slow_grads.items():
@@ -194,7 +194,7 @@ def test_unusual_combinations_equal_the_reference_whatever_computes_them(
 
 
 def test_a_score_that_is_not_covered_is_computed_by_the_reference() -> None:
-    model = tiny.model(tiny.choices("postr-joint", score="none"))
+    model = tiny.model(tiny.components("postr-joint", score="none"))
     source, lengths, target = tiny.batch()
     assert not covers(model, draws=True)
     torch.testing.assert_close(
@@ -216,7 +216,7 @@ def test_the_recurrence_frees_its_memory_without_the_garbage_collector() -> None
         made(self, *args)
         tapes.append(weakref.ref(self))
 
-    model = tiny.model(tiny.choices("postr-joint")).train()
+    model = tiny.model(tiny.components("postr-joint")).train()
     gc.disable()
     try:
         with pytest.MonkeyPatch.context() as patch:

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pam.errors import UserError
 from pam.experiment import load_plan
+from pam.io import UserError, read_yaml
 from pam.models.fitting import check_fit
-from pam.yaml_files import read_yaml
 
 CONFIG = Path(__file__).resolve().parents[2] / "config"
 EXPERIMENTS = [file for file in sorted(CONFIG.glob("*.yaml")) if "experiment" in read_yaml(file)]
@@ -38,4 +37,4 @@ def test_sizes_that_do_not_fit_are_told_with_task_and_model(
         check_fit(plan)
     assert (Path(str(caught.value.file)), caught.value.line) == (mine, 5)
     assert caught.value.message.startswith("model `soft-dot` of task `wrong`: score `dot`")
-    assert caught.value.remedy
+    assert caught.value.hint

@@ -26,7 +26,7 @@ from tests.models.by_hand import (
 def test_prior_joint_sums_over_every_alignment_sequence() -> None:
     """sum over a_1..a_n of prod_t prior_t(a_t) p(y_t | s_t, h_{a_t}): nothing of an alignment is
     fed back but its prior, so that the queries are the same in every term."""
-    model = tiny.model(tiny.choices("prior-joint"))
+    model = tiny.model(tiny.components("prior-joint"))
     source, lengths, target = one_sentence()
     memory = model.encode(source, lengths)
     hidden, context = memory.start, torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
@@ -53,7 +53,7 @@ SPARSE = ({"kind": "fusedmax", "weight": 0.2}, "sparsemax")
 def test_posterior_models_follow_bayes_rule_step_by_step(
     name: str, changed: dict[str, Any], layers: int
 ) -> None:
-    model = tiny.model(tiny.choices(name, **changed), layers=layers)
+    model = tiny.model(tiny.components(name, **changed), layers=layers)
     source, lengths, target = one_sentence()
     memory = model.encode(source, lengths)
     hidden, context = memory.start, torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
@@ -79,10 +79,10 @@ def test_posterior_models_follow_bayes_rule_step_by_step(
 
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("name", ["soft", "sparse", "sparsemax"])
-def test_models_marginalised_at_the_input_read_the_mean_of_the_states(
+def test_models_marginalized_at_the_input_read_the_mean_of_the_states(
     name: str, layers: int
 ) -> None:
-    model = tiny.model(tiny.choices(name), layers=layers)
+    model = tiny.model(tiny.components(name), layers=layers)
     source, lengths, target = one_sentence()
     memory = model.encode(source, lengths)
     hidden, context = memory.start, torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
@@ -100,7 +100,7 @@ def test_models_marginalised_at_the_input_read_the_mean_of_the_states(
 
 
 def test_hard_monotone_attention_reads_the_position_that_its_steps_reached() -> None:
-    model = tiny.model(tiny.choices("hard-mono"))
+    model = tiny.model(tiny.components("hard-mono"))
     source, lengths, _ = one_sentence(3)
     target = torch.tensor([[STEP, 6, STEP, STEP, STEP, 7]])
     aligned = model.teacher_forced(source, lengths, target)
@@ -111,7 +111,7 @@ def test_hard_monotone_attention_reads_the_position_that_its_steps_reached() -> 
 
 @pytest.mark.parametrize("name", tiny.NAMED)
 def test_next_symbol_probabilities_sum_to_one(name: str) -> None:
-    model = tiny.model(tiny.choices(name))
+    model = tiny.model(tiny.components(name))
     source, lengths, _ = tiny.batch()
     memory = model.encode(source, lengths)
     state = model.start(memory)
@@ -124,8 +124,8 @@ def test_next_symbol_probabilities_sum_to_one(name: str) -> None:
         state = model.advance(memory, step, symbols)
 
 
-def test_output_marginalisation_of_a_one_hot_prior_equals_input_marginalisation() -> None:
-    joint, soft = (tiny.model(tiny.choices(name)) for name in ("prior-joint", "soft"))
+def test_output_marginalization_of_a_one_hot_prior_equals_input_marginalisation() -> None:
+    joint, soft = (tiny.model(tiny.components(name)) for name in ("prior-joint", "soft"))
     soft.load_state_dict(joint.state_dict())
     for model in (joint, soft):
         model.score.weight.weight.data.mul_(1e4)  # scores so far apart that one position has all
@@ -138,8 +138,8 @@ def test_output_marginalisation_of_a_one_hot_prior_equals_input_marginalisation(
 @pytest.mark.parametrize("name", ["prior-joint", "postr-joint", "mono-postr-joint"])
 @pytest.mark.parametrize("top_k", [6, 50])
 def test_top_k_of_all_positions_is_exact(name: str, top_k: int) -> None:
-    exact = tiny.model(tiny.choices(name))
-    cut = tiny.model(tiny.choices(name, marginal={"kind": "output", "top_k": top_k}))
+    exact = tiny.model(tiny.components(name))
+    cut = tiny.model(tiny.components(name, marginalization={"kind": "output", "top_k": top_k}))
     cut.load_state_dict(exact.state_dict())
     batch = tiny.batch()
     torch.testing.assert_close(
@@ -155,13 +155,13 @@ def test_top_k_of_all_positions_is_exact(name: str, top_k: int) -> None:
 def test_top_k_never_gives_a_higher_likelihood_than_the_exact_sum(
     name: str, changed: dict[str, Any], layers: int
 ) -> None:
-    exact = tiny.model(tiny.choices(name, **changed), layers=layers)
+    exact = tiny.model(tiny.components(name, **changed), layers=layers)
     kind = "bound" if name == "variational" else "output"
     batch, last = tiny.batch(), torch.tensor(-torch.inf)
     values = []
     for top_k in (1, 2) if "distribution" in changed else (1, 2, 4):
         marginal = {"kind": kind, "top_k": top_k}
-        cut = tiny.model(tiny.choices(name, **changed, marginal=marginal), layers=layers)
+        cut = tiny.model(tiny.components(name, **changed, marginalization=marginal), layers=layers)
         cut.load_state_dict(exact.state_dict())
         values.append(cut.teacher_forced(*batch).log_probs)
     values.append(exact.teacher_forced(*batch).log_probs)
@@ -175,7 +175,7 @@ def test_top_k_never_gives_a_higher_likelihood_than_the_exact_sum(
 def test_a_coupling_of_zero_energy_equals_no_coupling(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    coupled, free = tiny.model(tiny.choices(name)), tiny.model(tiny.choices("postr-joint"))
+    coupled, free = tiny.model(tiny.components(name)), tiny.model(tiny.components("postr-joint"))
     state = {k: v for k, v in coupled.state_dict().items() if not k.startswith("coupling")}
     free.load_state_dict(state)
     monkeypatch.setattr(
@@ -188,11 +188,11 @@ def test_a_coupling_of_zero_energy_equals_no_coupling(
 
 
 @pytest.mark.parametrize("name", tiny.NAMED)
-@pytest.mark.parametrize("changed", [{}, {"marginal": {"kind": "output", "top_k": 2}}])
+@pytest.mark.parametrize("changed", [{}, {"marginalization": {"kind": "output", "top_k": 2}}])
 def test_padding_changes_no_likelihood_and_no_alignment(name: str, changed: dict[str, Any]) -> None:
     if changed and "joint" not in name:
         changed = {}
-    model = tiny.model(tiny.choices(name, **changed), layers=2)
+    model = tiny.model(tiny.components(name, **changed), layers=2)
     source, lengths, target = tiny.batch(rows=5, source=6)
     padded = torch.nn.functional.pad(source, (0, 3))
     together = model.teacher_forced(padded, lengths, target)
@@ -207,7 +207,7 @@ def test_padding_changes_no_likelihood_and_no_alignment(name: str, changed: dict
 
 @pytest.mark.parametrize("name", tiny.NAMED)
 def test_extreme_scores_give_finite_likelihoods_and_gradients(name: str) -> None:
-    model = tiny.model(tiny.choices(name)).float()
+    model = tiny.model(tiny.components(name)).float()
     for parameter in model.parameters():
         parameter.data.mul_(30)
     log_probs = model.teacher_forced(*tiny.batch()).log_probs

@@ -16,12 +16,12 @@ from pam.fast.teacher import token_objective
 from pam.models.build import build
 name, length, vocabulary, rows, top_k = sys.argv[1], *map(int, sys.argv[2:])
 torch.set_num_threads(1)
-choices = load_model(name)
+components = load_model(name)
 marginal = {
     "soft": "input", "variational": {"kind": "bound", "top_k": top_k, "q_top_k": top_k}
 }.get(name, {"kind": "output", "top_k": top_k})
-choices = choices.model_copy(update={"marginal": marginal})
-model = build(choices, Network(embedding=16, encoder=16, decoder=16), 50, vocabulary)
+components = components.model_copy(update={"marginalization": marginal})
+model = build(components, Network(embedding=16, encoder=16, decoder=16), 50, vocabulary)
 source = torch.randint(5, 50, (rows, 10))
 target = torch.randint(5, vocabulary, (rows, length))
 lengths = torch.full((rows,), 10)

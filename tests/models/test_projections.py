@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from pam.errors import UserError
+from pam.io import UserError
 from pam.models.distributions import fusedmax, sparsemax
 from pam.models.distributions.fusedmax import Fusedmax, denoise
 from pam.models.distributions.sparsemax import Sparsemax

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pam.config import Cell, Decoding, Network, Training
-from pam.data.prepared import Prepared
-from pam.errors import UserError
+from pam.config import Decoding, Network, RunConfig, Training
+from pam.data.dataset import Prepared
+from pam.io import UserError
 from pam.models.build import build
 from pam.models.saved import load_model, save_model
 from tests.data.pairs import many, ready
-from tests.models.tiny import choices
+from tests.models.tiny import components
 
 SIZES = Network(embedding=4, encoder=3, decoder=5)
 
@@ -24,18 +24,18 @@ def data(tmp_path: Path) -> Prepared:
 
 
 def saved(folder: Path, data: Prepared) -> Path:
-    cell = Cell(
+    cell = RunConfig(
         experiment="e",
         task="t",
         model="soft",
         label="Soft",
         seed=1,
-        choices=choices(),
+        components=components(),
         network=SIZES,
         training=Training(),
         decoding=Decoding(),
     )
-    network = build(cell.choices, SIZES, len(data.source), len(data.target))
+    network = build(cell.components, SIZES, len(data.source), len(data.target))
     save_model(folder, cell, data.summary["task"], data.folder, network.state_dict())
     return folder
 

@@ -9,7 +9,7 @@ from torch import nn
 from pam.config import Decoding, Network
 from pam.data.vocabulary import BOS, EOS
 from pam.decoding.stepper import ReferenceStepper, stepper
-from pam.errors import UserError
+from pam.io import UserError
 from pam.models.build import build
 from pam.models.transformer import DecoderLayer, Shape, Transformer
 from tests.decoding.test_search import assert_same, decode, log_likelihoods
@@ -20,7 +20,7 @@ NETWORK = Network(embedding=8, encoder_layers=2, decoder_layers=2, dropout=0.0)
 
 def made(seed: int = 1, network: Network = NETWORK) -> Transformer:
     torch.manual_seed(seed)
-    chosen = tiny.choices("transformer", architecture={"kind": "transformer", "heads": 2})
+    chosen = tiny.components("transformer", architecture={"kind": "transformer", "heads": 2})
     model = build(chosen, network, tiny.VOCABULARY, tiny.VOCABULARY).double().eval()
     assert isinstance(model, Transformer)
     nn.init.uniform_(model.output.weight, -3.0, 3.0)
@@ -103,11 +103,11 @@ def test_every_weight_learns() -> None:
     assert all(name.endswith("in_proj_bias") for name in idle)
 
 
-def test_choices_that_would_change_nothing_are_refused() -> None:
+def test_components_that_would_change_nothing_are_refused() -> None:
     with pytest.raises(UserError, match="has no `coupling: monotone`"):
-        build(tiny.choices("transformer", coupling="monotone"), NETWORK, 9, 9)
+        build(tiny.components("transformer", coupling="monotone"), NETWORK, 9, 9)
     with pytest.raises(UserError, match="12 units do not divide into 4 heads"):
-        build(tiny.choices("transformer"), NETWORK.model_copy(update={"embedding": 12}), 9, 9)
+        build(tiny.components("transformer"), NETWORK.model_copy(update={"embedding": 12}), 9, 9)
     wrong = {"kind": "transformer", "head": 2}
     with pytest.raises(UserError, match="unknown option of architecture `transformer` `head`"):
-        build(tiny.choices("transformer", architecture=wrong), NETWORK, 9, 9)
+        build(tiny.components("transformer", architecture=wrong), NETWORK, 9, 9)

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from pam.config import Network
 from pam.data.vocabulary import BOS, PAD
-from pam.errors import UserError
+from pam.io import UserError
 from pam.models.build import build
 from pam.models.inferences.bilstm import BiLSTM
-from pam.models.marginals.bound import Bound
+from pam.models.marginalizations.bound import Bound
 from pam.models.readout import Gold
 from pam.models.seq2seq import Seq2Seq
 from tests.models import tiny
@@ -23,7 +23,7 @@ Given = tuple[Tensor, Tensor, Tensor]
 
 
 def variational(layers: int = 1, dropout: float = 0.0, seed: int = 1, **changed: Any) -> Seq2Seq:
-    return tiny.model(tiny.choices("variational", **changed), layers, dropout, seed)
+    return tiny.model(tiny.components("variational", **changed), layers, dropout, seed)
 
 
 def padded_batch() -> Given:
@@ -68,7 +68,7 @@ def test_the_objective_is_the_enumerated_bound(
     layers: int, q_top_k: int | None, weight: float
 ) -> None:
     marginal = {"kind": "bound", "q_top_k": q_top_k, "weight": weight}
-    model = variational(layers, marginal=marginal)
+    model = variational(layers, marginalization=marginal)
     given = one_sentence()
     prior, likelihood = terms(model, given)
     log_q = model.infer(*given)
@@ -89,7 +89,7 @@ def test_the_objective_is_the_enumerated_bound(
 def test_the_bound_is_below_the_likelihood(layers: int, q_top_k: int | None) -> None:
     for seed in range(5):
         marginal = {"kind": "bound", "q_top_k": q_top_k}
-        model = variational(layers, seed=seed, marginal=marginal)
+        model = variational(layers, seed=seed, marginalization=marginal)
         given = tiny.batch(seed=seed)
         bound, exact = model.objective(*given), model.teacher_forced(*given).log_probs
         assert (bound <= exact + 1e-12).all()
@@ -100,7 +100,7 @@ def test_the_bound_is_below_the_likelihood(layers: int, q_top_k: int | None) -> 
 @pytest.mark.parametrize("layers", [1, 2])
 def test_with_the_true_posterior_the_bound_is_the_likelihood(name: str, layers: int) -> None:
     """Over other scores and distributions too, so that it is the bound's doing."""
-    model = variational(layers, score=tiny.choices(name).score)
+    model = variational(layers, score=tiny.components(name).score)
     source, lengths, target = given = tiny.batch()
     posteriors = []
     for symbol, step, _ in model._forced(model.encode(source, lengths), target):
@@ -113,10 +113,10 @@ def test_with_the_true_posterior_the_bound_is_the_likelihood(name: str, layers: 
 
 
 def test_q_over_its_best_positions_sums_to_one() -> None:
-    model = variational(marginal={"kind": "bound", "q_top_k": 2})
+    model = variational(marginalization={"kind": "bound", "q_top_k": 2})
     log_q = model.infer(*tiny.batch())
     assert log_q is not None
-    q = model.marginalisation.restrict(log_q[:, 0]).exp()
+    q = model.marginalization.restrict(log_q[:, 0]).exp()
     torch.testing.assert_close(q.sum(1), torch.ones(len(q), dtype=torch.float64))
     assert ((q > 0).sum(1) <= 2).all() and (q > 0).sum() > len(q)
     best = log_q[:, 0].topk(2).indices
@@ -137,7 +137,7 @@ PAID = {
 
 @pytest.mark.parametrize("name", [name for name in tiny.NAMED if name not in PAID])
 def test_the_objective_of_every_other_model_is_its_likelihood(name: str) -> None:
-    model = tiny.model(tiny.choices(name), dropout=0.3).train()
+    model = tiny.model(tiny.components(name), dropout=0.3).train()
     found = []
     for values in (
         lambda *given: model.objective(*given),
@@ -151,7 +151,7 @@ def test_the_objective_of_every_other_model_is_its_likelihood(name: str) -> None
 @pytest.mark.parametrize("layers", [1, 2])
 def test_padding_changes_no_objective(layers: int) -> None:
     for q_top_k in (None, 2):
-        model = variational(layers, marginal={"kind": "bound", "q_top_k": q_top_k})
+        model = variational(layers, marginalization={"kind": "bound", "q_top_k": q_top_k})
         source, lengths, target = padded_batch()
         pad = nn.functional.pad
         together = model.objective(pad(source, (0, 3)), lengths, pad(target, (0, 2)))
@@ -225,7 +225,7 @@ def test_dropout_of_the_inference_network_leaves_the_likelihood_as_it_is(
 
 @pytest.mark.parametrize("scale", [30.0, 300.0])
 def test_extreme_weights_give_a_finite_bound_and_gradients(scale: float) -> None:
-    model = variational(marginal={"kind": "bound", "q_top_k": 2}).float()
+    model = variational(marginalization={"kind": "bound", "q_top_k": 2}).float()
     for parameter in model.parameters():
         parameter.data.mul_(scale)
     objective = model.objective(*padded_batch())
@@ -238,7 +238,7 @@ def test_the_inference_network_has_the_encoder_s_size_unless_told_otherwise() ->
     network = Network(embedding=4, encoder=3, decoder=5, encoder_layers=2)
     sizes = []
     for inference in ("bilstm", {"kind": "bilstm", "units": 7, "layers": 1}):
-        made = build(tiny.choices("variational", inference=inference), network, 9, 9).inference
+        made = build(tiny.components("variational", inference=inference), network, 9, 9).inference
         assert isinstance(made, BiLSTM)
         sizes.append((len(made.source.forwards), made.source.forwards[0].hidden_size))
     assert sizes == [(2, 3), (1, 7)]
@@ -247,12 +247,12 @@ def test_the_inference_network_has_the_encoder_s_size_unless_told_otherwise() ->
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"marginal": "output"}, "a bound and an inference network need each other"),
+        ({"marginalization": "output"}, "a bound and an inference network need each other"),
         ({"inference": "none"}, "a bound and an inference network need each other"),
         ({"inference": {"kind": "bilstm", "units": 0}}, "inference option `units` is 0"),
         ({"inference": {"kind": "bilstm", "layers": "2"}}, "inference option `layers` is '2'"),
-        ({"marginal": {"kind": "bound", "q_top_k": 0}}, "marginal option `q_top_k` is 0"),
-        ({"marginal": {"kind": "bound", "weight": -1}}, "marginal option `weight` is -1"),
+        ({"marginalization": {"kind": "bound", "q_top_k": 0}}, "marginal option `q_top_k` is 0"),
+        ({"marginalization": {"kind": "bound", "weight": -1}}, "marginal option `weight` is -1"),
         ({"score": {"kind": "mlp", "units": -1}}, "score option `units` is -1"),
         ({"score": {"kind": "mlp", "units": True}}, "score option `units` is True"),
         ({"score": {"kind": "general", "scale": 1}}, "score option `scale` is 1"),
@@ -260,9 +260,12 @@ def test_the_inference_network_has_the_encoder_s_size_unless_told_otherwise() ->
         ({"score": {"kind": "mlp", "units": 2**40}}, "score option `units` is 1099511627776"),
         ({"coupling": {"kind": "proximity", "width": "3"}}, "coupling option `width` is '3'"),
         ({"inference": {"kind": "bilstm", "layers": 200}}, "inference option `layers` is 200"),
-        ({"feedback": {"kind": "posterior", "gradient": "no"}}, "feedback option `gradient` is"),
+        (
+            {"input_feeding": {"kind": "posterior", "gradient": "no"}},
+            "feedback option `gradient` is",
+        ),
     ],
 )
-def test_choices_that_make_no_model_are_refused(changed: dict[str, Any], said: str) -> None:
+def test_components_that_make_no_model_are_refused(changed: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
         variational(**changed)

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch_struct import LinearChainCRF
 
-from pam.data.batches import Batch
+from pam.data.dataset import Batch
 from pam.data.vocabulary import PAD
 from pam.decoding.forced import force
-from pam.errors import UserError
+from pam.io import UserError
 from pam.models.chains import smoothed
 from pam.models.couplings.chain import Chain
 from pam.models.distributions.softmax import Softmax
@@ -34,7 +34,7 @@ DOUBLE = torch.float64
 
 def both(name: str, other: str = "soft", **changed: Any) -> tuple[Seq2Seq, Seq2Seq]:
     """A model, and another one with the weights that both have."""
-    first, second = tiny.model(tiny.choices(name, **changed)), tiny.model(tiny.choices(other))
+    first, second = tiny.model(tiny.components(name, **changed)), tiny.model(tiny.components(other))
     mine = first.state_dict()
     second.load_state_dict(
         {key: mine.get(key, value) for key, value in second.state_dict().items()}
@@ -92,7 +92,7 @@ def test_a_window_without_bound_is_global_attention(kind: str, width: int | None
     assert_same(*both("soft", window={"kind": kind, "width": width}))
 
 
-@pytest.mark.parametrize("changed", [{}, {"estimator": "exact"}, {"marginal": "bound"}])
+@pytest.mark.parametrize("changed", [{}, {"estimator": "exact"}, {"marginalization": "bound"}])
 def test_hard_attention_with_one_hot_scores_is_soft_attention(changed: dict[str, Any]) -> None:
     hard, soft = both("hard", **changed)
     for model in (hard, soft):
@@ -103,13 +103,13 @@ def test_hard_attention_with_one_hot_scores_is_soft_attention(changed: dict[str,
 
 
 def test_concat_is_the_perceptron() -> None:
-    first, second = (tiny.model(tiny.choices("soft", score=kind)) for kind in ("concat", "mlp"))
+    first, second = (tiny.model(tiny.components("soft", score=kind)) for kind in ("concat", "mlp"))
     second.load_state_dict(first.state_dict())
     assert_same(first, second)
 
 
 def test_the_dot_product_is_the_bilinear_score_of_the_identity() -> None:
-    general = tiny.model(tiny.choices("soft"))
+    general = tiny.model(tiny.components("soft"))
     torch.nn.init.zeros_(general.score.weight.weight)
     general.score.weight.weight.data[:, :5] = torch.eye(5, dtype=DOUBLE)
     source, lengths, _ = tiny.batch()
@@ -118,7 +118,7 @@ def test_the_dot_product_is_the_bilinear_score_of_the_identity() -> None:
     wanted = torch.einsum("bh,bmh->bm", query, memory.values[..., :5])
     torch.testing.assert_close(general.score(query, memory, Past()), wanted)
     with pytest.raises(UserError, match="5 units with an encoder state of 6"):
-        tiny.model(tiny.choices("soft", score="dot"))
+        tiny.model(tiny.components("soft", score="dot"))
 
 
 def test_a_scaled_product_is_the_product_over_the_root_of_its_units() -> None:
@@ -134,13 +134,13 @@ def test_a_scaled_product_is_the_product_over_the_root_of_its_units() -> None:
 
 
 def test_a_location_score_ignores_what_lies_beyond_its_longest_sentence() -> None:
-    model = tiny.model(tiny.choices("soft", score={"kind": "location", "longest": 3}))
+    model = tiny.model(tiny.components("soft", score={"kind": "location", "longest": 3}))
     aligned = model.teacher_forced(*tiny.batch())
     assert (aligned.prior[0, :, 3:] == 0).all() and (aligned.prior[0, :, :3] > 0).all()
 
 
 def test_structural_features_are_those_of_cohn_et_al() -> None:
-    model = tiny.model(tiny.choices("structural"))
+    model = tiny.model(tiny.components("structural"))
     source, lengths, _ = one_sentence()
     memory, score = model.encode(source, lengths), model.score
     previous = torch.tensor([[0.1, 0.6, 0.3, 0.0]], dtype=DOUBLE)
@@ -165,7 +165,7 @@ def test_structural_features_are_those_of_cohn_et_al() -> None:
 def test_global_fertility_is_the_log_density_of_what_each_position_got(
     name: str, least: float
 ) -> None:
-    model = tiny.model(tiny.choices(name))
+    model = tiny.model(tiny.components(name))
     source, lengths, target = tiny.batch()
     target[1, 3:] = PAD
     aligned = model.teacher_forced(source, lengths, target)
@@ -187,11 +187,11 @@ def test_global_fertility_is_the_log_density_of_what_each_position_got(
 
 def test_local_windows_stand_where_luong_et_al_put_them() -> None:
     source, lengths, _ = one_sentence()
-    local = tiny.model(tiny.choices("local-m", window={"kind": "monotonic", "width": 1}))
+    local = tiny.model(tiny.components("local-m", window={"kind": "monotonic", "width": 1}))
     prior = local.teacher_forced(source, lengths, torch.tensor([[6, 8, 7, 5, 6, 2]])).prior[0]
     seen = [(row > 0).nonzero().flatten().tolist() for row in prior]
     assert seen == [[0, 1], [0, 1, 2], [1, 2, 3], [2, 3], [2, 3], [2, 3]]
-    predictive = tiny.model(tiny.choices("local-p", window={"kind": "predictive", "width": 2}))
+    predictive = tiny.model(tiny.components("local-p", window={"kind": "predictive", "width": 2}))
     memory, query = predictive.encode(source, lengths), torch.randn(1, 5, dtype=DOUBLE)
     window = predictive.window
     centre = 3 * torch.sigmoid(window.weight.weight @ torch.tanh(window.hidden.weight @ query[0]))
@@ -257,7 +257,7 @@ def test_marginals_of_a_chain_equal_those_of_torch_struct() -> None:
 
 
 def test_alignments_of_a_chain_are_its_marginals_given_the_whole_target() -> None:
-    model = tiny.model(tiny.choices("structured"))
+    model = tiny.model(tiny.components("structured"))
     source, lengths, target = tiny.batch()
     target[1, 3:] = PAD
     found = force(model, Batch(np.arange(4), source, lengths, target))
@@ -271,7 +271,7 @@ def test_alignments_of_a_chain_are_its_marginals_given_the_whole_target() -> Non
 
 
 def test_acvi_draws_contexts_of_the_mixture_s_mean_and_variance() -> None:
-    model = tiny.model(tiny.choices("acvi"))
+    model = tiny.model(tiny.components("acvi"))
     source, lengths, _ = one_sentence()
     memory = model.encode(source, lengths)
     log_prior = torch.log_softmax(torch.randn(1, 4, dtype=DOUBLE), 1)
@@ -289,7 +289,7 @@ def test_acvi_draws_contexts_of_the_mixture_s_mean_and_variance() -> None:
 
 def test_acvi_pays_the_mixture_s_divergence_without_bias() -> None:
     """Value and gradient over 40,000 draws, beside a quadrature of six nodes a dimension."""
-    model = tiny.model(tiny.choices("acvi")).train()
+    model = tiny.model(tiny.components("acvi")).train()
     source, lengths, _ = one_sentence()
     memory = model.encode(source, lengths)
     scores = torch.randn(1, 4, dtype=DOUBLE, requires_grad=True)
@@ -321,7 +321,7 @@ def mixture_divergence(log_prior: Tensor, values: Tensor, deviations: Tensor) ->
 
 
 def test_acvi_chooses_one_component_at_the_end_of_training() -> None:
-    model = tiny.model(tiny.choices("acvi", latent={"kind": "acvi", "temperature": 1e-3}))
+    model = tiny.model(tiny.components("acvi", latent={"kind": "acvi", "temperature": 1e-3}))
     source, lengths, _ = one_sentence()
     memory = model.encode(source, lengths)
     log_prior = torch.log_softmax(torch.randn(1, 4, dtype=DOUBLE), 1)
@@ -334,7 +334,7 @@ def test_acvi_chooses_one_component_at_the_end_of_training() -> None:
 
 
 def test_ved_pays_the_divergence_of_its_gaussian_once_a_sentence() -> None:
-    model = tiny.model(tiny.choices("ved")).train()
+    model = tiny.model(tiny.components("ved")).train()
     source, lengths, target = tiny.batch()
     target[1, 2:] = PAD
     torch.manual_seed(1)
@@ -362,8 +362,8 @@ def test_positions_are_drawn_as_often_as_they_are_probable() -> None:
 
 
 def test_an_encoder_that_reads_backward_reads_the_reversed_source() -> None:
-    backward = tiny.model(tiny.choices("soft"), layers=2, encoder_reads="backward").encoder
-    forward = tiny.model(tiny.choices("soft"), layers=2, encoder_reads="forward").encoder
+    backward = tiny.model(tiny.components("soft"), layers=2, encoder_reads="backward").encoder
+    forward = tiny.model(tiny.components("soft"), layers=2, encoder_reads="forward").encoder
     weights = {key.replace("backwards", "forwards"): v for key, v in backward.state_dict().items()}
     forward.load_state_dict(weights)
     source, lengths, _ = tiny.batch()
@@ -379,5 +379,5 @@ def test_an_encoder_that_reads_backward_reads_the_reversed_source() -> None:
 
 @pytest.mark.parametrize("reads", ["forward", "backward"])
 def test_models_with_an_encoder_of_one_direction_equal_their_reference(reads: str) -> None:
-    model = tiny.model(tiny.choices("postr-joint"), layers=2, encoder_reads=reads)
+    model = tiny.model(tiny.components("postr-joint"), layers=2, encoder_reads=reads)
     assert_fast(model)

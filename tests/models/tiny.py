@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pam.config import ModelChoices, Network, load_model
+from pam.config import ModelConfig, Network, load_model
 from pam.models.build import build
 from pam.models.projection import Projection
 from pam.models.seq2seq import Seq2Seq
@@ -24,18 +24,18 @@ STEPPED = (
 
 NAMED = (
     *STEPPED,
-    *("hard-mono", "none", "soft-location", "soft-unfed"),
+    *("hard-mono", "none", "soft-location", "soft-no-input-feeding"),
     *("structural", "fertility", "local-m", "local-p", "structured"),
 )
 
 
-def choices(name: str = "soft", **changed: Any) -> ModelChoices:
-    """A named model's choices, some of them changed."""
-    return ModelChoices(**{**load_model(name).model_dump(), "network": {}, **changed})
+def components(name: str = "soft", **changed: Any) -> ModelConfig:
+    """A named model's components, some of them changed."""
+    return ModelConfig(**{**load_model(name).model_dump(), "network": {}, **changed})
 
 
 def model(
-    chosen: ModelChoices, layers: int = 1, dropout: float = 0.0, seed: int = 1, **sizes: Any
+    chosen: ModelConfig, layers: int = 1, dropout: float = 0.0, seed: int = 1, **sizes: Any
 ) -> Seq2Seq:
     """A model in float64 whose weights are large enough for every effect to show."""
     torch.manual_seed(seed)

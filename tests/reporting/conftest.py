@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from made_cells import MadeExperiment, make_experiment
+from made_runs import MadeExperiment, make_experiment
 from made_translations import make_translations
 
 

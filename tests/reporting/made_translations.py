@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import yaml
-from made_cells import MadeExperiment, history_text, training_record
+from made_runs import MadeExperiment, history_text, training_record
 
-from pam.data.prepared import write_summary
-from pam.files import write_json, write_text
-from pam.scoring import analysis, record
-from pam.scoring.analysis import COVERAGE_EDGES, Analysis
-from pam.scoring.kinds import Evidence, alignment, translation
+from pam.data.dataset import write_summary
+from pam.evaluation import attention as analysis
+from pam.evaluation import scores as record
+from pam.evaluation.attention import COVERAGE_EDGES, Analysis
+from pam.evaluation.kinds import EvalInputs, alignment, translation
+from pam.io import write_json, write_text
 
 LABELS = {
     "soft": "Soft",
@@ -144,15 +145,20 @@ def make_data(folder: Path, pairs: Sequence[tuple[str, str]]) -> None:
     write_summary(gold, {"task": "alignment"})
 
 
-def make_cell(
+def make_run(
     folder: Path, task: str, model: str, seed: int, pairs: Sequence[tuple[str, str]]
 ) -> None:
-    """Everything that reporting reads of one cell."""
-    cell = folder / model / f"seed{seed}"
+    """Everything that reporting reads of one run."""
+    run = folder / model / f"seed{seed}"
     identity = {"experiment": "made-up", "task": task, "model": model, "seed": seed}
     identity |= {"label": LABELS[model]}
-    sections = {"choices": {"label": LABELS[model]}, "network": {}, "training": {}, "decoding": {}}
-    write_text(cell / "cell.yaml", yaml.safe_dump(identity | sections))
+    sections = {
+        "components": {"label": LABELS[model]},
+        "network": {},
+        "training": {},
+        "decoding": {},
+    }
+    write_text(run / "run.yaml", yaml.safe_dump(identity | sections))
     cost = 600.0 * (1 + 0.05 * list(LABELS).index(model)) + seed
     training, decodings, files = training_record(seed, cost), {}, []
     for beam in BEAMS:
@@ -161,23 +167,23 @@ def make_cell(
             "\t".join([source, target, text, "-1.5", text])
             for (source, target), text in zip(pairs, made, strict=True)
         ]
-        files.append(cell / f"beam{beam}" / "predictions.tsv")
+        files.append(run / f"beam{beam}" / "predictions.tsv")
         head = "source\ttarget\tpredicted\tlog_prob\ttext\n"
         write_text(files[-1], head + "".join(f"{row}\n" for row in rows))
         seconds = 0.02 * cost * beam
         decodings[str(beam)] = {"beam": beam, "wall_s": seconds, "cpu_s": seconds, "gpu_s": 0.0}
     found = made_analysis(task, model, seed, "test", pairs)
-    analysis.save(found, cell / "analysis.json")
+    analysis.save(found, run / "analysis.json")
     counted = translation.count(
-        Evidence(tuple(files), BEAMS, cell / "analysis.json", folder / "data")
+        EvalInputs(tuple(files), BEAMS, run / "analysis.json", folder / "data")
     )
-    save(cell / "scores.json", "translation", counted, identity, training, decodings)
-    analysis.save(made_analysis(task, model, seed, "gold", pairs), cell / "gold_analysis.json")
+    save(run / "scores.json", "translation", counted, identity, training, decodings)
+    analysis.save(made_analysis(task, model, seed, "gold", pairs), run / "gold_analysis.json")
     counted = alignment.count(
-        Evidence(analysis=cell / "gold_analysis.json", data=folder / "gold", split="gold")
+        EvalInputs(analysis=run / "gold_analysis.json", data=folder / "gold", split="gold")
     )
-    save(cell / "gold_scores.json", "alignment", counted, identity, training, decodings)
-    write_text(cell / "history.csv", history_text(SKILL[model], seed))
+    save(run / "gold_scores.json", "alignment", counted, identity, training, decodings)
+    write_text(run / "history.csv", history_text(SKILL[model], seed))
 
 
 def save(
@@ -210,7 +216,7 @@ def make_translations(
         make_data(folder / task, pairs)
         for model in models:
             for seed in seeds:
-                make_cell(folder / task, task, model, seed, pairs)
+                make_run(folder / task, task, model, seed, pairs)
     file = root / "experiment.yaml"
     write_text(file, yaml.safe_dump(config(tasks, models), sort_keys=False))
     return MadeExperiment(folder, file, Path(__file__).parents[2] / "config/paper_figures.yaml")

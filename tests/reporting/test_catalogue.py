@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from pam.commands.figures import KINDS
 from pam.config import Experiment
 from pam.reporting.catalogue import DRAWINGS, TABLES
 from pam.reporting.tables import MAKERS
-from pam.verbs.figures import KINDS
 
 INFLECTION = {"table2", "table2_gains", "table2_paradigms", "table2_paradigms_gains"}
 TRANSLATION = {"table1", "table1_gains", "table1_more", "examples"}
-ANY = {"zoo", "overhead", "costs", "environment"}
+ANY = {"attentions", "overhead", "costs", "environment"}
 
 
 def experiment(**tasks: dict[str, Any]) -> Experiment:
@@ -54,7 +54,7 @@ def test_gains_are_drawn_where_there_is_a_baseline_and_another_model() -> None:
 
 
 def test_bounds_are_drawn_of_trainings_that_watch_them() -> None:
-    made = experiment(nouns={}, watched={"training": {"watch": True}})
+    made = experiment(nouns={}, watched={"training": {"eval_metrics": True}})
     kinds = {"nouns": "inflection", "watched": "translation"}
     assert DRAWINGS["curves_watched"].shows(made, kinds) == ["watched"]
 

@@ -1,4 +1,4 @@
-"""Means, intervals and gains of an experiment's cells."""
+"""Means, intervals and gains of an experiment's runs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_cells import MadeExperiment, make_experiment
+from made_runs import MadeExperiment, make_experiment
 from made_translations import make_translations
 
 from pam.config import Experiment
-from pam.errors import UserError
-from pam.reporting import cells, paper
+from pam.io import UserError
+from pam.reporting import paper, runs
 from pam.reporting.comparison import Row, compare
 
 
@@ -24,9 +24,9 @@ def rows_of(
     scores: Sequence[Path] | None = None,
     first: bool = False,
 ) -> list[Row]:
-    experiment = cells.load_experiment(made.config)
+    experiment = runs.load_experiment(made.config)
     figures = paper.load(made.paper)[table] if table else None
-    tasks = cells.load_cells(scores or made.scores, experiment)
+    tasks = runs.load_runs(scores or made.scores, experiment)
     return compare(tasks, experiment, metrics or ["accuracy"], figures, first)
 
 
@@ -37,7 +37,7 @@ def find(rows: list[Row], task: str, model: str) -> Row:
 def values(made: MadeExperiment, task: str, model: str, metric: str) -> list[float]:
     found = []
     for seed in (1, 2):
-        path = made.cell(task, model, seed) / "scores.json"
+        path = made.run(task, model, seed) / "scores.json"
         content = json.loads(path.read_text(encoding="utf-8"))
         found.append(content["metrics"][metric]["value"])
     return found
@@ -103,7 +103,7 @@ def test_one_seed_has_no_deviation_and_no_verdict(tmp_path: Path) -> None:
 
 def test_a_baseline_of_one_seed_decides_nothing(tmp_path: Path) -> None:
     made = make_experiment(tmp_path, tasks=["de-noun"], count=20)
-    (made.cell("de-noun", "soft", 2) / "scores.json").unlink()
+    (made.run("de-noun", "soft", 2) / "scores.json").unlink()
     row = find(rows_of(made), "de-noun", "postr-joint")
     assert row.seeds == 2
     assert row.verdict == ("cannot tell", "fewer than 2 seeds")
@@ -120,7 +120,7 @@ def test_a_metric_of_the_outputs_is_the_one_that_scoring_measured(
     translated: MadeExperiment,
 ) -> None:
     rows = rows_of(translated, "bleu_b10", table="table1")
-    path = translated.cell("de-en", "postr-joint", 1) / "scores.json"
+    path = translated.run("de-en", "postr-joint", 1) / "scores.json"
     scores = json.loads(path.read_text(encoding="utf-8"))
     row = find(rows, "de-en", "postr-joint")
     assert row.values[0] == pytest.approx(scores["metrics"]["bleu_b10"]["value"])
@@ -166,10 +166,10 @@ def test_a_pattern_finds_every_beam_in_order_or_the_main_one(translated: MadeExp
 def test_each_task_is_compared_by_the_metrics_of_its_kind(
     made: MadeExperiment, translated: MadeExperiment
 ) -> None:
-    configs = [cells.load_experiment(one.config) for one in (made, translated)]
+    configs = [runs.load_experiment(one.config) for one in (made, translated)]
     both = configs[0].tasks | configs[1].tasks
     experiment: Experiment = configs[1].model_copy(update={"tasks": both})
-    tasks = cells.load_cells([*made.scores, *translated.scores], experiment)
+    tasks = runs.load_runs([*made.scores, *translated.scores], experiment)
     for metric, expected in (("accuracy", {"de-noun", "de-verb"}), ("bleu_b4", {"de-en"})):
         assert {row.task for row in compare(tasks, experiment, [metric], None)} == expected
 
@@ -177,7 +177,7 @@ def test_each_task_is_compared_by_the_metrics_of_its_kind(
 def test_a_metric_that_no_task_has_is_named(made: MadeExperiment) -> None:
     with pytest.raises(UserError, match="unknown metric `acuracy`") as raised:
         rows_of(made, "acuracy", table=None)
-    assert "did you mean `accuracy`?" in (raised.value.remedy or "")
+    assert "did you mean `accuracy`?" in (raised.value.hint or "")
 
 
 def test_a_model_that_one_task_leaves_out_is_in_the_others(tmp_path: Path) -> None:

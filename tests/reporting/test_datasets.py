@@ -8,7 +8,7 @@ from pam.config import Experiment
 from pam.reporting.datasets import sheets
 
 SIDE = {"symbols": 1200, "unknown": 7, "longest": 31}
-STAGE = {"stage": "tokenise", "split": "train", "pairs_in": 34893, "pairs_out": 34341}
+STAGE = {"stage": "tokenize", "split": "train", "pairs_in": 34893, "pairs_out": 34341}
 ABOUT = {"title": "Talks", "licence": "CC BY", "citation": "Someone (2014)", "warnings": []}
 TALKS: dict[str, Any] = {
     **ABOUT,
@@ -25,7 +25,7 @@ COUNTS = {
     "rows": 80,
     "lemmas": 40,
     "duplicate_rows": 1,
-    "cells_with_several_forms": 0,
+    "runs_with_several_forms": 0,
     "unseen_source": {"é": 2},
     "unseen_target": {},
 }
@@ -64,7 +64,7 @@ def test_both_kinds_of_task_stages_and_alignments_have_a_sheet() -> None:
     assert talks.body[2][:5] == ("TED", "talks", "test", "100", "de")
     assert talks.body[2][-1] == "3"
     assert talks.notes[0] == "TED: a demonstration"
-    expected = ("TED", "tokenise", "train", "34,893", "34,341", "552")
+    expected = ("TED", "tokenize", "train", "34,893", "34,341", "552")
     assert stages.body == [(*expected, "too long: 500; empty: 52")]
     assert links.body == [("TED", "links", "508", "9,613", "10,534", "14")]
     for sheet in found:

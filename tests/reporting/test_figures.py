@@ -15,20 +15,19 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import yaml
-from made_cells import MadeExperiment, attention_record, make_experiment
+from made_runs import MadeExperiment, attention_record, make_experiment
 from made_translations import make_translations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pam.errors import UserError
-from pam.files import write_json
-from pam.reporting import cells, histories, style
+from pam.commands import figures
+from pam.evaluation import attention as analysis
+from pam.io import UserError, write_json
+from pam.reporting import histories, runs, style
 from pam.reporting.catalogue import DRAWINGS
-from pam.reporting.cells import load_experiment
 from pam.reporting.comparison import compare
 from pam.reporting.figures import bleu_by_size
-from pam.scoring import analysis
-from pam.verbs import figures
+from pam.reporting.runs import load_experiment
 
 
 def draw(kind: str, *arguments: object) -> None:
@@ -40,7 +39,7 @@ def draw(kind: str, *arguments: object) -> None:
 def arguments(kind: str, made: MadeExperiment) -> list[object]:
     """The options of a figure of that kind."""
     if kind == "attention":
-        files = [made.cell("de-noun", name) / "attention.json" for name in ("soft", "postr-joint")]
+        files = [made.run("de-noun", name) / "attention.json" for name in ("soft", "postr-joint")]
         return ["--base", files[0], "--other", files[1]]
     if kind == "curves":
         return ["--experiment", made.config, "--histories", *made.histories]
@@ -77,8 +76,8 @@ def marks(panel: Axes, marker: str) -> list[tuple[float, float]]:
 
 
 def test_accuracy_shows_ours_and_the_papers_figures_in_their_places(made: MadeExperiment) -> None:
-    experiment = cells.load_experiment(made.config)
-    rows = compare(cells.load_cells(made.scores, experiment), experiment, ["accuracy"], None)
+    experiment = runs.load_experiment(made.config)
+    rows = compare(runs.load_runs(made.scores, experiment), experiment, ["accuracy"], None)
     with drawn("quality", made) as figure:
         nouns, verbs = figure.axes
         assert marks(nouns, "|") == [(85.50, 0), (85.88, 1), (86.87, 2)]
@@ -131,7 +130,7 @@ def test_a_metric_of_a_main_beam_is_found_by_its_pattern(translated: MadeExperim
 def test_accuracy_by_entropy_adds_seeds_up_and_leaves_out_rare_bins(
     translated: MadeExperiment,
 ) -> None:
-    paths = [translated.cell("de-en", "soft", seed) / "analysis.json" for seed in (1, 2)]
+    paths = [translated.run("de-en", "soft", seed) / "analysis.json" for seed in (1, 2)]
     found = [analysis.load(path).entropy for path in paths]
     count = np.sum([one.count for one in found], axis=0)
     right = np.sum([one.correct for one in found], axis=0)
@@ -147,7 +146,7 @@ def test_accuracy_by_entropy_adds_seeds_up_and_leaves_out_rare_bins(
 
 
 def test_coverage_is_shown_over_sentences_and_over_words(translated: MadeExperiment) -> None:
-    path = translated.cell("de-en", "postr-joint", 1) / "analysis.json"
+    path = translated.run("de-en", "postr-joint", 1) / "analysis.json"
     with drawn("coverage", translated) as figure:
         upper, lower = figure.axes
         assert len(upper.patches) == len(lower.patches) == 3
@@ -212,7 +211,7 @@ def test_trainings_without_accuracy_show_their_training_loss(tmp_path: Path) -> 
 
 
 def test_curves_show_the_mean_over_seeds_in_per_cent(made: MadeExperiment) -> None:
-    paths = [made.cell("de-noun", "soft", seed) / "history.csv" for seed in (1, 2)]
+    paths = [made.run("de-noun", "soft", seed) / "history.csv" for seed in (1, 2)]
     own = [histories.load(path).columns["dev_accuracy"] for path in paths]
     with drawn("curves", made) as figure:
         thick = [line for line in figure.axes[0].lines if line.get_linewidth() > 1]
@@ -225,7 +224,7 @@ def test_watched_trainings_show_symbols_bound_and_perplexity(tmp_path: Path) -> 
     path = made.histories[0]
     rows = path.read_text(encoding="utf-8").split()
     rows = [f"{rows[0]},dev_token_accuracy,dev_objective", *(f"{row},0.5,-1.5" for row in rows[1:])]
-    with pytest.raises(UserError, match="watch: true"), drawn("curves", made, "--watched"):
+    with pytest.raises(UserError, match="eval_metrics: true"), drawn("curves", made, "--watched"):
         pass
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
     losses = histories.load(path).columns["dev_loss"]

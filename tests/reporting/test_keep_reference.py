@@ -11,14 +11,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from made_cells import MadeExperiment
+from made_runs import MadeExperiment
 from made_translations import make_translations
 
-from pam.errors import UserError
 from pam.experiment import Plan, load_plan
-from pam.files import read_json, write_json, write_text
-from pam.parsing import dump_yaml
-from pam.reporting import cells, reference
+from pam.io import UserError, dump_yaml, read_json, write_json, write_text
+from pam.reporting import reference, runs
 
 SCRIPTS = Path(__file__).parents[2] / "workflow/scripts"
 
@@ -42,9 +40,9 @@ def finished(tmp_path: Path) -> MadeExperiment:
     shutil.copyfile(made.config, made.folder / "experiment.yaml")
     for file in ("tables/table1.csv", "tables/table1.html", "figures/bleu.svg"):
         write_text(made.folder / file, "x\n")
-    for path in made.folder.glob("*/*/seed1/cell.yaml"):
+    for path in made.folder.glob("*/*/seed1/run.yaml"):
         model = path.parts[-3]
-        write_text(path, dump_yaml(plan_of(made).cell("de-en", model, 1)))
+        write_text(path, dump_yaml(plan_of(made).run("de-en", model, 1)))
         write_text(path.parent / "model/weights.safetensors", "large")
     return made
 
@@ -72,20 +70,20 @@ def test_kept_scores_can_be_compared_again(
     monkeypatch.setattr(reference, "LARGE", large)
     out = tmp_path / "kept"
     keeping.keep(finished.folder, out, "a command", "a commit")
-    experiment = cells.load_experiment(out / "experiment.yaml")
-    (task,) = cells.load_cells(sorted(out.glob(f"*/*/*/scores.json{ending}")), experiment)
-    (before,) = cells.load_cells(finished.scores, experiment)
-    assert [one.scores for one in task.cells] == [one.scores for one in before.cells]
+    experiment = runs.load_experiment(out / "experiment.yaml")
+    (task,) = runs.load_runs(sorted(out.glob(f"*/*/*/scores.json{ending}")), experiment)
+    (before,) = runs.load_runs(finished.scores, experiment)
+    assert [one.scores for one in task.runs] == [one.scores for one in before.runs]
 
 
 def test_what_tables_and_figures_are_made_of_is_kept_and_no_weights(
     keeping: ModuleType, finished: MadeExperiment, tmp_path: Path
 ) -> None:
     keeping.keep(finished.folder, tmp_path / "kept", "a command", "a commit")
-    cell = tmp_path / "kept/de-en/soft/seed1"
-    kept = {path.relative_to(cell).as_posix() for path in cell.rglob("*") if path.is_file()}
+    run = tmp_path / "kept/de-en/soft/seed1"
+    kept = {path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file()}
     assert {name.removesuffix(".gz") for name in kept} == {
-        *("cell.yaml", "scores.json", "gold_scores.json", "analysis.json", "history.csv"),
+        *("run.yaml", "scores.json", "gold_scores.json", "analysis.json", "history.csv"),
         "beam4/predictions.tsv",
     }
 
@@ -114,16 +112,16 @@ def test_values_of_outputs_and_of_alignments_stand_in_one_row(
     assert {path.name for path in (tmp_path / "kept/tables").iterdir()} == {"table1.csv"}
 
 
-def test_a_cell_is_counted_to_the_run_that_made_it(
+def test_a_run_is_counted_to_the_run_that_made_it(
     keeping: ModuleType, finished: MadeExperiment, tmp_path: Path
 ) -> None:
     out = tmp_path / "kept"
     keeping.keep(finished.folder, out, "one", "1")
-    changed = finished.cell("de-en", "soft") / "scores.json"
+    changed = finished.run("de-en", "soft") / "scores.json"
     write_json(changed, read_json(changed) | {"cost": {"cpu_s": 7.0, "wall_s": 7.0, "gpu_s": 0}})
     keeping.keep(finished.folder, out, "two", "2")
     runs = json.loads((out / "record.json").read_text())["runs"]
-    assert [(run["commit"], run["cells"]) for run in runs] == [
+    assert [(run["commit"], run["runs"]) for run in runs] == [
         ("1", ["de-en/postr-joint/seed1"]),
         ("2", ["de-en/soft/seed1"]),
     ]
@@ -133,20 +131,20 @@ def test_a_run_that_went_on_is_one(
     keeping: ModuleType, finished: MadeExperiment, tmp_path: Path
 ) -> None:
     out = tmp_path / "kept"
-    scores = finished.cell("de-en", "soft") / "scores.json"
+    scores = finished.run("de-en", "soft") / "scores.json"
     content = scores.read_bytes()
     scores.unlink()
     keeping.keep(finished.folder, out, "one", "1")
     scores.write_bytes(content)
     keeping.keep(finished.folder, out, "one", "1")
     (run,) = json.loads((out / "record.json").read_text())["runs"]
-    assert run["cells"] == ["de-en/soft/seed1", "de-en/postr-joint/seed1"]
+    assert run["runs"] == ["de-en/soft/seed1", "de-en/postr-joint/seed1"]
 
 
 def test_a_run_takes_what_is_kept_to_the_byte_and_later_than_its_data(
     keeping: ModuleType, finished: MadeExperiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reference, "LARGE", 3000)  # more than a cell.yaml has
+    monkeypatch.setattr(reference, "LARGE", 3000)  # more than a run.yaml has
     keeping.keep(finished.folder, tmp_path / "kept", "a command", "a commit")
     results = later_run(finished, tmp_path)
     found = reference.take(tmp_path / "kept", results, plan_of(finished))
@@ -160,7 +158,7 @@ def test_a_run_takes_what_is_kept_to_the_byte_and_later_than_its_data(
     assert reference.take(tmp_path / "kept", results, plan_of(finished)).there == found.taken
 
 
-def test_a_cell_of_another_recipe_or_of_none_is_not_taken(
+def test_a_run_of_another_recipe_or_of_none_is_not_taken(
     keeping: ModuleType, finished: MadeExperiment, tmp_path: Path
 ) -> None:
     kept = tmp_path / "kept"
@@ -186,11 +184,11 @@ def test_the_script_says_what_is_taken_and_what_is_to_be_trained(
 ) -> None:
     kept, results = tmp_path / "kept", finished.folder
     keeping.keep(results, kept, "a command", "a commit")
-    shutil.rmtree(finished.cell("de-en", "soft"))
+    shutil.rmtree(finished.run("de-en", "soft"))
     words = ["take", kept, results, "--configfile", finished.config]
     monkeypatch.setattr(sys, "argv", list(map(str, words)))
     assert script("take_reference").main() == 0
-    assert "1 cells taken, 1 there already" in capsys.readouterr().out
+    assert "1 runs taken, 1 there already" in capsys.readouterr().out
 
 
 def test_nothing_is_taken_before_the_data_is_prepared(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pam.errors import UserError
+from pam.io import UserError
 from pam.reporting import paper, tables
 
 ROOT = Path(__file__).parents[2]
@@ -69,7 +69,7 @@ def test_table_1_holds_what_the_scan_shows(
     assert tuple(table.figure("bleu_b10", row, model) for model in SEVEN) == bleu_b10
 
 
-def test_of_the_lost_column_of_table_1_only_the_two_legible_cells_are_filled() -> None:
+def test_of_the_lost_column_of_table_1_only_the_two_legible_runs_are_filled() -> None:
     by_row = paper.load(FIGURES)["table1"].metrics["bleu_b4"]
     legible = {
         (row, model): figure
@@ -90,8 +90,8 @@ def test_table_3_stands_beside_aer_and_beside_its_complement() -> None:
 
 def test_the_figures_of_luong_et_al_stand_in_the_order_of_their_gains() -> None:
     table = paper.load(FIGURES)["table_ablation"]
-    parts = ("base", "base-reverse", "base-dropout", "base-location", "base-feeding")
-    parts = (*parts, "base-local-p", "base-unknown")
+    parts = ("base", "luong-reverse", "luong-dropout", "luong-location", "luong-feeding")
+    parts = (*parts, "luong-local-p", "luong-unknown")
     bleu = [table.figure("bleu_b10", "WMT14 EN-DE", part) for part in parts]
     assert bleu == [11.3, 12.6, 14.0, 16.8, 18.1, 19.0, 20.9]
     aligned = ("soft-location", "local-m", "local-p", "ensemble")

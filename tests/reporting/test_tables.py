@@ -11,18 +11,17 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
-from made_cells import MadeExperiment, make_experiment
+from made_runs import MadeExperiment, make_experiment
 from made_translations import make_translations
 
-from pam.errors import UserError
-from pam.files import write_json
+from pam.commands import significance
+from pam.commands import tables as verb
+from pam.evaluation import attention as analysis
+from pam.evaluation.bootstrap import Interval
+from pam.io import UserError, write_json
 from pam.reporting import numbers, tables, typeset
 from pam.reporting.typeset import Sheet
 from pam.reporting.verdict import RULE
-from pam.scoring import analysis
-from pam.scoring.bootstrap import Interval
-from pam.verbs import significance
-from pam.verbs import tables as verb
 
 COLUMNS = "task,model,metric,mean,sd,n,low,high,paper,difference,p_vs_soft,verdict,cpu_s,gpu_s"
 
@@ -67,7 +66,7 @@ def test_csv_is_in_per_cent_and_empty_where_nothing_is_known(
     assert paradigms[0]["verdict"] == "cannot tell"
 
 
-def test_an_unreadable_figure_of_the_paper_is_an_empty_cell(
+def test_an_unreadable_figure_of_the_paper_is_an_empty_run(
     made: MadeExperiment, tmp_path: Path
 ) -> None:
     figures = tmp_path / "paper_figures.yaml"
@@ -117,7 +116,7 @@ def test_gains_name_what_decided_each_verdict(made: MadeExperiment, tmp_path: Pa
     assert all(row["reason"] for row in rows)
 
 
-def test_costs_have_a_row_per_cell_and_a_sum(made: MadeExperiment, tmp_path: Path) -> None:
+def test_costs_have_a_row_per_run_and_a_sum(made: MadeExperiment, tmp_path: Path) -> None:
     rows = make(made, "costs", tmp_path)
     assert len(rows) == len(made.scores)
     assert float(rows[0]["cpu_s"]) == pytest.approx(131 + 1.3)
@@ -127,11 +126,11 @@ def test_costs_have_a_row_per_cell_and_a_sum(made: MadeExperiment, tmp_path: Pat
     assert f"{sum(float(row['cpu_s']) for row in rows):,.0f}" in last
 
 
-def test_environment_counts_cells_by_version_and_hardware(
+def test_environment_counts_runs_by_version_and_hardware(
     made: MadeExperiment, tmp_path: Path
 ) -> None:
     rows = make(made, "environment", tmp_path)
-    facts = {(row["name"], row["value"]): row["cells"] for row in rows}
+    facts = {(row["name"], row["value"]): row["runs"] for row in rows}
     assert facts["torch", "2.13.0"] == str(len(made.scores))
     assert ("gpu", "None") not in facts
 
@@ -147,7 +146,7 @@ def test_the_same_scores_give_the_same_bytes(made: MadeExperiment, tmp_path: Pat
 def test_an_unknown_table_names_the_closest(made: MadeExperiment, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="table22") as raised:
         make(made, "table22", tmp_path)
-    assert "did you mean `table2`?" in (raised.value.remedy or "")
+    assert "did you mean `table2`?" in (raised.value.hint or "")
     assert not list(tmp_path.iterdir())
 
 
@@ -157,7 +156,7 @@ def test_a_row_that_the_paper_lacks_is_named(tmp_path: Path) -> None:
     made.config.write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match="de-X") as raised:
         make(made, "table2", tmp_path / "out")
-    assert "de-N, de-V" in (raised.value.remedy or "")
+    assert "de-N, de-V" in (raised.value.hint or "")
     assert not (tmp_path / "out").exists()
 
 
@@ -208,8 +207,8 @@ def test_p_by_sacrebleu_stands_beside_ours_one_a_seed(
 ) -> None:
     files = []
     for seed in (1, 2):
-        cell = [translated.cell("de-en", model, seed) for model in ("soft", "postr-joint")]
-        baseline, system = (folder / "beam4" / "predictions.tsv" for folder in cell)
+        run = [translated.run("de-en", model, seed) for model in ("soft", "postr-joint")]
+        baseline, system = (folder / "beam4" / "predictions.tsv" for folder in run)
         files.append(tmp_path / f"seed{seed}.json")
         parser = argparse.ArgumentParser()
         significance.add_arguments(parser)
@@ -242,7 +241,7 @@ def test_examples_show_every_model_beside_source_and_reference(
 
 def test_outputs_of_other_sentences_are_refused(tmp_path: Path) -> None:
     made = make_translations(tmp_path, models=["soft", "postr-joint"], seeds=[1], count=6)
-    path = made.cell("de-en", "postr-joint") / "beam4" / "predictions.tsv"
+    path = made.run("de-en", "postr-joint") / "beam4" / "predictions.tsv"
     lines = path.read_text(encoding="utf-8").split("\n")
     path.write_text("\n".join([lines[0], *lines[2:]]), encoding="utf-8")
     with pytest.raises(UserError, match="not the sentences") as raised:
@@ -262,7 +261,7 @@ def test_overhead_is_time_over_the_baselines(translated: MadeExperiment, tmp_pat
         assert found[phase, "prior-joint"]["paper"] == ""
 
 
-def test_the_zoo_has_quality_certainty_speed_and_size_of_every_model(
+def test_the_attentions_has_quality_certainty_speed_and_size_of_every_model(
     translated: MadeExperiment, tmp_path: Path
 ) -> None:
     files = {
@@ -270,7 +269,7 @@ def test_the_zoo_has_quality_certainty_speed_and_size_of_every_model(
         "gold-scores": translated.gold_scores,
         "analyses": translated.analyses,
     }
-    rows = {row["model"]: row for row in make(translated, "zoo", tmp_path, **files)}
+    rows = {row["model"]: row for row in make(translated, "attentions", tmp_path, **files)}
     assert set(rows["soft"]["metric"].split()) == {"bleu_b4"}
     first = {(row["model"], row["metric"]): row for row in make(translated, "table1", tmp_path)}
     for model, row in rows.items():
@@ -283,28 +282,28 @@ def test_the_zoo_has_quality_certainty_speed_and_size_of_every_model(
         )
         assert float(row["entropy"]) == pytest.approx(one.entropy.mean, abs=0.05)
         assert 0 < float(row["one_minus_aer"]) < 100
-    # A task without alignments and analyses, and what was not measured, leave cells empty.
-    bare = make(translated, "zoo", tmp_path)
+    # A task without alignments and analyses, and what was not measured, leave runs empty.
+    bare = make(translated, "attentions", tmp_path)
     assert {row["one_minus_aer"] + row["entropy"] + row["ppl"] for row in bare} == {""}
 
 
-def test_speed_in_the_zoo_is_of_the_processor_that_did_the_work(tmp_path: Path) -> None:
+def test_speed_in_the_attentions_is_of_the_processor_that_did_the_work(tmp_path: Path) -> None:
     made = make_translations(tmp_path, models=["soft"], seeds=[1], count=6)
-    path = made.cell("de-en", "soft") / "scores.json"
+    path = made.run("de-en", "soft") / "scores.json"
     content = json.loads(path.read_text(encoding="utf-8"))
     content["training"] |= {"examples_per_second": 10.0, "wall_s": 8.0, "cpu_s": 4.0, "gpu_s": 0.0}
     content["training"] |= {"parameters": 1234}
     for decoding in content["decoding"].values():
         decoding |= {"sentences": 6, "cpu_s": 2.0, "gpu_s": 0.5}
     write_json(path, content)
-    (row,) = make(made, "zoo", tmp_path)
+    (row,) = make(made, "attentions", tmp_path)
     assert (row["trained_per_s"], row["decoded_per_s"]) == ("20.0", "12.0")
     assert float(row["parameters"]) == 1234
 
 
 def test_times_on_different_processors_have_no_ratio(tmp_path: Path) -> None:
     made = make_translations(tmp_path, models=["soft", "postr-joint"], seeds=[1], count=6)
-    path = made.cell("de-en", "postr-joint") / "scores.json"
+    path = made.run("de-en", "postr-joint") / "scores.json"
     text = path.read_text(encoding="utf-8").replace('"gpu_s": 0.0', '"gpu_s": 3.5')
     path.write_text(text, encoding="utf-8")
     rows = make(made, "overhead", tmp_path)
@@ -323,7 +322,7 @@ SHEET = Sheet(
 )
 
 
-def test_csv_quotes_and_leaves_unknown_cells_empty() -> None:
+def test_csv_quotes_and_leaves_unknown_runs_empty() -> None:
     assert typeset.to_csv(SHEET) == 'task,value\n"a,b",1.5\n"say ""x""",\n'
 
 
@@ -348,8 +347,8 @@ def test_latex_is_escaped() -> None:
 def test_html_is_well_formed_and_escaped() -> None:
     text = typeset.to_html(SHEET)
     body = ElementTree.fromstring(text[text.index("<body>") : text.index("</html>")])  # noqa: S314
-    cells = [cell.text for cell in body.iter("td")]
-    assert cells == ["a|b <b>", "-1.5", "[c]", "1.0 ± 0.5"]
+    runs = [run.text for run in body.iter("td")]
+    assert runs == ["a|b <b>", "-1.5", "[c]", "1.0 ± 0.5"]
 
 
 def test_long_texts_may_take_several_lines_in_every_format() -> None:
@@ -359,7 +358,7 @@ def test_long_texts_may_take_several_lines_in_every_format() -> None:
     assert "| ----- | -----" in typeset.to_markdown(sheet)
 
 
-def test_lines_are_drawn_between_groups_of_several_first_cells() -> None:
+def test_lines_are_drawn_between_groups_of_several_first_runs() -> None:
     body = [("a", "x", "1"), ("a", "x", "2"), ("a", "y", "3"), ("b", "y", "4")]
     for group, lines in ((1, 1), (2, 2)):
         sheet = Sheet("T", (), [], ("A", "B", "C"), body, "llr", group=group)
@@ -368,7 +367,7 @@ def test_lines_are_drawn_between_groups_of_several_first_cells() -> None:
 
 
 def test_every_comparison_uses_metrics_that_exist() -> None:
-    from pam.scoring.metrics import METRICS
+    from pam.evaluation.metrics import METRICS
 
     known = [*METRICS, *(f"{name}_b4" for name in METRICS)]
     for spec in tables.COMPARISONS.values():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pam.evaluation.bootstrap import LEVEL, RESAMPLES, Interval
 from pam.reporting.verdict import RULE, judge_gain, judge_level
-from pam.scoring.bootstrap import LEVEL, RESAMPLES, Interval
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pam.cli import main
-from pam.errors import UserError
+from pam.io import UserError
 from tests.faults.subjects import SUBJECTS
 from tests.workflow.checkouts import ROOT
 
@@ -142,11 +142,11 @@ TAGS = (
 def test_yaml_makes_no_objects(
     tag: str, tmp_path: Path, told: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cell = tmp_path / "cell.yaml"
-    cell.write_text(f"label: {tag}\n")
+    run = tmp_path / "run.yaml"
+    run.write_text(f"label: {tag}\n")
     told.clear()
-    assert main(["train", "--cell", str(cell), "--data", str(tmp_path), "--out", "out"]) == 2
-    assert f"{cell}:1: this is not valid YAML: could not determine a constructor" in (
+    assert main(["train", "--run", str(run), "--data", str(tmp_path), "--out", "out"]) == 2
+    assert f"{run}:1: this is not valid YAML: could not determine a constructor" in (
         capsys.readouterr().err
     )
     assert told == []

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from pam.data.registry import load_registries
-from pam.errors import UserError
 from pam.experiment import load_plan
+from pam.io import UserError
 from tests.conftest import Recorder
 from tests.faults.fuzz import replaced
 from tests.security.names import FOLDER, NAMES, PAGE, WORDS
@@ -42,7 +42,9 @@ PLACES: dict[str, Callable[[str], dict[str, Any]]] = {
     "a data set": lambda name: replaced(DOCUMENT, ["tasks", "nouns", "dataset"], name),
     "word alignments": lambda name: replaced(DOCUMENT, ["tasks", "nouns", "gold"], name),
     "a device": lambda name: DOCUMENT | {"device": name},
-    "a kind of component": lambda name: DOCUMENT | {"options": {"marginal": {name: {"a": 1}}}},
+    "a kind of component": lambda name: (
+        DOCUMENT | {"options": {"marginalization": {name: {"a": 1}}}}
+    ),
     "a question": lambda name: DOCUMENT | {"options": {name: {"output": {"a": 1}}}},
 }
 
@@ -58,7 +60,7 @@ def test_a_name_that_is_no_plain_word_is_refused_at_its_line(
         with pytest.raises(UserError) as caught:
             load_plan(files=[file]).check_datasets({})
         assert caught.value.file == str(file), name
-        assert caught.value.line is not None and caught.value.remedy, name
+        assert caught.value.line is not None and caught.value.hint, name
     record(
         fault=f"a name with signs of a shell, a path or a wildcard: {what}",
         showed="refused before any work, by file and line",
@@ -81,10 +83,10 @@ ENTRIES: dict[str, Callable[[str], dict[str, Any]]] = {
     "a reader": lambda name: replaced(
         ENTRY, ["small"], {"task": "translation", "files": {}, "format": FORMAT | {"read": name}}
     ),
-    "a tokeniser": lambda name: replaced(
+    "a tokenizer": lambda name: replaced(
         ENTRY,
         ["small"],
-        {"task": "translation", "files": {}, "format": FORMAT | {"tokenise": name}},
+        {"task": "translation", "files": {}, "format": FORMAT | {"tokenize": name}},
     ),
 }
 FORMAT = {"source": "xx", "target": "yy"}
@@ -100,7 +102,7 @@ def test_a_registry_takes_plain_names_only(what: str, tmp_path: Path, record: Re
         with pytest.raises(UserError) as caught:
             load_registries([file])
         assert caught.value.file == str(file) and caught.value.line is not None, name
-        assert caught.value.remedy, name
+        assert caught.value.hint, name
     record(
         fault=f"a name with signs of a shell, a path or a wildcard, in a registry: {what}",
         showed="refused before any work, by file and line",

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pam.errors import UserError
-from pam.yaml_files import LARGEST, parse_yaml, read_yaml
+from pam.io import LARGEST, UserError, parse_yaml, read_yaml
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
@@ -37,7 +36,7 @@ def test_what_is_no_configuration_is_refused(text: str, message: str) -> None:
     with pytest.raises(UserError) as caught:
         parse_yaml(text, "config.yaml")
     assert message in caught.value.message
-    assert caught.value.file == "config.yaml" and caught.value.remedy
+    assert caught.value.file == "config.yaml" and caught.value.hint
 
 
 def test_an_alias_may_save_some_writing() -> None:

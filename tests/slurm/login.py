@@ -50,7 +50,7 @@ from snakemake_executor_plugin_slurm import Executor
 
 Executor.next_seconds_between_status_checks = property(lambda self: 2, lambda self, value: None)
 """
-STEP = "        self.optimiser.step()"
+STEP = "        self.optimizer.step()"
 TIMES = ("wall_s", "cpu_s")
 
 
@@ -141,9 +141,9 @@ class Login:
         file = self.results / model / "seed1/training.json"
         return dict(json.loads(file.read_text(encoding="utf-8")))
 
-    def outcome(self, model: str, cell: Path | None = None) -> dict[str, Any]:
+    def outcome(self, model: str, run: Path | None = None) -> dict[str, Any]:
         """All that a training decides: the files of its model, and its history without times."""
-        folder = cell or self.results / model / "seed1"
+        folder = run or self.results / model / "seed1"
         files = {path.name: path.read_bytes() for path in (folder / "model").iterdir()}
         with (folder / "history.csv").open(encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
@@ -154,7 +154,7 @@ class Login:
     def undisturbed(self, model: str) -> dict[str, Any]:
         """The same of the same training, run here from its first step to its last."""
         own, out = self.results / model / "seed1", self.made.folder / "undisturbed" / model
-        verb = [sys.executable, "-m", "pam", "train", "--cell", str(own / "trained.yaml")]
+        verb = [sys.executable, "-m", "pam", "train", "--run", str(own / "trained.yaml")]
         where = ["--data", str(self.results / "data"), "--out", str(out), "--device", "cpu"]
         subprocess.run([*verb, *where], cwd=ROOT, check=True, capture_output=True)
         return self.outcome(model, out)

@@ -8,7 +8,7 @@ import re
 from tests.slurm.login import Login
 
 MODELS = ("soft", "mono-postr-joint")
-CELL = "results/tiny/nouns/soft/seed1/training.json"
+RUN = "results/tiny/nouns/soft/seed1/training.json"
 LONG = "epochs: 11, state_every_s: 1"
 """Of 55 steps."""
 
@@ -39,7 +39,7 @@ def test_a_training_whose_node_dies_goes_on_from_its_last_state_on_another_node(
 ) -> None:
     login.experiment(LONG)
     login.slow_down(0.5)
-    running = login.start(CELL, "--retries", "0")
+    running = login.start(RUN, "--retries", "0")
     login.wait_for((login.results / "soft/seed1/state/previous.safetensors").is_file)
     (first,) = login.seen()
     login.cluster.crash(first["SLURMD_NODENAME"])
@@ -55,7 +55,7 @@ def test_a_training_longer_than_the_time_limit_ends_in_several_jobs(login: Login
     login.experiment(LONG, "resources: {gpu: true, runtime: 1}\n")
     # 66 s of steps, and a job of a minute trains for no more than half of it.
     login.slow_down(1.2)
-    outcome = login.run(CELL, "--retries", "0")
+    outcome = login.run(RUN, "--retries", "0")
     assert outcome.code == 0, outcome.said + login.state()
     jobs = login.seen()
     assert len(jobs) >= 3
@@ -69,11 +69,11 @@ def test_an_error_of_the_user_ends_the_run_after_two_more_tries_and_is_shown(
 ) -> None:
     login.experiment("epochs: 1, learning_rate: 100000.0")
     login.slow_down(0)
-    outcome = login.run(CELL)
+    outcome = login.run(RUN)
     assert outcome.code == 1
     assert len(login.seen()) == 3
     assert re.search(r"error: (training diverges|the loss is no longer a number)", outcome.said)
-    assert "remedy: lower `training.learning_rate`" in outcome.said
+    assert "hint: lower `training.learning_rate`" in outcome.said
 
 
 def test_after_a_kill_of_snakemake_its_jobs_and_those_of_the_next_run_share_the_work(

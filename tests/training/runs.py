@@ -22,9 +22,9 @@ import pandas as pd
 import psutil
 
 from pam.cli import main
-from pam.config import Cell
+from pam.config import RunConfig
 from pam.models.saved import digest, load_tensors
-from tests.training.small import write_cell
+from tests.training.small import write_run
 
 
 class Fault(NamedTuple):
@@ -51,9 +51,9 @@ SIGNALS = {
     "halted": signal.SIGSTOP,
 }
 CONTEXT = multiprocessing.get_context("forkserver")
-# `torch._dynamo` is what the first optimiser imports, for a second or two.
+# `torch._dynamo` is what the first optimizer imports, for a second or two.
 CONTEXT.set_forkserver_preload(
-    ["pytest", "pam.training.loop", "pam.models.build", "torch._dynamo", "tests.training.runs"]
+    ["pytest", "pam.training.trainer", "pam.models.build", "torch._dynamo", "tests.training.runs"]
 )
 
 
@@ -142,7 +142,7 @@ def _confine(room_mb: int) -> None:
 
 
 def train(
-    cell: Cell,
+    run: RunConfig,
     data: Path,
     out: Path,
     fault: Fault | None = None,
@@ -152,7 +152,7 @@ def train(
 ) -> Run:
     """Starts a training; its results are in `out`, and what it says in its file `log`."""
     out.mkdir(parents=True, exist_ok=True)
-    arguments = ["train", "--cell", write_cell(out, cell), "--data", data, "--out", out]
+    arguments = ["train", "--run", write_run(out, run), "--data", data, "--out", out]
     # A GPU does not promise the same bits twice.
     arguments += ["--code", code, "--device", "cpu", "--processes", str(processes)]
     return start(arguments, out / log, fault)

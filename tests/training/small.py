@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pam.config import Cell, ModelChoices, load_model
-from pam.data.prepared import write_summary
+from pam.config import ModelConfig, RunConfig, load_model
+from pam.data.dataset import write_summary
 from pam.data.tasks import inflection
-from pam.files import write_text
-from pam.parsing import dump_yaml
+from pam.io import dump_yaml, write_text
 
 ROOT = Path(__file__).resolve().parents[2]
 FEATURES = (
@@ -52,21 +51,21 @@ def prepare(folder: Path, rows: Mapping[str, Sequence[tuple[str, ...]]] | None =
     return folder
 
 
-def choices(model: str = "soft") -> ModelChoices:
-    """A named model's choices without its own sizes."""
+def components(model: str = "soft") -> ModelConfig:
+    """A named model's components without its own sizes."""
     return load_model(model, ROOT / "config" / "models").model_copy(update={"network": {}})
 
 
-def cell(model: str = "soft", seed: int = 1, **training: Any) -> Cell:
+def run(model: str = "soft", seed: int = 1, **training: Any) -> RunConfig:
     """A training of 3 epochs of 4 batches that saves its state after every batch."""
-    return Cell.model_validate(
+    return RunConfig.model_validate(
         {
             "experiment": "tiny",
             "task": "nouns",
             "model": model,
             "label": model,
             "seed": seed,
-            "choices": choices(model),
+            "components": components(model),
             "network": {"embedding": 8, "encoder": 8, "decoder": 8, "dropout": 0.3},
             "training": {
                 "epochs": 3,
@@ -81,7 +80,7 @@ def cell(model: str = "soft", seed: int = 1, **training: Any) -> Cell:
     )
 
 
-def write_cell(folder: Path, cell: Cell) -> Path:
+def write_run(folder: Path, run: RunConfig) -> Path:
     """The configuration as the file that `train` reads."""
-    write_text(folder / "cell.yaml", dump_yaml(cell))
-    return folder / "cell.yaml"
+    write_text(folder / "run.yaml", dump_yaml(run))
+    return folder / "run.yaml"

@@ -12,16 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pam.config import Cell
-from pam.data.batches import Examples
-from pam.data.prepared import Prepared
-from pam.files import read_json, write_json
+from pam.config import RunConfig
+from pam.data.dataset import Examples, Prepared
+from pam.io import read_json, write_json
 from pam.models.build import build
 from pam.models.saved import load_tensors, save_tensors
+from pam.training.checkpoint import StateFolder
 from pam.training.distributed import joined
-from pam.training.loop import Trainer
-from pam.training.progress import Silence
-from pam.training.state import StateFolder
+from pam.training.logging import Silence
+from pam.training.trainer import Trainer
 from tests.training.runs import CONTEXT
 
 
@@ -40,14 +39,14 @@ class Outcome:
     last: list[dict[str, Tensor]]
 
 
-def train(cell: Cell, data: Path, out: Path, processes: int) -> Outcome:
+def train(run: RunConfig, data: Path, out: Path, processes: int) -> Outcome:
     """A training by so many processes, with gloo where there are several."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     out.mkdir(exist_ok=True)
     started = [
-        CONTEXT.Process(target=_work, args=(rank, processes, port, cell, data, out))
+        CONTEXT.Process(target=_work, args=(rank, processes, port, run, data, out))
         for rank in range(processes)
     ]
     for process in started:
@@ -60,7 +59,7 @@ def train(cell: Cell, data: Path, out: Path, processes: int) -> Outcome:
     return Outcome(weights, read_json(out / "history.json"), last)
 
 
-def _work(rank: int, size: int, port: int, cell: Cell, data: Path, out: Path) -> None:
+def _work(rank: int, size: int, port: int, run: RunConfig, data: Path, out: Path) -> None:
     if size > 1:
         # What torchrun tells a process.
         os.environ |= {
@@ -72,13 +71,15 @@ def _work(rank: int, size: int, port: int, cell: Cell, data: Path, out: Path) ->
             "TORCHELASTIC_RUN_ID": "test",
         }
     prepared = Prepared(data)
-    train, dev = (Examples(prepared.split(name), cell.choices.targets) for name in ("train", "dev"))
-    with joined("cpu") as team:
+    train, dev = (
+        Examples(prepared.split(name), run.components.targets) for name in ("train", "dev")
+    )
+    with joined("cpu") as group:
         # Weights of their own, which must not matter.
-        torch.manual_seed(cell.seed + rank)
-        model = build(cell.choices, cell.network, len(prepared.source), len(prepared.target))
+        torch.manual_seed(run.seed + rank)
+        model = build(run.components, run.network, len(prepared.source), len(prepared.target))
         states = StateFolder(out / "state", "key")
-        trainer = Trainer(cell, model.double(), train, dev, states, Silence(), team)
+        trainer = Trainer(run, model.double(), train, dev, states, Silence(), group)
         weights, progress = trainer.run()
     save_tensors(out / f"last{rank}", model.state_dict(), {})
     if rank == 0:

@@ -10,10 +10,9 @@ import pytest
 import torch
 
 from pam.data.actions import strip
-from pam.data.batches import Examples
-from pam.data.prepared import Prepared
+from pam.data.dataset import Examples, Prepared
 from pam.data.vocabulary import EOS, PAD, STEP
-from pam.errors import UserError
+from pam.io import UserError
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pam.training import deadline
-from pam.training.deadline import Deadline, seconds
+from pam.training import preemption as deadline
+from pam.training.preemption import Deadline, seconds
 
 
 @pytest.fixture

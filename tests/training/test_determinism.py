@@ -13,9 +13,9 @@ from tests.training import runs, small
 def test_the_same_seed_gives_the_same_result_whatever_trains_beside_it(
     model: str, data: Path, tmp_path: Path
 ) -> None:
-    alone = runs.train(small.cell(model), data, tmp_path / "alone")
+    alone = runs.train(small.run(model), data, tmp_path / "alone")
     assert alone.end() == 0, alone.said()
-    beside = [runs.train(small.cell(model), data, tmp_path / name) for name in ("one", "other")]
+    beside = [runs.train(small.run(model), data, tmp_path / name) for name in ("one", "other")]
     assert [run.end() for run in beside] == [0, 0]
     for name in ("one", "other"):
         assert runs.result(tmp_path / name) == runs.result(tmp_path / "alone")
@@ -24,10 +24,10 @@ def test_the_same_seed_gives_the_same_result_whatever_trains_beside_it(
 def test_another_seed_and_another_dropout_rate_give_other_weights(
     data: Path, tmp_path: Path
 ) -> None:
-    cell = small.cell("postr-joint")
-    plain = cell.model_copy(update={"network": cell.network.model_copy(update={"dropout": 0.0})})
-    cells = {"cell": cell, "seed": cell.model_copy(update={"seed": 2}), "plain": plain}
-    started = [runs.train(cell, data, tmp_path / name) for name, cell in cells.items()]
+    run = small.run("postr-joint")
+    plain = run.model_copy(update={"network": run.network.model_copy(update={"dropout": 0.0})})
+    runs = {"run": run, "seed": run.model_copy(update={"seed": 2}), "plain": plain}
+    started = [runs.train(run, data, tmp_path / name) for name, run in runs.items()]
     assert [run.end() for run in started] == [0, 0, 0]
-    weights = {runs.result(tmp_path / name)[0] for name in cells}
+    weights = {runs.result(tmp_path / name)[0] for name in runs}
     assert len(weights) == 3

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 import torch
 
-from pam.config import Cell
+from pam.config import RunConfig
 from pam.models.saved import load_tensors
+from pam.training.checkpoint import CURRENT
 from pam.training.distributed import stream
-from pam.training.state import CURRENT
 from tests.training import runs, small, teams
 from tests.training.runs import Run
 from tests.training.test_options import without_dropout
@@ -22,7 +22,7 @@ from tests.training.test_options import without_dropout
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     # Batches of 29, 29 and 2 rows: a process may have none of a batch.
-    "a batch smaller than the team": {"batch_size": 29, "select": "loss"},
+    "a batch smaller than the group": {"batch_size": 29, "select": "loss"},
     "parts, means and an early end": {
         "accumulate": 3, "average": 2, "max_steps": 11, "patience": 1, "learning_rate": 0.05,
     },
@@ -41,28 +41,28 @@ def close(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], **tolera
         *(("mono-postr-joint", name) for name in OPTIONS),
         ("variational", "plain"),
         ("none", "plain"),  # with weights that it does not use
-        ("hard-mono", "a batch smaller than the team"),
+        ("hard-mono", "a batch smaller than the group"),
     ],
 )
 def test_two_and_three_processes_train_as_one_does(
     model: str, options: str, data: Path, tmp_path: Path
 ) -> None:
-    cell = without_dropout(small.cell(model, **OPTIONS[options]))
-    alone = teams.train(cell, data, tmp_path / "1", 1)
+    run = without_dropout(small.run(model, **OPTIONS[options]))
+    alone = teams.train(run, data, tmp_path / "1", 1)
     for processes in (2, 3):
-        team = teams.train(cell, data, tmp_path / str(processes), processes)
-        close(team.weights, alone.weights, rtol=1e-9, atol=1e-11)
+        group = teams.train(run, data, tmp_path / str(processes), processes)
+        close(group.weights, alone.weights, rtol=1e-9, atol=1e-11)
         pd.testing.assert_frame_equal(
-            pd.DataFrame(team.history), pd.DataFrame(alone.history), rtol=1e-9
+            pd.DataFrame(group.history), pd.DataFrame(alone.history), rtol=1e-9
         )
-        for weights in team.last[1:]:
-            close(weights, team.last[0], rtol=0, atol=0)
+        for weights in group.last[1:]:
+            close(weights, group.last[0], rtol=0, atol=0)
 
 
-def test_with_dropout_a_team_gives_the_same_result_each_time(data: Path, tmp_path: Path) -> None:
-    cell = small.cell("postr-joint")
+def test_with_dropout_a_group_gives_the_same_result_each_time(data: Path, tmp_path: Path) -> None:
+    run = small.run("postr-joint")
     one, two, again = (
-        teams.train(cell, data, tmp_path / name, size)
+        teams.train(run, data, tmp_path / name, size)
         for name, size in (("one", 1), ("two", 2), ("again", 2))
     )
     close(two.weights, again.weights, rtol=0, atol=0)
@@ -77,10 +77,8 @@ def test_what_is_drawn_differs_from_step_to_step_and_process_to_process() -> Non
     assert len({stream(*place) for place in places}) == len(places)
 
 
-CELL = without_dropout(small.cell("postr-joint"))
-LONG = without_dropout(
-    small.cell("postr-joint", epochs=20, learning_rate=0.002, state_every_s=60.0)
-)
+RUN = without_dropout(small.run("postr-joint"))
+LONG = without_dropout(small.run("postr-joint", epochs=20, learning_rate=0.002, state_every_s=60.0))
 
 
 def children(run: Run) -> list[int]:
@@ -88,9 +86,9 @@ def children(run: Run) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def trained_for_a_while(cell: Cell, data: Path, out: Path) -> tuple[Run, list[int]]:
+def trained_for_a_while(run: RunConfig, data: Path, out: Path) -> tuple[Run, list[int]]:
     """A training by two processes that has saved a state, and its processes."""
-    run = runs.train(cell, data, out, processes=2)
+    run = runs.train(run, data, out, processes=2)
     run.says("epoch 2 of 20")
     return run, children(run)
 
@@ -107,52 +105,54 @@ def gone(pid: int) -> bool:
 def test_the_command_runs_several_processes_whose_results_are_those_of_one(
     data: Path, tmp_path: Path
 ) -> None:
-    alone, team = (runs.train(CELL, data, tmp_path / str(size), processes=size) for size in (1, 2))
-    assert (alone.end(), team.end()) == (0, 0), team.said()
+    alone, group = (runs.train(RUN, data, tmp_path / str(size), processes=size) for size in (1, 2))
+    assert (alone.end(), group.end()) == (0, 0), group.said()
     close(
         *(load_tensors(tmp_path / size / "model" / "weights.safetensors")[0] for size in "12"),
         rtol=1e-3,
         atol=1e-4,
     )
-    told = [line for line in team.said().splitlines() if " epoch " in line]
-    assert len(told) == 3 and team.said().count("\n") == 3, team.said()
+    told = [line for line in group.said().splitlines() if " epoch " in line]
+    assert len(told) == 3 and group.said().count("\n") == 3, group.said()
     record = runs.record_of(tmp_path / "2")
     assert record["processes"] == 2 and record["command"].endswith(" --processes 2")
     assert len(list((tmp_path / "2" / "events").iterdir())) == 1
 
 
-def test_a_team_that_is_asked_to_end_saves_its_state_and_one_process_goes_on(
+def test_a_group_that_is_asked_to_end_saves_its_state_and_one_process_goes_on(
     data: Path, tmp_path: Path
 ) -> None:
-    run, workers = trained_for_a_while(LONG, data, tmp_path / "team")
+    run, workers = trained_for_a_while(LONG, data, tmp_path / "group")
     run.signal(signal.SIGTERM)
     assert run.end() == 128 + signal.SIGTERM, run.said()
     assert all(gone(worker) for worker in workers)
     assert run.said().count("the state is saved") == 1 and "Traceback" not in run.said()
-    again = runs.train(LONG, data, tmp_path / "team")
+    again = runs.train(LONG, data, tmp_path / "group")
     alone = runs.train(LONG, data, tmp_path / "alone")
     assert (again.end(), alone.end()) == (0, 0)
     assert "going on from epoch" in again.said()
-    found = [pd.read_csv(tmp_path / name / "history.csv")["dev_loss"] for name in ("team", "alone")]
+    found = [
+        pd.read_csv(tmp_path / name / "history.csv")["dev_loss"] for name in ("group", "alone")
+    ]
     pd.testing.assert_series_equal(*found, rtol=1e-3)
 
 
 @pytest.mark.faults
-def test_a_process_that_is_killed_ends_the_team_with_one_message(
+def test_a_process_that_is_killed_ends_the_group_with_one_message(
     data: Path, tmp_path: Path
 ) -> None:
     run, workers = trained_for_a_while(LONG, data, tmp_path)
     os.kill(workers[1], signal.SIGKILL)
     assert run.end() == 2, run.said()
     assert all(gone(worker) for worker in workers)
-    (message, remedy) = [line for line in run.said().splitlines() if " nouns/" not in line]
+    (message, hint) = [line for line in run.said().splitlines() if " nouns/" not in line]
     assert message == "error: process 2 of 2 of this training was killed (SIGKILL)"
-    assert remedy.startswith("  remedy: run it again: it goes on from its last state")
+    assert hint.startswith("  hint: run it again: it goes on from its last state")
     assert (tmp_path / "state" / CURRENT).exists()
 
 
 @pytest.mark.faults
-def test_a_team_whose_launcher_is_killed_saves_its_state_and_ends(
+def test_a_group_whose_launcher_is_killed_saves_its_state_and_ends(
     data: Path, tmp_path: Path
 ) -> None:
     run, workers = trained_for_a_while(LONG, data, tmp_path)
@@ -166,9 +166,9 @@ def test_a_team_whose_launcher_is_killed_saves_its_state_and_ends(
 
 @pytest.mark.faults
 def test_what_a_user_can_mend_is_told_once_by_all_processes(data: Path, tmp_path: Path) -> None:
-    cell = small.cell("postr-joint", learning_rate=1e38, warmup_steps=0)
-    run = runs.train(cell, data, tmp_path, processes=2)
+    run = small.run("postr-joint", learning_rate=1e38, warmup_steps=0)
+    run = runs.train(run, data, tmp_path, processes=2)
     assert run.end() == 2
-    (message, remedy) = run.said().splitlines()
+    (message, hint) = run.said().splitlines()
     assert message.startswith("error: the loss is no longer a number (epoch 1, batch 2: loss nan")
-    assert remedy == "  remedy: lower `training.learning_rate` or `training.clip`"
+    assert hint == "  hint: lower `training.learning_rate` or `training.clip`"

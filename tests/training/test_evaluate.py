@@ -6,19 +6,18 @@ import pytest
 import torch
 
 from pam.config import Decoding
-from pam.data.batches import Examples
-from pam.data.prepared import Split
+from pam.data.dataset import Examples, Split
 from pam.data.vocabulary import EOS, STEP
 from pam.decoding.decode import decode
 from pam.decoding.outputs import Output
 from pam.models.seq2seq import Seq2Seq
-from pam.training.distributed import Team
+from pam.training.distributed import ProcessGroup
 from pam.training.evaluate import evaluate
-from pam.training.stopping import Stop
+from pam.training.preemption import Stop
 from tests.decoding import varied
 from tests.decoding.varied import SOURCES
 
-ALONE = Team(), Stop()
+ALONE = ProcessGroup(), Stop()
 
 
 def examples(targets: list[list[int]]) -> Examples:
@@ -83,7 +82,7 @@ def test_training_is_measured_by_greedy_search_whatever_the_beam() -> None:
 
 def watched(model: Seq2Seq, targets: list[list[int]], size: int = 3) -> dict[str, float]:
     decoding = Decoding(batch_size=size)
-    return evaluate(model, examples(targets), decoding, *ALONE, outputs=False, watch=True)
+    return evaluate(model, examples(targets), decoding, *ALONE, outputs=False, eval_metrics=True)
 
 
 @pytest.mark.parametrize("name", ["soft", "postr-joint", "structured", "acvi"])
@@ -94,11 +93,11 @@ def test_what_greedy_search_writes_has_every_symbol_right(name: str) -> None:
         list, zip(*((SOURCES[row], one.symbols) for row, one in found if one.complete), strict=True)
     )
     own = Examples(Split.from_rows(rows, targets, None, {}), "symbols")
-    measured = evaluate(model, own, Decoding(), *ALONE, watch=True)
+    measured = evaluate(model, own, Decoding(), *ALONE, eval_metrics=True)
     assert (measured["token_accuracy"], measured["accuracy"]) == (1.0, 1.0)
     targets[0] = [*targets[0], 5]
     own = Examples(Split.from_rows(rows, targets, None, {}), "symbols")
-    assert 0 < evaluate(model, own, Decoding(), *ALONE, watch=True)["token_accuracy"] < 1
+    assert 0 < evaluate(model, own, Decoding(), *ALONE, eval_metrics=True)["token_accuracy"] < 1
 
 
 def test_the_objective_of_a_likelihood_is_the_loss_and_a_bound_lies_below() -> None:

@@ -13,32 +13,32 @@ import pandas as pd
 import pytest
 
 from pam.models.saved import load_model, load_tensors
-from pam.training.record import HISTORY
+from pam.training.logging import HISTORY
 from tests.training import runs, small
 from tests.training.runs import Fault, Run
 
-CELL = small.cell("soft", epochs=1)
+RUN = small.run("soft", epochs=1)
 TRAINED, WRITES = 12, 19
 """Files that this training writes: 4 states, 5 of the model, 2 records and the mark of their being
 whole; and until it has put the results into their place."""
 
 
 def one_message(run: Run) -> tuple[str, str]:
-    """What is wrong and the remedy, after a failure that a user can mend."""
+    """What is wrong and the hint, after a failure that a user can mend."""
     assert run.end() == 2
     said = [line for line in run.said().splitlines() if " nouns/" not in line]
     assert "Traceback" not in run.said()
-    assert len(said) == 2 and said[0].startswith("error: ") and said[1].startswith("  remedy: ")
-    return said[0].removeprefix("error: "), said[1].removeprefix("  remedy: ")
+    assert len(said) == 2 and said[0].startswith("error: ") and said[1].startswith("  hint: ")
+    return said[0].removeprefix("error: "), said[1].removeprefix("  hint: ")
 
 
 def test_a_loss_that_is_no_number_stops_the_training_by_epoch_and_batch(
     data: Path, tmp_path: Path
 ) -> None:
-    cell = small.cell("postr-joint", learning_rate=1e38, warmup_steps=0)
-    message, remedy = one_message(runs.train(cell, data, tmp_path))
+    run = small.run("postr-joint", learning_rate=1e38, warmup_steps=0)
+    message, hint = one_message(runs.train(run, data, tmp_path))
     assert "the loss is no longer a number (epoch 1, batch 2: loss nan" in message
-    assert remedy == "lower `training.learning_rate` or `training.clip`"
+    assert hint == "lower `training.learning_rate` or `training.clip`"
     assert not (tmp_path / "model").exists()
 
 
@@ -54,11 +54,11 @@ def test_a_loss_that_is_no_number_stops_the_training_by_epoch_and_batch(
 def test_a_training_that_diverges_is_stopped(
     training: dict[str, Any], where: tuple[str, int], data: Path, tmp_path: Path
 ) -> None:
-    cell = small.cell("postr-joint", **training)
-    message, remedy = one_message(runs.train(cell, data, tmp_path))
+    run = small.run("postr-joint", **training)
+    message, hint = one_message(runs.train(run, data, tmp_path))
     assert message.startswith(f"training diverges: {where[0]} loss ")
     assert f" in epoch {where[1]}, 3." in message and message.endswith(" in the first batch")
-    assert remedy == "lower `training.learning_rate`, or raise `training.divergence`"
+    assert hint == "lower `training.learning_rate`, or raise `training.divergence`"
     assert not (tmp_path / "model").exists()
 
 
@@ -66,7 +66,7 @@ def test_a_training_that_diverges_is_stopped(
 def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("whole")
     # One write more than there are never comes, so that the list below is complete.
-    assert runs.train(CELL, data, out, Fault("pam.files", "_flush", WRITES + 1, "full")).end() == 0
+    assert runs.train(RUN, data, out, Fault("pam.io", "_flush", WRITES + 1, "full")).end() == 0
     return out
 
 
@@ -87,15 +87,15 @@ def assert_whole(path: Path) -> None:
 def test_a_disk_that_is_full_at_any_write_costs_nothing_but_the_write(
     number: int, data: Path, whole: Path, tmp_path: Path
 ) -> None:
-    full = Fault("pam.files", "_flush", number, "full")
-    message, remedy = one_message(runs.train(CELL, data, tmp_path, full))
+    full = Fault("pam.io", "_flush", number, "full")
+    message, hint = one_message(runs.train(RUN, data, tmp_path, full))
     assert message.startswith(str(tmp_path)) and message.endswith(": the disk is full")
-    assert remedy == "free some space and run again"
+    assert hint == "free some space and run again"
     for name in ("model/weights.safetensors", "history.csv", "training.json"):
         assert_whole(tmp_path / name)
     assert not list(tmp_path.rglob(".*.*"))
     assert not (tmp_path / "training.json").exists()
-    again = runs.train(CELL, data, tmp_path)
+    again = runs.train(RUN, data, tmp_path)
     assert again.end() == 0, again.said()
     assert runs.result(tmp_path) == runs.result(whole)
     assert runs.record_of(tmp_path)["resumed"] == (1 < number <= TRAINED)
@@ -140,8 +140,8 @@ def test_a_disk_that_is_really_full_is_told_of_and_freed_is_gone_on_with(
     probe = [*apart, "mount", "-t", "tmpfs", "tmpfs", str(disk)]
     if not shutil.which("unshare") or subprocess.run(probe, check=False).returncode:
         pytest.skip("no file system can be mounted here")
-    cell = str(small.write_cell(tmp_path, CELL))
-    train = ["train", "--cell", cell, "--data", str(data), "--code", "this code"]
+    run = str(small.write_run(tmp_path, RUN))
+    train = ["train", "--run", run, "--data", str(data), "--code", "this code"]
     train += ["--device", "cpu"]
     script = [sys.executable, "-c", ON_A_SMALL_DISK, str(disk), str(tmp_path / "copy"), *train]
     done = subprocess.run(
@@ -149,7 +149,7 @@ def test_a_disk_that_is_really_full_is_told_of_and_freed_is_gone_on_with(
     )
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
     one_state, no_room, room_again = done.stderr.split("== ")[1:]
-    full = "the disk is full\n  remedy: free some space and run again\ncode 2\n"
+    full = "the disk is full\n  hint: free some space and run again\ncode 2\n"
     assert one_state.endswith(f"{disk}/out/state/state.safetensors: {full}")
     assert no_room.endswith(f"{disk}/out/events: {full}")
     assert "going on from epoch 1, batch 2" in room_again and "code 0" in room_again

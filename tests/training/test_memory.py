@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pam.config import Cell
-from pam.errors import UserError
-from pam.files import read_json, write_json
-from pam.training.loop import Trainer
-from pam.training.memory import enough_for, keep_heap
+from pam.config import RunConfig
+from pam.io import UserError, read_json, write_json
+from pam.training.devices import enough_for, keep_heap
+from pam.training.trainer import Trainer
 from tests.conftest import Recorder
 from tests.training import runs, small
 from tests.training.runs import CONTEXT, Fault
@@ -21,39 +20,39 @@ from tests.training.test_failures import one_message
 from tests.training.test_options import trained
 
 MANY, FEW = 1500, 50
-STEP, EVALUATION = ("pam.training.loop", "Trainer._step"), ("pam.training.loop", "evaluate")
+STEP, EVALUATION = ("pam.training.trainer", "Trainer._step"), ("pam.training.trainer", "evaluate")
 
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As many rows in each split as no batch should have."""
     draw = random.Random(1)
-    lemmas = ["".join(draw.choices("abdegiklmnoprstu", k=12)) for _ in range(3 * MANY)]
+    lemmas = ["".join(draw.components("abdegiklmnoprstu", k=12)) for _ in range(3 * MANY)]
     rows = [(lemma, "number=plural", f"{lemma}en") for lemma in lemmas]
     splits = {name: rows[start::3] for start, name in enumerate(("train", "dev", "test"))}
     return small.prepare(tmp_path_factory.mktemp("prepared") / "many", splits)
 
 
-def cell(size: int = FEW, decoded: int = FEW, **training: int) -> Cell:
+def run(size: int = FEW, decoded: int = FEW, **training: int) -> RunConfig:
     """One step with a network that needs far more memory for a batch than for its weights."""
-    plain = small.cell("postr-joint", batch_size=size, max_steps=1, select="loss", **training)
+    plain = small.run("postr-joint", batch_size=size, max_steps=1, select="loss", **training)
     network = {"embedding": 64, "encoder": 64, "decoder": 128, "dropout": 0.0}
     changed = {"network": network, "decoding": {"batch_size": decoded}}
-    return Cell.model_validate(plain.model_dump() | changed)
+    return RunConfig.model_validate(plain.model_dump() | changed)
 
 
 @pytest.mark.parametrize(
-    ("given", "fault", "work", "remedy"),
+    ("given", "fault", "work", "hint"),
     [
         (
-            cell(MANY),
+            run(MANY),
             Fault(*STEP, 1, "confined"),
             f"a training step of {MANY} examples",
             "lower `training.batch_size`, or raise `training.accumulate`, "
             "which cuts a batch into parts",
         ),
         (
-            cell(decoded=MANY),
+            run(decoded=MANY),
             Fault(*EVALUATION, 1, "confined"),
             f"the evaluation of {MANY} examples side by side",
             "lower `decoding.batch_size`",
@@ -61,11 +60,11 @@ def cell(size: int = FEW, decoded: int = FEW, **training: int) -> Cell:
     ],
 )
 def test_a_batch_too_large_for_memory_names_the_setting_to_change(
-    given: Cell, fault: Fault, work: str, remedy: str, many: Path, tmp_path: Path
+    given: RunConfig, fault: Fault, work: str, hint: str, many: Path, tmp_path: Path
 ) -> None:
     assert one_message(runs.train(given, many, tmp_path, fault)) == (
         f"out of memory in {work}",
-        remedy,
+        hint,
     )
 
 
@@ -74,20 +73,20 @@ def test_a_batch_too_large_for_memory_names_the_setting_to_change(
 def test_memory_that_ends_anywhere_in_a_step_is_told_of_as_such(
     room_mb: int, many: Path, tmp_path: Path, record: Recorder
 ) -> None:
-    run = runs.train(cell(MANY), many, tmp_path, Fault(*STEP, 1, "confined", room_mb))
-    if run.end() == -signal.SIGSEGV:
+    trained = runs.train(run(MANY), many, tmp_path, Fault(*STEP, 1, "confined", room_mb))
+    if trained.end() == -signal.SIGSEGV:
         # Rarely a library under torch does not look whether it was given memory, and dies of it.
         assert not (tmp_path / "training.json").exists()
         return
-    message, _ = one_message(run)
+    message, _ = one_message(trained)
     assert message == f"out of memory in a training step of {MANY} examples"
     record(fault="a batch too large for memory", showed="the setting to change is named")
 
 
 def test_what_the_message_names_helps(many: Path, tmp_path: Path) -> None:
     confined = Fault(*STEP, 1, "confined")
-    parts = runs.train(cell(MANY, accumulate=30), many, tmp_path / "parts", confined)
-    fewer = runs.train(cell(FEW), many, tmp_path / "fewer", confined)
+    parts = runs.train(run(MANY, accumulate=30), many, tmp_path / "parts", confined)
+    fewer = runs.train(run(FEW), many, tmp_path / "fewer", confined)
     assert (parts.end(), fewer.end()) == (0, 0), parts.said() + fewer.said()
 
 
@@ -95,7 +94,7 @@ def test_what_the_message_names_helps(many: Path, tmp_path: Path) -> None:
 def model(many: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that decodes too many at once."""
     out = tmp_path_factory.mktemp("model")
-    assert runs.train(cell(decoded=MANY), many, out).end() == 0
+    assert runs.train(run(decoded=MANY), many, out).end() == 0
     return out / "model"
 
 
@@ -103,7 +102,7 @@ def confined(verb: str, point: str, files: tuple[Path, Path, Path], *options: ob
     """A verb on a model, data and where its output goes, with 50 MB more than at this point."""
     model, data, out = files
     arguments = [verb, "--model", model, "--data", data, "--out", out, "--device", "cpu", *options]
-    fault = Fault(f"pam.verbs.{verb}", point, 1, "confined", 50)
+    fault = Fault(f"pam.commands.{verb}", point, 1, "confined", 50)
     return runs.start(arguments, out.with_suffix(".log"), fault)
 
 
@@ -115,19 +114,19 @@ def test_decoding_too_many_at_once_names_the_setting_to_change(
         f"out of memory in the decoding of {MANY} sources side by side",
         "lower `decoding.batch_size`, or the beam",
     )
-    fewer = confined("predict", "_split", files, "--cell", small.write_cell(tmp_path, cell()))
+    fewer = confined("predict", "_split", files, "--run", small.write_run(tmp_path, run()))
     assert fewer.end() == 0, fewer.said()
 
 
-def test_analysing_too_many_at_once_names_the_setting_to_change(
+def test_analyzing_too_many_at_once_names_the_setting_to_change(
     model: Path, many: Path, tmp_path: Path
 ) -> None:
     files = model, many, tmp_path / "out.json"
-    assert one_message(confined("analyse", "_gather", files)) == (
+    assert one_message(confined("analyze", "_gather", files)) == (
         f"out of memory in the analysis of {MANY} rows side by side",
         "lower `decoding.batch_size`, or --batch-size",
     )
-    fewer = confined("analyse", "_gather", files, "--batch-size", FEW)
+    fewer = confined("analyze", "_gather", files, "--batch-size", FEW)
     assert fewer.end() == 0, fewer.said()
 
 
@@ -144,7 +143,7 @@ def test_analysing_too_many_at_once_names_the_setting_to_change(
 def test_every_way_to_run_out_of_memory_is_told_as_such(error: Exception) -> None:
     with pytest.raises(UserError, match="out of memory in this") as raised, enough_for("this", "x"):
         raise error
-    assert raised.value.remedy == "x"
+    assert raised.value.hint == "x"
 
 
 def test_other_errors_stay_what_they_are() -> None:
@@ -152,7 +151,7 @@ def test_other_errors_stay_what_they_are() -> None:
         raise RuntimeError("shapes cannot be multiplied")
 
 
-def _watched(given: Cell, data: Path, out: Path) -> None:
+def _watched(given: RunConfig, data: Path, out: Path) -> None:
     """Trains, and notes after each epoch how many bytes are resident."""
     sizes: list[int] = []
     save = Trainer._save
@@ -175,7 +174,7 @@ def _watched(given: Cell, data: Path, out: Path) -> None:
 def test_memory_does_not_grow_with_epochs(
     epochs: int, settled: int, data: Path, tmp_path: Path, record: Recorder
 ) -> None:
-    given = small.cell("postr-joint", epochs=epochs, batch_size=60, average=2, state_every_s=60.0)
+    given = small.run("postr-joint", epochs=epochs, batch_size=60, average=2, state_every_s=60.0)
     process = CONTEXT.Process(target=_watched, args=(given, data, tmp_path))
     process.start()
     process.join()

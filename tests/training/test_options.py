@@ -9,37 +9,38 @@ import pandas as pd
 import pytest
 import torch
 
-from pam.config import Cell
-from pam.data.batches import Examples
-from pam.data.prepared import Prepared
+from pam.config import RunConfig
+from pam.data.dataset import Examples, Prepared
 from pam.models.build import build
-from pam.training.loop import Trainer
-from pam.training.progress import Reporter
-from pam.training.state import Progress, StateFolder
-from pam.training.stopping import Stop
+from pam.training.checkpoint import Progress, StateFolder
+from pam.training.logging import Reporter
+from pam.training.preemption import Stop
+from pam.training.trainer import Trainer
 from tests.training import runs, small
 
 Result = tuple[dict[str, torch.Tensor], Progress]
 
 
-def trained(cell: Cell, data: Path, out: Path, stop: Stop | None = None) -> Result:
+def trained(run: RunConfig, data: Path, out: Path, stop: Stop | None = None) -> Result:
     prepared = Prepared(data)
-    train, dev = (Examples(prepared.split(name), cell.choices.targets) for name in ("train", "dev"))
-    torch.manual_seed(cell.seed)
-    model = build(cell.choices, cell.network, len(prepared.source), len(prepared.target))
+    train, dev = (
+        Examples(prepared.split(name), run.components.targets) for name in ("train", "dev")
+    )
+    torch.manual_seed(run.seed)
+    model = build(run.components, run.network, len(prepared.source), len(prepared.target))
     states = StateFolder(out / "state", "key")
     reporter = Reporter("small", out / "events")
-    return Trainer(cell, model, train, dev, states, reporter, stop=stop or Stop()).run()
+    return Trainer(run, model, train, dev, states, reporter, stop=stop or Stop()).run()
 
 
-def without_dropout(cell: Cell) -> Cell:
-    return cell.model_copy(update={"network": cell.network.model_copy(update={"dropout": 0.0})})
+def without_dropout(run: RunConfig) -> RunConfig:
+    return run.model_copy(update={"network": run.network.model_copy(update={"dropout": 0.0})})
 
 
 def test_a_training_ends_after_its_most_steps_in_the_midst_of_an_epoch(
     data: Path, tmp_path: Path
 ) -> None:
-    _, progress = trained(small.cell(max_steps=6), data, tmp_path)
+    _, progress = trained(small.run(max_steps=6), data, tmp_path)
     assert [row["step"] for row in progress.history] == [4, 6]
     assert progress.history[-1]["examples"] == 90
 
@@ -47,17 +48,17 @@ def test_a_training_ends_after_its_most_steps_in_the_midst_of_an_epoch(
 def test_a_training_that_ends_early_is_resumed_to_the_same_result(
     data: Path, tmp_path: Path
 ) -> None:
-    cell = small.cell(max_steps=6, average=2)
-    assert runs.train(cell, data, tmp_path / "straight").end() == 0
-    fault = runs.Fault("pam.training.loop", "Trainer._step", 6)
-    assert runs.train(cell, data, tmp_path / "killed", fault).end() != 0
-    assert runs.train(cell, data, tmp_path / "killed").end() == 0
+    run = small.run(max_steps=6, average=2)
+    assert runs.train(run, data, tmp_path / "straight").end() == 0
+    fault = runs.Fault("pam.training.trainer", "Trainer._step", 6)
+    assert runs.train(run, data, tmp_path / "killed", fault).end() != 0
+    assert runs.train(run, data, tmp_path / "killed").end() == 0
     assert runs.result(tmp_path / "killed") == runs.result(tmp_path / "straight")
 
 
 def test_a_training_without_progress_ends_when_patience_does(data: Path, tmp_path: Path) -> None:
-    cell = small.cell(epochs=30, patience=2, learning_rate=0.2, flat=1.0, divergence=1000.0)
-    _, progress = trained(cell, data, tmp_path)
+    run = small.run(epochs=30, patience=2, learning_rate=0.2, flat=1.0, divergence=1000.0)
+    _, progress = trained(run, data, tmp_path)
     losses = [row["dev_loss"] for row in progress.history]
     assert len(losses) < 30
     assert losses.index(min(losses)) == len(losses) - 3
@@ -65,9 +66,9 @@ def test_a_training_without_progress_ends_when_patience_does(data: Path, tmp_pat
 
 @pytest.mark.parametrize("model", ["soft", "postr-joint"])
 def test_a_batch_cut_into_parts_gives_the_same_step(model: str, data: Path, tmp_path: Path) -> None:
-    plain = {"epochs": 1, "select": "loss", "optimiser": "sgd", "learning_rate": 0.5}
+    plain = {"epochs": 1, "select": "loss", "optimizer": "sgd", "learning_rate": 0.5}
     found = [
-        trained(without_dropout(small.cell(model, accumulate=parts, **plain)), data, tmp_path / p)
+        trained(without_dropout(small.run(model, accumulate=parts, **plain)), data, tmp_path / p)
         for parts, p in ((1, "one"), (4, "four"), (100, "every"))
     ]
     for weights, _ in found[1:]:
@@ -77,7 +78,7 @@ def test_a_batch_cut_into_parts_gives_the_same_step(model: str, data: Path, tmp_
 
 def test_kept_weights_are_the_mean_of_the_last_epochs(data: Path, tmp_path: Path) -> None:
     def run(name: str, **training: Any) -> dict[str, torch.Tensor]:
-        return trained(small.cell(select="last", **training), data, tmp_path / name)[0]
+        return trained(small.run(select="last", **training), data, tmp_path / name)[0]
 
     # All three trainings walk the same way; what differs is when they end and what is kept.
     steps = {"schedule": "halving"}
@@ -88,7 +89,7 @@ def test_kept_weights_are_the_mean_of_the_last_epochs(data: Path, tmp_path: Path
 
 
 def test_selection_by_loss_searches_no_outputs(data: Path, tmp_path: Path) -> None:
-    assert runs.train(small.cell(select="loss"), data, tmp_path).end() == 0
+    assert runs.train(small.run(select="loss"), data, tmp_path).end() == 0
     history = pd.read_csv(tmp_path / "history.csv")
     assert history["dev_accuracy"].isna().all()
     best = runs.record_of(tmp_path)["best_epoch"]
@@ -98,7 +99,7 @@ def test_selection_by_loss_searches_no_outputs(data: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize("model", ["variational-sample", "hard-mono"])
 def test_a_watched_training_is_the_same_training(model: str, data: Path, tmp_path: Path) -> None:
     plain, watched = (
-        trained(small.cell(model, watch=watch), data, tmp_path / str(watch))
+        trained(small.run(model, eval_metrics=watch), data, tmp_path / str(watch))
         for watch in (False, True)
     )
     for name, value in plain[0].items():
@@ -111,8 +112,8 @@ def test_a_watched_training_is_the_same_training(model: str, data: Path, tmp_pat
 
 def test_narrow_products_train_as_well(data: Path, tmp_path: Path) -> None:
     def losses(precision: str) -> list[float]:
-        cell = small.cell("postr-joint", precision=precision, epochs=4)
-        _, progress = trained(cell, data, tmp_path / precision)
+        run = small.run("postr-joint", precision=precision, epochs=4)
+        _, progress = trained(run, data, tmp_path / precision)
         return [row["train_loss"] for row in progress.history]
 
     exact, narrow = losses("float32"), losses("bf16")

@@ -15,29 +15,28 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import pam
-from pam.config import load_cell
-from pam.data.batches import Examples
-from pam.data.prepared import Prepared
+from pam.config import load_run
+from pam.data.dataset import Examples, Prepared
 from pam.models.build import build
 from pam.models.saved import load_model, load_tensors
-from pam.training import loop, progress
-from pam.training.loop import Trainer
-from pam.training.progress import Reporter
-from pam.training.record import versions
+from pam.training import logging as progress
+from pam.training import trainer as loop
+from pam.training.checkpoint import Progress, StateFolder
+from pam.training.logging import Reporter, versions
 from pam.training.schedule import learning_rate
-from pam.training.state import Progress, StateFolder
+from pam.training.trainer import Trainer
 from tests.training import runs, small
 from tests.training.runs import Fault
 
-CELL = small.cell("mono-postr-joint")
+RUN = small.run("mono-postr-joint")
 
 
 @pytest.fixture(scope="module")
 def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training that was killed after its second epoch was told of and before it was saved."""
     out = tmp_path_factory.mktemp("trained")
-    runs.train(CELL, data, out, Fault("pam.training.state", "save_tensors", 8)).end()
-    assert runs.train(CELL, data, out).end() == 0
+    runs.train(RUN, data, out, Fault("pam.training.checkpoint", "save_tensors", 8)).end()
+    assert runs.train(RUN, data, out).end() == 0
     return out
 
 
@@ -51,7 +50,7 @@ def test_the_model_folder_is_all_that_is_needed_to_use_the_model(trained: Path, 
         "target.vocab",
     }
     model = load_model(folder)
-    assert model.cell == load_cell(folder / "config.yaml") == CELL
+    assert model.run == load_run(folder / "config.yaml") == RUN
     assert model.task == "inflection"
     assert model.source.digest == Prepared(data).source.digest
     assert not model.network.training
@@ -67,7 +66,7 @@ def test_the_history_has_a_row_an_epoch(trained: Path) -> None:
     assert history["step"].tolist() == [4, 8, 12]
     assert history["examples"].tolist() == [60, 120, 180]
     assert history["learning_rate"].tolist() == pytest.approx(
-        [learning_rate(CELL.training, step, 12) for step in (3, 7, 11)]
+        [learning_rate(RUN.training, step, 12) for step in (3, 7, 11)]
     )
     assert history["train_loss"].is_monotonic_decreasing
     assert history["wall_s"].is_monotonic_increasing and history["cpu_s"].is_monotonic_increasing
@@ -94,7 +93,7 @@ def test_the_record_tells_cost_origin_and_outcome(trained: Path) -> None:
     assert record["examples_per_second"] == pytest.approx(180 / record["wall_s"])
     assert 50 < record["peak_memory_mb"] < 2000
     assert set(record["hardware"]) == {"cpu", "cores", "gpu", "system"}
-    assert record["command"].startswith("python -m pam train --cell ")
+    assert record["command"].startswith("python -m pam train --run ")
 
 
 def test_the_record_names_the_versions_of_what_ran(trained: Path) -> None:
@@ -176,13 +175,13 @@ def test_the_weights_of_the_best_epoch_are_kept(
 
 
 def trainer(data: Path, folder: Path, **training: Any) -> Trainer:
-    cell, prepared = small.cell("soft", **training), Prepared(data)
+    run, prepared = small.run("soft", **training), Prepared(data)
     torch.manual_seed(1)
-    model = build(cell.choices, cell.network, len(prepared.source), len(prepared.target))
+    model = build(run.components, run.network, len(prepared.source), len(prepared.target))
     train, dev = (Examples(prepared.split(name), "symbols") for name in ("train", "dev"))
     folder.mkdir(exist_ok=True)
     states = StateFolder(folder, "key")
-    return Trainer(cell, model, train, dev, states, Reporter("name", folder / "events"))
+    return Trainer(run, model, train, dev, states, Reporter("name", folder / "events"))
 
 
 def test_gradients_are_clipped_to_their_largest_norm(
@@ -198,7 +197,7 @@ def test_gradients_are_clipped_to_their_largest_norm(
         return step(self, *rest)
 
     monkeypatch.setattr(torch.optim.SGD, "step", noted)
-    trainer(data, tmp_path, optimiser="sgd", clip=0.01, epochs=1).run()
+    trainer(data, tmp_path, optimizer="sgd", clip=0.01, epochs=1).run()
     assert norms == pytest.approx([0.01] * 4, rel=1e-3)
 
 

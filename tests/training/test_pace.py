@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pam.training import pace
-from pam.training.loop import Trainer
-from pam.training.pace import SHARE, Pace
-from pam.training.state import StateFolder
+from pam.training import preemption as pace
+from pam.training.checkpoint import StateFolder
+from pam.training.preemption import SHARE, CheckpointTimer
+from pam.training.trainer import Trainer
 from tests.training import small
 from tests.training.test_options import trained
 
@@ -31,21 +31,21 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def seconds_to_next(kept: Pace, clock: Clock) -> int:
+def seconds_to_next(kept: CheckpointTimer, clock: Clock) -> int:
     start = clock.now
     while not kept.due():
         clock.now += 1
     return round(clock.now - start)
 
 
-def save(kept: Pace, clock: Clock, took: float) -> None:
+def save(kept: CheckpointTimer, clock: Clock, took: float) -> None:
     with kept.saving():
         clock.now += took
 
 
 @pytest.mark.parametrize(("took", "wait"), [(0.1, 30), (10, 190)])
 def test_slow_saving_is_seldom(took: float, wait: int, clock: Clock) -> None:
-    kept = Pace(30.0)
+    kept = CheckpointTimer(30.0)
     assert seconds_to_next(kept, clock) == 30
     save(kept, clock, took)
     assert seconds_to_next(kept, clock) == wait
@@ -53,7 +53,7 @@ def test_slow_saving_is_seldom(took: float, wait: int, clock: Clock) -> None:
 
 
 def test_zero_asks_for_a_state_after_every_batch(clock: Clock) -> None:
-    kept = Pace(0.0)
+    kept = CheckpointTimer(0.0)
     save(kept, clock, 10)
     assert kept.due()
 
@@ -75,8 +75,8 @@ def test_a_training_on_a_slow_disk_saves_seldom(
 
     monkeypatch.setattr(StateFolder, "save", slowly)
     monkeypatch.setattr(Trainer, "_step", stepped)
-    cell = small.cell("soft", epochs=2, batch_size=15, state_every_s=2.0)
-    trained(cell, data, tmp_path)
+    run = small.run("soft", epochs=2, batch_size=15, state_every_s=2.0)
+    trained(run, data, tmp_path)
     within, *ends = saves
     assert within == 2
     assert len(ends) == 2, "no other but those at the ends of epochs"

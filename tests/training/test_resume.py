@@ -11,41 +11,41 @@ from pathlib import Path
 
 import pytest
 
-from pam.training.state import CURRENT, SPARE
+from pam.training.checkpoint import CURRENT, SPARE
 from tests.training import runs, small
 from tests.training.runs import Fault
 
-STEP, SAVE = ("pam.training.loop", "Trainer._step"), ("pam.training.state", "save_tensors")
+STEP, SAVE = ("pam.training.trainer", "Trainer._step"), ("pam.training.checkpoint", "save_tensors")
 MOMENTS: dict[str, tuple[Fault, int]] = {
     # The moment, and how many states were gone on from after it.
     "before anything is saved": (Fault(*STEP, 1), 0),
     "within the first epoch": (Fault(*STEP, 3), 1),
     "within a later epoch": (Fault(*STEP, 7), 1),
-    "in the evaluation between epochs": (Fault("pam.training.loop", "evaluate", 2), 1),
+    "in the evaluation between epochs": (Fault("pam.training.trainer", "evaluate", 2), 1),
     "between two epochs, before the state of the first": (Fault(*SAVE, 4), 1),
     "between two epochs": (Fault(*STEP, 5), 1),
     "when the reserve is in place and the state is not yet written": (Fault(*SAVE, 6), 1),
-    "when a state is written aside and not yet flushed": (Fault("pam.files", "_flush", 5), 1),
+    "when a state is written aside and not yet flushed": (Fault("pam.io", "_flush", 5), 1),
     "when a state is flushed and not yet renamed": (Fault("pathlib", "Path.chmod", 5), 1),
     "when the first state is not yet renamed": (Fault("pathlib", "Path.chmod", 1), 0),
     "when all is trained and nothing is written": (Fault("pam.models.saved", "save_model", 1), 1),
     "when the model is written and its history is not": (
-        Fault("pam.training.record", "write_history", 1),
+        Fault("pam.training.logging", "write_history", 1),
         1,
     ),
     "when all is written and not marked as whole": (
-        Fault("pam.training.results", "Results.complete", 1),
+        Fault("pam.training.logging", "Results.complete", 1),
         1,
     ),
     "when all is written and the state is not cleared": (
-        Fault("pam.training.state", "StateFolder.clear", 1),
+        Fault("pam.training.checkpoint", "StateFolder.clear", 1),
         0,
     ),
     "when all is written and nothing is in its place": (
-        Fault("pam.training.results", "Results.publish", 1),
+        Fault("pam.training.logging", "Results.publish", 1),
         0,
     ),
-    "when some of it is in its place": (Fault("pam.training.results", "_place", 4), 0),
+    "when some of it is in its place": (Fault("pam.training.logging", "_place", 4), 0),
 }
 
 
@@ -53,7 +53,7 @@ MOMENTS: dict[str, tuple[Fault, int]] = {
 def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training that was never stopped, and saved its state at the end of each epoch only."""
     out = tmp_path_factory.mktemp("undisturbed")
-    assert runs.train(small.cell("postr-joint", state_every_s=60.0), data, out).end() == 0
+    assert runs.train(small.run("postr-joint", state_every_s=60.0), data, out).end() == 0
     return out
 
 
@@ -62,9 +62,9 @@ def test_a_training_killed_at_this_moment_goes_on_to_the_same_result(
     name: str, data: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
     fault, resumed = MOMENTS[name]
-    cell = small.cell("postr-joint")
-    assert runs.train(cell, data, tmp_path, fault).end() == -signal.SIGKILL
-    again = runs.train(cell, data, tmp_path)
+    run = small.run("postr-joint")
+    assert runs.train(run, data, tmp_path, fault).end() == -signal.SIGKILL
+    again = runs.train(run, data, tmp_path)
     assert again.end() == 0, again.said()
     assert runs.result(tmp_path) == runs.result(undisturbed)
     assert runs.record_of(tmp_path)["resumed"] == resumed
@@ -74,20 +74,20 @@ def test_a_training_killed_at_this_moment_goes_on_to_the_same_result(
 def test_what_a_training_draws_and_averages_is_gone_on_with_too(
     model: str, data: Path, tmp_path: Path
 ) -> None:
-    cell, whole, killed = small.cell(model), tmp_path / "whole", tmp_path / "killed"
-    assert runs.train(cell, data, whole).end() == 0
-    assert runs.train(cell, data, killed, Fault(*STEP, 7)).end() == -signal.SIGKILL
-    assert runs.train(cell, data, killed).end() == 0
+    run, whole, killed = small.run(model), tmp_path / "whole", tmp_path / "killed"
+    assert runs.train(run, data, whole).end() == 0
+    assert runs.train(run, data, killed, Fault(*STEP, 7)).end() == -signal.SIGKILL
+    assert runs.train(run, data, killed).end() == 0
     assert runs.result(killed) == runs.result(whole)
 
 
 def test_a_training_killed_again_and_again_goes_on_to_the_same_result(
     data: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
-    cell = small.cell("postr-joint")
+    run = small.run("postr-joint")
     for number in (3, 2, 4):
-        assert runs.train(cell, data, tmp_path, Fault(*STEP, number)).end() == -signal.SIGKILL
-    assert runs.train(cell, data, tmp_path).end() == 0
+        assert runs.train(run, data, tmp_path, Fault(*STEP, number)).end() == -signal.SIGKILL
+    assert runs.train(run, data, tmp_path).end() == 0
     assert runs.result(tmp_path) == runs.result(undisturbed)
     assert runs.record_of(tmp_path)["resumed"] == 3
 
@@ -95,12 +95,12 @@ def test_a_training_killed_again_and_again_goes_on_to_the_same_result(
 def test_a_training_that_is_interrupted_says_so_and_goes_on_later(
     data: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
-    cell = small.cell("postr-joint")
-    stopped = runs.train(cell, data, tmp_path, Fault(*STEP, 6, "interrupted"))
+    run = small.run("postr-joint")
+    stopped = runs.train(run, data, tmp_path, Fault(*STEP, 6, "interrupted"))
     assert stopped.end() == 130
     assert stopped.said().endswith(" stopped in epoch 2 after batch 2 of 4; the state is saved\n")
     assert "Traceback" not in stopped.said()
-    assert runs.train(cell, data, tmp_path).end() == 0
+    assert runs.train(run, data, tmp_path).end() == 0
     assert runs.result(tmp_path) == runs.result(undisturbed)
     assert runs.record_of(tmp_path)["resumed"] == 1
 
@@ -110,12 +110,12 @@ def test_the_command_itself_killed_from_outside_goes_on_to_the_same_result(
     data: Path, tmp_path: Path
 ) -> None:
     """`python -m pam train` whole, killed at no chosen moment but that a state is there."""
-    cell = small.cell("postr-joint", epochs=20)
+    run = small.run("postr-joint", epochs=20)
     whole, torn = tmp_path / "whole", tmp_path / "torn"
-    assert runs.train(cell, data, whole).end() == 0
+    assert runs.train(run, data, whole).end() == 0
     command = [
         *(sys.executable, "-m", "pam", "train", "--code", "this code", "--data", str(data)),
-        *("--cell", str(whole / "cell.yaml"), "--out", str(torn), "--device", "cpu"),
+        *("--run", str(whole / "run.yaml"), "--out", str(torn), "--device", "cpu"),
     ]
     with subprocess.Popen(command, cwd=small.ROOT, stderr=subprocess.PIPE) as process:
         until = time.monotonic() + 60
@@ -133,12 +133,12 @@ def test_the_command_itself_killed_from_outside_goes_on_to_the_same_result(
 def test_what_a_killed_process_left_half_written_is_cleared_away(
     data: Path, tmp_path: Path
 ) -> None:
-    cell, state = small.cell(), tmp_path / "state"
+    run, state = small.run(), tmp_path / "state"
     state.mkdir()
     (state / ".own").write_text("a file that is not ours")
-    runs.train(cell, data, tmp_path, Fault("pam.files", "_flush", 5)).end()
+    runs.train(run, data, tmp_path, Fault("pam.io", "_flush", 5)).end()
     assert any(path.name.startswith(f".{CURRENT}.") for path in state.iterdir())
-    runs.train(cell, data, tmp_path, Fault("pathlib", "Path.replace", 1)).end()
+    runs.train(run, data, tmp_path, Fault("pathlib", "Path.replace", 1)).end()
     assert (state / SPARE).exists()
-    assert runs.train(cell, data, tmp_path).end() == 0
+    assert runs.train(run, data, tmp_path).end() == 0
     assert {path.name for path in state.iterdir()} == {"lock", "finished", ".own"}

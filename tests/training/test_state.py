@@ -14,24 +14,23 @@ from pathlib import Path
 import pytest
 import torch
 
-from pam.config import Cell
-from pam.errors import UserError
-from pam.files import write_text
+from pam.config import RunConfig
+from pam.io import UserError, write_text
 from pam.models.saved import load_tensors, save_tensors
-from pam.training.results import MARK, Results
-from pam.training.state import CURRENT, PREVIOUS, Progress, StateFolder, locked
+from pam.training.checkpoint import CURRENT, PREVIOUS, Progress, StateFolder, locked
+from pam.training.logging import MARK, Results
 from tests.training import runs, small
 from tests.training.runs import Fault
 
-CELL = small.cell("prior-joint")
-STEP = ("pam.training.loop", "Trainer._step")
+RUN = small.run("prior-joint")
+STEP = ("pam.training.trainer", "Trainer._step")
 
 
 @pytest.fixture(scope="module")
 def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training that was never stopped."""
     out = tmp_path_factory.mktemp("whole")
-    assert runs.train(CELL, data, out).end() == 0
+    assert runs.train(RUN, data, out).end() == 0
     return out
 
 
@@ -39,7 +38,7 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def killed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same, killed before its seventh step, with the states after five and six."""
     out = tmp_path_factory.mktemp("killed")
-    stopped = runs.train(CELL, data, out, Fault(*STEP, 7))
+    stopped = runs.train(RUN, data, out, Fault(*STEP, 7))
     assert stopped.end() == -signal.SIGKILL
     return out
 
@@ -75,7 +74,7 @@ def test_the_state_before_stands_in_for_a_damaged_one(
     name: str, stopped: Path, whole: Path, data: Path
 ) -> None:
     DAMAGES[name](stopped / "state" / CURRENT)
-    again = runs.train(CELL, data, stopped)
+    again = runs.train(RUN, data, stopped)
     assert again.end() == 0
     assert f"{CURRENT}: not usable" in again.said()
     assert "going on from epoch 2, batch 2" in again.said()
@@ -88,7 +87,7 @@ def test_with_both_states_damaged_the_training_begins_anew(
 ) -> None:
     flipped(stopped / "state" / CURRENT, 0.5)
     flipped(stopped / "state" / PREVIOUS, 0.5)
-    again = runs.train(CELL, data, stopped)
+    again = runs.train(RUN, data, stopped)
     assert again.end() == 0
     assert "Traceback" not in again.said()
     assert runs.record_of(stopped)["resumed"] == 0
@@ -112,12 +111,12 @@ def test_no_flipped_bit_anywhere_in_the_header_goes_unnoticed(tmp_path: Path) ->
 def test_a_state_of_another_training_is_begun_anew(
     changed: str, stopped: Path, data: Path, tmp_path: Path
 ) -> None:
-    cell: Cell = small.cell("prior-joint", epochs=2) if changed == "configuration" else CELL
+    run: RunConfig = small.run("prior-joint", epochs=2) if changed == "configuration" else RUN
     code = "other code" if changed == "code" else "this code"
     if changed == "data":
         rows = {**small.ROWS, "train": small.ROWS["train"][1:]}
         data = small.prepare(tmp_path / "other", rows)
-    again, fresh = (runs.train(cell, data, out, None, code) for out in (stopped, tmp_path / "new"))
+    again, fresh = (runs.train(run, data, out, None, code) for out in (stopped, tmp_path / "new"))
     assert (again.end(), fresh.end()) == (0, 0)
     assert "of another configuration, data or code: starting anew" in again.said()
     assert runs.record_of(stopped)["resumed"] == 0
@@ -126,10 +125,10 @@ def test_a_state_of_another_training_is_begun_anew(
 
 def _two_at_once(data: Path, out: Path) -> tuple[runs.Run, runs.Run]:
     """A training that is halted in midst, and a second one that waits for it."""
-    first = runs.train(CELL, data, out, Fault(*STEP, 7, "halted"))
+    first = runs.train(RUN, data, out, Fault(*STEP, 7, "halted"))
     first.says("epoch 1 of 3")
     first.halts()
-    second = runs.train(CELL, data, out, log="second")
+    second = runs.train(RUN, data, out, log="second")
     second.says("waiting for it")
     return first, second
 
@@ -160,7 +159,7 @@ def test_a_second_process_leaves_alone_what_the_first_has_finished_meanwhile(
 
 def test_a_process_that_waits_ends_when_it_is_asked_to(data: Path, tmp_path: Path) -> None:
     with locked(tmp_path / "state"):
-        waiting = runs.train(CELL, data, tmp_path)
+        waiting = runs.train(RUN, data, tmp_path)
         waiting.says("waiting for it")
         waiting.signal(signal.SIGTERM)
         assert waiting.end() == -signal.SIGTERM
@@ -179,7 +178,7 @@ def test_a_finished_training_gives_its_results_again_and_is_not_trained_again(
     finished: Path, whole: Path, data: Path
 ) -> None:
     began = time.time()
-    again = runs.train(CELL, data, finished)
+    again = runs.train(RUN, data, finished)
     assert again.end() == 0, again.said()
     assert "finished already" in again.said() and " epoch " not in again.said()
     assert runs.result(finished) == runs.result(whole)
@@ -200,7 +199,7 @@ def test_results_that_are_not_this_trainings_or_not_whole_are_made_again(
         (kept / MARK).write_text("{", encoding="utf-8")
     if changed == "a file too many":
         (kept / "model" / "codes.txt").write_text("of another model", encoding="utf-8")
-    again = runs.train(CELL, data, finished, code="new" if changed == "code" else "this code")
+    again = runs.train(RUN, data, finished, code="new" if changed == "code" else "this code")
     assert again.end() == 0, again.said()
     assert "finished already" not in again.said() and "epoch 3 of 3" in again.said()
     assert runs.result(finished) == runs.result(whole)
@@ -227,7 +226,7 @@ def test_results_take_no_room_twice_where_files_can_have_two_names(
 
 def test_a_dead_process_holds_nothing(tmp_path: Path, data: Path) -> None:
     out = tmp_path / "out"
-    runs.train(CELL, data, out, Fault(*STEP, 1)).end()
+    runs.train(RUN, data, out, Fault(*STEP, 1)).end()
     assert (out / "state" / "lock").exists()
     with locked(out / "state"):
         pass
@@ -238,7 +237,7 @@ def test_a_file_in_the_place_of_the_state_folder_is_named(tmp_path: Path) -> Non
     with pytest.raises(UserError) as raised, locked(tmp_path / "state"):
         pass
     assert raised.value.file == str(tmp_path / "state" / "lock")
-    assert raised.value.remedy
+    assert raised.value.hint
 
 
 def test_notes_and_tensors_come_back_as_they_were(tmp_path: Path) -> None:

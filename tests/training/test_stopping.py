@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from pam.training.stopping import Stop, Stopped
+from pam.training.preemption import Stop, Stopped
 from tests.training import runs, small
 from tests.training.test_options import Result, trained
 
-CELL = small.cell("postr-joint", epochs=2, batch_size=30, average=2, state_every_s=60.0)
+RUN = small.run("postr-joint", epochs=2, batch_size=30, average=2, state_every_s=60.0)
 ASKED = 10
 """How often: in two epochs after two steps, two batches of the evaluation and at its end."""
 
@@ -28,7 +28,7 @@ def at(number: int) -> Callable[[], bool]:
 
 @pytest.fixture(scope="module")
 def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
-    return trained(CELL, data, tmp_path_factory.mktemp("whole"), Stop(at(ASKED + 1)))
+    return trained(RUN, data, tmp_path_factory.mktemp("whole"), Stop(at(ASKED + 1)))
 
 
 @pytest.mark.parametrize("number", range(1, ASKED + 1))
@@ -36,9 +36,9 @@ def test_a_time_limit_that_is_near_at_any_moment_costs_nothing(
     number: int, undisturbed: Result, data: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(Stopped) as stopped:
-        trained(CELL, data, tmp_path, Stop(at(number)))
+        trained(RUN, data, tmp_path, Stop(at(number)))
     assert stopped.value.code == 128 + signal.SIGTERM
-    weights, progress = trained(CELL, data, tmp_path)
+    weights, progress = trained(RUN, data, tmp_path)
     assert progress.resumed == 1
     assert all(torch.equal(weights[name], value) for name, value in undisturbed[0].items())
     losses = [[row["dev_loss"] for row in found.history] for found in (progress, undisturbed[1])]
@@ -46,12 +46,12 @@ def test_a_time_limit_that_is_near_at_any_moment_costs_nothing(
 
 
 def test_a_scheduler_that_ends_a_training_gets_a_saved_state(data: Path, tmp_path: Path) -> None:
-    cell = small.cell("postr-joint", state_every_s=60.0)
-    fault = runs.Fault("pam.training.loop", "Trainer._step", 6, "ended")
-    stopped = runs.train(cell, data, tmp_path / "out", fault)
+    run = small.run("postr-joint", state_every_s=60.0)
+    fault = runs.Fault("pam.training.trainer", "Trainer._step", 6, "ended")
+    stopped = runs.train(run, data, tmp_path / "out", fault)
     assert stopped.end() == 128 + signal.SIGTERM
     assert stopped.said().endswith(" stopped in epoch 2 after batch 2 of 4; the state is saved\n")
-    again, whole = (runs.train(cell, data, tmp_path / name) for name in ("out", "whole"))
+    again, whole = (runs.train(run, data, tmp_path / name) for name in ("out", "whole"))
     assert (again.end(), whole.end()) == (0, 0)
     assert "going on from epoch 2, batch 3" in again.said()
     assert runs.result(tmp_path / "out") == runs.result(tmp_path / "whole")
@@ -68,7 +68,7 @@ def heard() -> Iterator[None]:
 @pytest.mark.usefixtures("heard")
 def test_a_second_interruption_ends_at_once() -> None:
     stop = Stop()
-    with stop.heeding_signals():
+    with stop.handle_signals():
         assert stop.asked() == 0
         os.kill(os.getpid(), signal.SIGINT)
         assert stop.asked() == 128 + signal.SIGINT
@@ -81,7 +81,7 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         stop = Stop()
-        with stop.heeding_signals():
+        with stop.handle_signals():
             os.kill(os.getpid(), signal.SIGINT)
             assert stop.asked() == 0
         assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN

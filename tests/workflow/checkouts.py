@@ -59,7 +59,7 @@ pairs:
     train: {xx: train.xx, yy: train.yy}
     dev: {xx: dev.xx, yy: dev.yy}
     test: {xx: test.xx, yy: test.yy}
-  format: {source: xx, target: yy, tokenise: none}
+  format: {source: xx, target: yy, tokenize: none}
 links:
   task: alignment
   title: Links of the test sentences
@@ -82,7 +82,7 @@ tasks:
     dataset: pairs
     gold: links
     note: made up
-    paper_beside: IWSLT14 DE-EN
+    paper_reference: IWSLT14 DE-EN
     models: [soft, postr-joint]
     decoding: {dev: true}
   yy-xx:
@@ -95,7 +95,7 @@ attention_words: 2
 network: {embedding: 8, encoder: 8, decoder: 16}
 training: {epochs: 1, batch_size: 16, select: loss}
 decoding: {beam: 2, beams: [1]}
-options: {marginal: {output: {top_k: 2}}}
+options: {marginalization: {output: {top_k: 2}}}
 """
 
 
@@ -192,7 +192,7 @@ def with_own_data(made: Checkout) -> Checkout:
     for split, lemmas in (("train", 40), ("dev", 8), ("test", 8)):
         rows = []
         while len(rows) < 2 * lemmas:
-            lemma = "".join(draw.choices(letters, k=draw.randint(3, 6)))
+            lemma = "".join(draw.components(letters, k=draw.randint(3, 6)))
             if lemma not in seen:
                 seen.add(lemma)
                 rows += [
@@ -209,14 +209,14 @@ def with_own_pairs(made: Checkout) -> Checkout:
     A word is written backwards in the other language, and words come in the opposite order.
     """
     draw = random.Random(2)
-    words = ["".join(draw.choices("abdegiklmnoprstu", k=4)) for _ in range(20)]
+    words = ["".join(draw.components("abdegiklmnoprstu", k=4)) for _ in range(20)]
     made.write("own/pairs.yaml", PAIRS)
     made.write("own/translation.yaml", TRANSLATION)
     seen = set()
     for split, count in (("train", 60), ("dev", 10), ("test", 12)):
         rows = []
         while len(rows) < count:
-            row = tuple(draw.choices(words, k=draw.randint(3, 8)))
+            row = tuple(draw.components(words, k=draw.randint(3, 8)))
             if row not in seen:
                 seen.add(row)
                 rows.append(row)

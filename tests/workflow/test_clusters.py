@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pam.errors import UserError
 from pam.experiment import load_plan
+from pam.io import UserError
 from tests.workflow.checkouts import ROOT, Checkout, Outcome
 from tests.workflow.conftest import OWN
 from tests.workflow.test_plans import fake_gpus
@@ -22,7 +22,7 @@ PROFILES = {
     for profile in map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL))
     if "executor" in profile
 }
-COMPUTING = ("train_cell", "predict_cell")
+COMPUTING = ("train_run", "predict_run")
 
 
 @pytest.fixture
@@ -100,12 +100,12 @@ def test_each_job_asks_for_what_the_configuration_says(outspoken: Checkout) -> N
         "decode_runtime: 77, data_mem_mb: 1111, data_runtime: 22}",
     )
     outcome = outspoken.plan("tables", *OWN, "--profile", "cluster")
-    trainings = asked_by(outcome, "train_cell")
+    trainings = asked_by(outcome, "train_run")
     assert len(trainings) == 2
     for one in trainings:
         assert (one["mem_mb"], one["runtime"]) == ("3000", "99")
         assert (one["gpu"], one["gpu_model"], one["processes"]) == ("2", "a100", "2")
-    for one in asked_by(outcome, "predict_cell"):
+    for one in asked_by(outcome, "predict_run"):
         assert (one["runtime"], one["gpu"], one["gpu_model"]) == ("77", "1", "a100")
     (preparation,) = asked_by(outcome, "prepare_data")
     assert (preparation["mem_mb"], preparation["runtime"]) == ("1111", "22")
@@ -125,9 +125,9 @@ def test_gpus_of_the_login_node_are_no_limit_to_those_of_the_cluster(
     outspoken.edit("own/experiment.yaml", "device: cpu", "resources: {processes: 2}")
     path = fake_gpus(tmp_path / "bin", 1)
     on_cluster = outspoken.plan("train", *OWN, "--profile", "cluster", PATH=path)
-    assert {one["gpu"] for one in asked_by(on_cluster, "train_cell")} == {"2"}
+    assert {one["gpu"] for one in asked_by(on_cluster, "train_run")} == {"2"}
     here = outspoken.plan("train", *OWN, PATH=path)
-    assert {one["gpu"] for one in asked_by(here, "train_cell")} == {"1"}
+    assert {one["gpu"] for one in asked_by(here, "train_run")} == {"1"}
 
 
 def test_partition_account_and_kind_of_gpu_are_changed_in_one_place(
@@ -166,6 +166,6 @@ def test_other_executors_plan_the_same_jobs(
         profile |= {"directory": str(folder), "default-storage-prefix": f"{folder}-storage"}
     outspoken.write("other/config.yaml", yaml.safe_dump(profile))
     outcome = outspoken.plan(*OWN, "--profile", "other")
-    trainings = asked_by(outcome, "train_cell")
+    trainings = asked_by(outcome, "train_run")
     assert len(trainings) == 2
     assert {one["gpu"] for one in trainings} == {"1"}

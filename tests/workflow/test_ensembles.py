@@ -11,7 +11,7 @@ from tests.workflow.checkouts import Checkout, checkout, with_own_data
 
 pytestmark = pytest.mark.slow
 
-CELLS = "results/tiny/nouns"
+RUNS = "results/tiny/nouns"
 
 
 @pytest.fixture
@@ -25,10 +25,10 @@ def joined(tmp_path: Path) -> Checkout:
 def test_an_ensemble_is_joined_decoded_and_scored_beside_its_members(joined: Checkout) -> None:
     outcome = joined.run("all", "--configfile", "own/experiment.yaml")
     assert outcome.code == 0, outcome.said
-    assert (outcome.jobs["train_cell"], outcome.jobs["join_cell"]) == (2, 1)
+    assert (outcome.jobs["train_run"], outcome.jobs["join_run"]) == (2, 1)
 
     def content(model: str, file: str) -> dict[str, float]:
-        path = joined.folder / CELLS / model / "seed1" / file
+        path = joined.folder / RUNS / model / "seed1" / file
         found: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
         return found
 
@@ -40,7 +40,7 @@ def test_an_ensemble_is_joined_decoded_and_scored_beside_its_members(joined: Che
     # A member that is trained anew is joined anew.
     joined.edit("own/experiment.yaml", "epochs: 1", "epochs: 2")
     again = joined.plan("all", "--configfile", "own/experiment.yaml")
-    assert again.jobs["join_cell"] == 1
+    assert again.jobs["join_run"] == 1
 
 
 @pytest.mark.parametrize(

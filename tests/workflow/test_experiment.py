@@ -1,4 +1,4 @@
-"""Faults in a configuration: one message each, with file, line and remedy."""
+"""Faults in a configuration: one message each, with file, line and hint."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pam.errors import UserError
 from pam.experiment import Plan, load_plan
+from pam.io import UserError
 from pam.models.fitting import check_fit
 from tests.workflow.checkouts import ROOT
 
@@ -47,7 +47,7 @@ def fault(text: str) -> UserError:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line", "message", "remedy"),
+    ("old", "new", "line", "message", "hint"),
     [
         ("seeds:", "sedes:", 2, "unknown key `sedes`", "did you mean `seeds`?"),
         ("experiment: mine\n", "", None, "missing key `experiment`", "add `experiment:`"),
@@ -94,29 +94,29 @@ def fault(text: str) -> UserError:
             "dataset: de-noun\n    options: {marginl: {output: {top_k: 6}}}",
             9,
             "unknown question `marginl`",
-            "did you mean `marginal`?",
+            "did you mean `marginalization`?",
         ),
         (
             "tasks:\n",
-            "options:\n  marginal:\n    ouput: {top_k: 6}\ntasks:\n",
+            "options:\n  marginalization:\n    ouput: {top_k: 6}\ntasks:\n",
             8,
             "unknown marginal `ouput`",
             "did you mean `output`?",
         ),
     ],
 )
-def test_a_fault_has_its_place_and_its_remedy(
-    old: str, new: str, line: int | None, message: str, remedy: str
+def test_a_fault_has_its_place_and_its_hint(
+    old: str, new: str, line: int | None, message: str, hint: str
 ) -> None:
     assert old in RIGHT
     error = fault(RIGHT.replace(old, new, 1))
     assert (error.file, error.line) == ("mine.yaml", line)
     assert message in error.message
-    assert remedy in str(error.remedy)
+    assert hint in str(error.hint)
 
 
 @pytest.mark.parametrize(
-    ("added", "line", "message", "remedy"),
+    ("added", "line", "message", "hint"),
     [
         ("network: {hiden: 3}", 2, "unknown key `network.hiden`", "known keys: "),
         ("coupling: monoton", 2, "unknown coupling `monoton`", "did you mean `monotone`?"),
@@ -128,13 +128,13 @@ def test_a_fault_has_its_place_and_its_remedy(
     ],
 )
 def test_a_fault_in_a_models_file_has_its_place(
-    added: str, line: int, message: str, remedy: str
+    added: str, line: int, message: str, hint: str
 ) -> None:
     Path("config/models/soft.yaml").write_text(f"label: Soft\n{added}\n", encoding="utf-8")
     error = fault(RIGHT)
     assert (error.file, error.line) == ("config/models/soft.yaml", line)
     assert message in error.message
-    assert remedy in str(error.remedy)
+    assert hint in str(error.hint)
 
 
 def test_of_two_files_the_one_at_fault_is_named() -> None:
@@ -156,38 +156,41 @@ def test_a_value_from_the_command_line_is_named_without_a_file() -> None:
 
 def test_later_layers_win() -> None:
     plan = load(RIGHT + "training: {epochs: 9, batch_size: 7}\n")
-    cell = plan.cell("nouns", "soft", 2)
-    assert (cell.training.epochs, cell.training.batch_size, cell.seed) == (3, 7, 2)
+    run = plan.run("nouns", "soft", 2)
+    assert (run.training.epochs, run.training.batch_size, run.seed) == (3, 7, 2)
 
 
 def test_options_go_to_the_components_that_a_model_uses_and_nowhere_else() -> None:
-    plan = load(RIGHT + "    options: {marginal: {output: {top_k: 6}}}\n")
-    assert plan.cell("nouns", "postr-joint", 1).choices.marginal == {"kind": "output", "top_k": 6}
-    assert plan.cell("nouns", "soft", 1).choices.marginal == "input"
-    assert plan.choices["postr-joint"].marginal == "output"
+    plan = load(RIGHT + "    options: {marginalization: {output: {top_k: 6}}}\n")
+    assert plan.run("nouns", "postr-joint", 1).components.marginal == {"kind": "output", "top_k": 6}
+    assert plan.run("nouns", "soft", 1).components.marginal == "input"
+    assert plan.components["postr-joint"].marginal == "output"
 
 
 def test_options_of_what_an_architecture_does_not_ask_are_not_for_it() -> None:
     text = RIGHT.replace("  - soft\n", "  - soft\n  - transformer\n")
     plan = load(text + "    options: {score: {general: {scale: true}}}\n")
-    assert plan.cell("nouns", "soft", 1).choices.score == {"kind": "general", "scale": True}
-    assert plan.cell("nouns", "transformer", 1).choices.score == "general"
+    assert plan.run("nouns", "soft", 1).components.score == {"kind": "general", "scale": True}
+    assert plan.run("nouns", "transformer", 1).components.score == "general"
     check_fit(plan)
 
 
 def test_a_tasks_options_win_over_the_experiments_and_a_models_own_over_both() -> None:
-    text = RIGHT + "    options: {marginal: {output: {top_k: 6}}}\n"
-    text += "options: {marginal: {output: {top_k: 3}}, feedback: {posterior: {mix: 1}}}\n"
-    choices = load(text).cell("nouns", "postr-joint", 1).choices
-    assert choices.marginal == {"kind": "output", "top_k": 6}
-    assert choices.feedback == {"kind": "posterior", "mix": 1}
+    text = RIGHT + "    options: {marginalization: {output: {top_k: 6}}}\n"
+    text += (
+        "options: {marginalization: {output: {top_k: 3}}, input_feeding: {posterior: {mix: 1}}}\n"
+    )
+    components = load(text).run("nouns", "postr-joint", 1).components
+    assert components.marginal == {"kind": "output", "top_k": 6}
+    assert components.feedback == {"kind": "posterior", "mix": 1}
     path = Path("config/models/postr-joint.yaml")
     own = path.read_text(encoding="utf-8")
     path.write_text(
-        own.replace("marginal: output", "marginal: {kind: output, top_k: 9}"), encoding="utf-8"
+        own.replace("marginalization: output", "marginalization: {kind: output, top_k: 9}"),
+        encoding="utf-8",
     )
-    choices = load(text).cell("nouns", "postr-joint", 1).choices
-    assert choices.marginal == {"kind": "output", "top_k": 9}
+    components = load(text).run("nouns", "postr-joint", 1).components
+    assert components.marginal == {"kind": "output", "top_k": 9}
 
 
 def test_a_task_runs_its_own_models_in_the_experiments_order() -> None:
@@ -199,19 +202,19 @@ def test_a_task_runs_its_own_models_in_the_experiments_order() -> None:
     assert experiment.models_of("rest") == ["soft"]
 
 
-def test_unknown_task_and_model_of_a_cell_are_named() -> None:
+def test_unknown_task_and_model_of_a_run_are_named() -> None:
     plan = load(RIGHT)
     with pytest.raises(UserError, match=r"unknown task `nuons`(.|\n)*did you mean `nouns`"):
-        plan.cell("nuons", "soft", 1)
+        plan.run("nuons", "soft", 1)
     with pytest.raises(UserError, match=r"unknown model `sotf`(.|\n)*did you mean `soft`"):
-        plan.cell("nouns", "sotf", 1)
+        plan.run("nouns", "sotf", 1)
 
 
 def test_an_unknown_data_set_has_its_place() -> None:
     with pytest.raises(UserError) as caught:
         load(RIGHT).check_datasets({"de-nouns": None})  # type: ignore[dict-item]
     assert (caught.value.file, caught.value.line) == ("mine.yaml", 8)
-    assert "did you mean `de-nouns`?" in str(caught.value.remedy)
+    assert "did you mean `de-nouns`?" in str(caught.value.hint)
 
 
 def test_a_tasks_resources_override_the_experiments() -> None:
@@ -238,4 +241,4 @@ def test_values_beyond_all_bounds_are_refused(old: str, new: str, message: str) 
     assert old in RIGHT
     caught = fault(RIGHT.replace(old, new))
     assert message in caught.message
-    assert caught.file == "mine.yaml" and caught.line and caught.remedy
+    assert caught.file == "mine.yaml" and caught.line and caught.hint

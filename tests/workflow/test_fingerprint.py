@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pam.answers import answers, options_of
-from pam.config import ModelChoices, load_model
+from pam.config import ModelConfig, load_model
 from pam.fingerprint import closure, model_modules
 from pam.models.architectures.recurrent import QUESTIONS
 from tests.workflow.checkouts import ROOT
@@ -48,38 +48,38 @@ def append(folder: Path, file: str, text: str) -> None:
 
 
 def test_comments_docstrings_and_layout_do_not_count(package: Path) -> None:
-    before = fingerprint(package, "pam.verbs.score")
+    before = fingerprint(package, "pam.commands.score")
     append(package, "pam/scoring/bootstrap.py", "\n\n\n# a remark\n'''a remark, too'''\n")
     path = package / "pam/scoring/metrics.py"
     text = path.read_text(encoding="utf-8")
     path.write_text('"""Another docstring."""\n' + text.split('"""', 2)[2], encoding="utf-8")
-    assert fingerprint(package, "pam.verbs.score") == before
+    assert fingerprint(package, "pam.commands.score") == before
 
 
 @pytest.mark.parametrize(
     "file", ["pam/verbs/score.py", "pam/scoring/bootstrap.py", "pam/scoring/__init__.py"]
 )
 def test_code_counts_where_it_is_imported_directly_or_not(package: Path, file: str) -> None:
-    before = fingerprint(package, "pam.verbs.score")
+    before = fingerprint(package, "pam.commands.score")
     append(package, file, "\nNEW = 1\n")
-    assert fingerprint(package, "pam.verbs.score") != before
+    assert fingerprint(package, "pam.commands.score") != before
 
 
 @pytest.mark.parametrize(
     "file", ["pam/reporting/tables.py", "pam/config.py", "pam/data/download.py", "pam/errors.py"]
 )
 def test_other_code_and_plumbing_do_not_count(package: Path, file: str) -> None:
-    before = fingerprint(package, "pam.verbs.score"), fingerprint(package, "pam.verbs.train")
+    before = fingerprint(package, "pam.commands.score"), fingerprint(package, "pam.commands.train")
     append(package, file, "\nNEW = 1\n")
-    after = fingerprint(package, "pam.verbs.score"), fingerprint(package, "pam.verbs.train")
+    after = fingerprint(package, "pam.commands.score"), fingerprint(package, "pam.commands.train")
     assert after == before
 
 
 def test_a_component_counts_for_the_models_that_choose_it(package: Path) -> None:
     models = sorted(path.stem for path in (package / "config/models").glob("*.yaml"))
-    before = {model: fingerprint(package, "pam.verbs.train", model) for model in models}
+    before = {model: fingerprint(package, "pam.commands.train", model) for model in models}
     append(package, "pam/models/couplings/monotone.py", "\nNEW = 1\n")
-    changed = {m for m in models if fingerprint(package, "pam.verbs.train", m) != before[m]}
+    changed = {m for m in models if fingerprint(package, "pam.commands.train", m) != before[m]}
     users = {
         model
         for model in models
@@ -91,22 +91,24 @@ def test_a_component_counts_for_the_models_that_choose_it(package: Path) -> None
 
 
 def test_what_every_model_shares_counts_for_all(package: Path) -> None:
-    before = {name: fingerprint(package, "pam.verbs.train", name) for name in ("soft", "hard-mono")}
+    before = {
+        name: fingerprint(package, "pam.commands.train", name) for name in ("soft", "hard-mono")
+    }
     append(package, "pam/models/seq2seq.py", "\nNEW = 1\n")
     for name, old in before.items():
-        assert fingerprint(package, "pam.verbs.train", name) != old
+        assert fingerprint(package, "pam.commands.train", name) != old
 
 
 def test_every_answer_of_every_model_is_a_module() -> None:
     for path in (ROOT / "config/models").glob("*.yaml"):
-        choices = load_model(path.stem, path.parent)
-        modules = [name for name in model_modules(choices) if name.startswith("pam.models.")]
+        components = load_model(path.stem, path.parent)
+        modules = [name for name in model_modules(components) if name.startswith("pam.models.")]
         assert len(modules) == 1 + len(QUESTIONS)  # and the architecture
 
 
 def test_options_do_not_hide_a_component() -> None:
-    choices = ModelChoices(label="Mine", coupling={"kind": "proximity", "width": 2})
-    assert "pam.models.couplings.proximity" in model_modules(choices)
+    components = ModelConfig(label="Mine", coupling={"kind": "proximity", "width": 2})
+    assert "pam.models.couplings.proximity" in model_modules(components)
 
 
 def test_answers_are_named_as_models_name_them() -> None:
@@ -114,14 +116,14 @@ def test_answers_are_named_as_models_name_them() -> None:
 
 
 def test_training_does_not_depend_on_how_results_are_reported() -> None:
-    modules = closure(["pam.verbs.train"])
+    modules = closure(["pam.commands.train"])
     assert "pam.models.build" in modules
-    assert not [name for name in modules if name.startswith(("pam.reporting", "pam.scoring"))]
+    assert not [name for name in modules if name.startswith(("pam.reporting", "pam.evaluation"))]
 
 
 def test_a_module_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"pam\.verbs\.trian"):
-        closure(["pam.verbs.trian"])
+        closure(["pam.commands.trian"])
 
 
 def test_options_told_from_the_source_are_those_that_components_take() -> None:

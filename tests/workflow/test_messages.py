@@ -23,7 +23,7 @@ def check(fresh: Checkout, outcome: Outcome, *texts: str) -> None:
         (
             "seeds:",
             "sedes:",
-            ("own/experiment.yaml:3: unknown key `sedes`", "remedy: did you mean `seeds`?"),
+            ("own/experiment.yaml:3: unknown key `sedes`", "hint: did you mean `seeds`?"),
         ),
         (
             "models: [soft, mono-postr-joint]",
@@ -38,7 +38,7 @@ def check(fresh: Checkout, outcome: Outcome, *texts: str) -> None:
         (
             "own/datasets.yaml",
             "own/dataset.yaml",
-            ("own/dataset.yaml: no such file", "remedy: check the name"),
+            ("own/dataset.yaml: no such file", "hint: check the name"),
         ),
     ],
 )
@@ -53,7 +53,7 @@ def test_sizes_that_a_model_cannot_take_end_the_run_before_its_first_job(fresh: 
     fresh.edit("own/experiment.yaml", "mono-postr-joint]", "soft-dot]")
     fresh.edit("own/experiment.yaml", "decoder: 16", "decoder: 12")
     message = "own/experiment.yaml:6: model `soft-dot` of task `nouns`: score `dot` multiplies"
-    check(fresh, fresh.run(*OWN), message, "remedy: give the decoder as many units")
+    check(fresh, fresh.run(*OWN), message, "hint: give the decoder as many units")
 
 
 def test_a_mistake_in_the_registry(fresh: Checkout) -> None:
@@ -75,7 +75,7 @@ def test_a_mistake_in_a_target(fresh: Checkout, target: str, texts: tuple[str, .
 
 def test_a_file_of_ones_own_that_is_not_there(fresh: Checkout) -> None:
     (fresh.folder / "own/dev.tsv").unlink()
-    texts = ("own/dev.tsv: ", "no such file", "remedy: correct its `path:`")
+    texts = ("own/dev.tsv: ", "no such file", "hint: correct its `path:`")
     check(fresh, fresh.run(*OWN), *texts)
 
 

@@ -33,7 +33,7 @@ def test_the_default_experiment_is_german_nouns_and_a_demonstration_of_translati
     assert outcome.jobs["prepare_data"] == 2
     assert outcome.jobs["score_gold"] == 4
     # Whoever writes actions has none to be forced to.
-    assert outcome.jobs["analyse_cell"] == len(expected) - 1
+    assert outcome.jobs["analyze_run"] == len(expected) - 1
     assert outcome.jobs["write_report"] == 1
 
 
@@ -61,26 +61,26 @@ def test_table_1_of_the_paper_is_five_directions_each_job_with_gpu_memory_and_ti
     options = ("--configfile", "config/paper.yaml", "--config", "device=cuda")
     outcome = checkout(tmp_path / "checkout").plan(target, *options)
     assert outcome.code == 0, outcome.said
-    cells = [
+    runs = [
         f"{model} on {task}, seed {seed}"
         for model in SEVEN
         for task in DIRECTIONS
         for seed in range(1, 6)
     ]
-    assert outcome.trained == set(cells)
+    assert outcome.trained == set(runs)
     asked = re.findall(r"Training .*: (\d thread\(s\), \d+ MB, \d+ min, \d GPU)", outcome.said)
-    assert asked == ["2 thread(s), 16000 MB, 1440 min, 1 GPU"] * len(cells)
-    assert outcome.jobs["predict_cell"] == 2 * len(cells)
-    assert outcome.jobs["analyse_cell"] == len(cells)
+    assert asked == ["2 thread(s), 16000 MB, 1440 min, 1 GPU"] * len(runs)
+    assert outcome.jobs["predict_run"] == 2 * len(runs)
+    assert outcome.jobs["analyze_run"] == len(runs)
 
 
-def test_the_zoo_is_every_model_on_nouns_three_times_and_on_translation_once(
+def test_the_attentions_is_every_model_on_nouns_three_times_and_on_translation_once(
     tmp_path: Path,
 ) -> None:
-    outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/zoo.yaml")
+    outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/attentions.yaml")
     assert outcome.code == 0, outcome.said
     known = {path.stem for path in (ROOT / "config/models").glob("*.yaml")}
-    joined = {"ensemble", "acvi-drawn", "ved-drawn"}
+    joined = {"ensemble", "acvi-sampled", "ved-sampled"}
     named = {name.split(" on ")[0] for name in outcome.trained}
     assert named == {name for name in known if not name.startswith("base")} - joined - {"sparsemax"}
     trained = Counter(re.search(r" on ([^,]*)", name)[1] for name in outcome.trained)
@@ -93,7 +93,7 @@ def test_the_zoo_is_every_model_on_nouns_three_times_and_on_translation_once(
         # There the decoder has more units than dot products take.
         "cldr-de-en": translating - len({"soft-dot", "postr-joint-dot"}),
     }
-    assert outcome.jobs["join_cell"] == (3 + 1 + 1) * len(joined)
+    assert outcome.jobs["join_run"] == (3 + 1 + 1) * len(joined)
 
 
 def test_the_ablation_trains_each_part_once_and_replaces_unknown_words_without_training(
@@ -103,11 +103,11 @@ def test_the_ablation_trains_each_part_once_and_replaces_unknown_words_without_t
     assert outcome.code == 0, outcome.said
     whole = [name for name in outcome.trained if "multi30k-de-en" in name]
     assert (len(whole), len(outcome.trained)) == (6, 17)
-    assert outcome.jobs["join_cell"] == 3
+    assert outcome.jobs["join_run"] == 3
     plan = load_plan(files=[ROOT / "config/ablation.yaml"])
-    decoded = {model: plan.cell("multi30k-de-en", model, 1).decoding for model in plan.choices}
-    assert [name for name, own in decoded.items() if own.replace_unknown] == ["base-unknown"]
-    assert [name for name, own in decoded.items() if own.temperature] == ["base-sampled"]
+    decoded = {model: plan.run("multi30k-de-en", model, 1).decoding for model in plan.components}
+    assert [name for name, own in decoded.items() if own.replace_unknown] == ["luong-unknown"]
+    assert [name for name, own in decoded.items() if own.temperature] == ["luong-sampled"]
 
 
 @pytest.mark.parametrize(
@@ -131,9 +131,9 @@ def test_other_papers_tables_are_planned_at_their_size(
 def test_the_paper_experiment_trains_inflection_as_before() -> None:
     plan = load_plan(files=[ROOT / "config/paper.yaml"])
     for task, epochs in (("ddn13-de-noun", 12), ("ddn13-de-verb", 5)):
-        cell = plan.cell(task, "postr-joint", 1)
-        assert (cell.network, cell.training) == (Network(), Training(epochs=epochs))
-        assert cell.choices.marginal == {"kind": "output", "top_k": None}
+        run = plan.run(task, "postr-joint", 1)
+        assert (run.network, run.training) == (Network(), Training(epochs=epochs))
+        assert run.components.marginal == {"kind": "output", "top_k": None}
 
 
 def test_the_small_experiment_is_seven_models_and_four_with_alignments(tmp_path: Path) -> None:
@@ -141,8 +141,8 @@ def test_the_small_experiment_is_seven_models_and_four_with_alignments(tmp_path:
     assert outcome.code == 0, outcome.said
     expected = {f"{model} on multi30k-de-en" for model in SEVEN}
     expected |= {f"{model} on iwslt14-de-en-35k" for model in FOUR}
-    assert {cell.partition(",")[0] for cell in outcome.trained} == expected
-    assert outcome.jobs["predict_cell"] == 2 * len(outcome.trained)
+    assert {run.partition(",")[0] for run in outcome.trained} == expected
+    assert outcome.jobs["predict_run"] == 2 * len(outcome.trained)
     assert outcome.jobs["score_gold"] == 4 * len(outcome.trained) // len(expected)
 
 
@@ -150,11 +150,10 @@ def test_the_small_experiment_is_seven_models_and_four_with_alignments(tmp_path:
     ("target", "rules"),
     [
         ("data", {"fetch_data", "prepare_data"}),
-        ("train", {"fetch_data", "prepare_data", "train_cell"}),
+        ("train", {"fetch_data", "prepare_data", "train_run"}),
         (
             "results/tiny/nouns/soft/seed1/scores.json",
-            {"fetch_data", "prepare_data", "write_cell", "train_cell", "predict_cell"}
-            | {"score_cell"},
+            {"fetch_data", "prepare_data", "write_run", "train_run", "predict_run"} | {"score_run"},
         ),
     ],
 )
@@ -166,12 +165,12 @@ def test_a_target_makes_what_it_needs_and_no_more(
     assert set(outcome.jobs) == rules
 
 
-def test_one_cell_is_one_training(fresh: Checkout) -> None:
+def test_one_run_is_one_training(fresh: Checkout) -> None:
     outcome = fresh.plan("results/tiny/nouns/soft/seed1/scores.json", *OWN)
     assert outcome.trained == {"soft on nouns, seed 1"}
 
 
-def test_a_cell_outside_the_experiments_lists_can_be_made(fresh: Checkout) -> None:
+def test_a_run_outside_the_experiments_lists_can_be_made(fresh: Checkout) -> None:
     outcome = fresh.plan("results/tiny/nouns/prior-joint/seed7/scores.json", *OWN)
     assert outcome.trained == {"prior-joint on nouns, seed 7"}
 
@@ -180,7 +179,7 @@ def test_a_cell_outside_the_experiments_lists_can_be_made(fresh: Checkout) -> No
 def test_each_noun_is_a_target(fresh: Checkout, target: str) -> None:
     outcome = fresh.plan(target, *OWN)
     assert outcome.code == 0, outcome.said
-    assert outcome.jobs["train_cell"] == 2
+    assert outcome.jobs["train_run"] == 2
 
 
 def test_a_thousand_jobs_are_planned_within_seconds(fresh: Checkout) -> None:
@@ -234,7 +233,7 @@ def test_a_task_can_ask_for_more(fresh: Checkout) -> None:
 def test_the_cluster_profile_works_as_typed(fresh: Checkout) -> None:
     outcome = fresh.plan("train", *OWN, "--profile", "cluster")
     assert outcome.code == 0, outcome.said
-    assert outcome.jobs["train_cell"] == 2
+    assert outcome.jobs["train_run"] == 2
     assert "Training soft on nouns, seed 1: 1 thread(s), 2000 MB, 240 min, 1 GPU" in outcome.said
 
 
@@ -248,7 +247,7 @@ def test_only_heavy_rules_are_jobs_of_a_cluster() -> None:
         for block in re.findall(r"^localrules:\n((?:    \w+,\n)+)", text, flags=re.MULTILINE):
             local.update(block.replace(",", "").split())
     assert rules - local == {
-        *("extract_text", "tokenise_text", "segment_text", "prepare_data", "train_cell"),
-        *("predict_cell", "attend_cell", "analyse_cell", "analyse_gold", "test_significance"),
-        *("predict_dev", "analyse_dev"),
+        *("extract_text", "tokenize_text", "segment_text", "prepare_data", "train_run"),
+        *("predict_run", "attend_run", "analyze_run", "analyze_gold", "test_significance"),
+        *("predict_dev", "analyze_dev"),
     }

@@ -49,7 +49,7 @@ def test_fewer_rows_decoded_side_by_side_train_nothing_again(finished: Checkout)
     finished.edit("own/experiment.yaml", "device: cpu", "decoding: {batch_size: 8}\ndevice: cpu")
     outcome = planned(finished)
     assert outcome.trained == set()
-    assert outcome.jobs["predict_cell"] == 2
+    assert outcome.jobs["predict_run"] == 2
 
 
 def test_a_comment_in_a_configuration_does_nothing(finished: Checkout) -> None:
@@ -64,8 +64,8 @@ def test_a_changed_component_retrains_the_models_that_use_it(finished: Checkout)
     )
     outcome = planned(finished)
     assert outcome.trained == {"mono-postr-joint on nouns, seed 1"}
-    assert outcome.jobs["predict_cell"] == outcome.jobs["score_cell"] == 1
-    assert outcome.jobs["prepare_data"] == outcome.jobs["write_cell"] == 0
+    assert outcome.jobs["predict_run"] == outcome.jobs["score_run"] == 1
+    assert outcome.jobs["prepare_data"] == outcome.jobs["write_run"] == 0
 
 
 def test_a_changed_model_file_retrains_that_model(finished: Checkout) -> None:
@@ -76,7 +76,7 @@ def test_a_changed_model_file_retrains_that_model(finished: Checkout) -> None:
     )
     outcome = planned(finished)
     assert outcome.trained == {"mono-postr-joint on nouns, seed 1"}
-    assert outcome.jobs["write_cell"] == 1
+    assert outcome.jobs["write_run"] == 1
 
 
 def test_changed_shared_code_retrains_all(finished: Checkout) -> None:
@@ -100,16 +100,16 @@ def test_changed_scoring_scores_again_and_trains_nothing(finished: Checkout) -> 
         file.write("\nNOTE = 'changed'\n")
     outcome = planned(finished)
     assert outcome.trained == set()
-    assert outcome.jobs["score_cell"] == 2
-    assert outcome.jobs["predict_cell"] == 0
+    assert outcome.jobs["score_run"] == 2
+    assert outcome.jobs["predict_run"] == 0
 
 
 def test_a_new_label_trains_nothing(finished: Checkout) -> None:
     finished.edit("config/models/soft.yaml", "label: Soft", "label: Soft attention")
     outcome = planned(finished)
     assert outcome.trained == set()
-    assert outcome.jobs["predict_cell"] == 0
-    assert outcome.jobs["score_cell"] == 1
+    assert outcome.jobs["predict_run"] == 0
+    assert outcome.jobs["score_run"] == 1
     assert outcome.jobs["make_table"] == 8
 
 
@@ -117,7 +117,7 @@ def test_a_new_title_trains_and_scores_nothing(finished: Checkout) -> None:
     finished.edit("own/experiment.yaml", "title: Made-up nouns", "title: Other nouns")
     outcome = planned(finished)
     assert outcome.trained == set()
-    assert outcome.jobs["score_cell"] == 0
+    assert outcome.jobs["score_run"] == 0
     assert outcome.jobs["make_table"] == 8
 
 
@@ -125,14 +125,14 @@ def test_a_wider_beam_decodes_again_and_trains_nothing(finished: Checkout) -> No
     finished.edit("own/experiment.yaml", "device: cpu", "decoding: {beam: 2}\ndevice: cpu")
     outcome = planned(finished)
     assert outcome.trained == set()
-    assert outcome.jobs["predict_cell"] == 2
+    assert outcome.jobs["predict_run"] == 2
 
 
 def test_a_further_beam_is_decoded_too_and_scored_with_the_others(finished: Checkout) -> None:
     finished.edit("own/experiment.yaml", "device: cpu", "decoding: {beams: [3]}\ndevice: cpu")
     outcome = planned(finished)
     assert outcome.trained == set()
-    assert outcome.jobs["predict_cell"] == outcome.jobs["score_cell"] == 2
+    assert outcome.jobs["predict_run"] == outcome.jobs["score_run"] == 2
 
 
 def test_another_search_decodes_again_and_trains_nothing(finished: Checkout) -> None:
@@ -140,11 +140,11 @@ def test_another_search_decodes_again_and_trains_nothing(finished: Checkout) -> 
     finished.edit("own/experiment.yaml", "device: cpu", change)
     outcome = planned(finished)
     assert outcome.trained == set()
-    assert outcome.jobs["predict_cell"] == 2
+    assert outcome.jobs["predict_run"] == 2
 
 
 def test_options_of_components_train_the_models_that_use_them(finished: Checkout) -> None:
-    change = "options: {marginal: {output: {top_k: 3}}}\ndevice: cpu"
+    change = "options: {marginalization: {output: {top_k: 3}}}\ndevice: cpu"
     finished.edit("own/experiment.yaml", "device: cpu", change)
     assert planned(finished).trained == {f"{MONO} on nouns, seed 1"}
 
@@ -157,7 +157,7 @@ def test_several_changes_at_once_each_have_their_effect(finished: Checkout) -> N
         file.write("\nNOTE = 'changed'\n")
     outcome = planned(finished)
     assert outcome.trained == {"mono-postr-joint on nouns, seed 1"}
-    assert outcome.jobs["predict_cell"] == outcome.jobs["attend_cell"] == 2
+    assert outcome.jobs["predict_run"] == outcome.jobs["attend_run"] == 2
 
 
 def test_a_new_seed_trains_only_itself(finished: Checkout) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pam import run_lock
-from pam.errors import UserError
+from pam import locking as run_lock
+from pam.io import UserError
 
 HOLD = (
     "import sys; from pathlib import Path; from pam import run_lock; "

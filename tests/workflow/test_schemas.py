@@ -9,26 +9,26 @@ import jsonschema
 import pytest
 import yaml
 
-from pam.config import Experiment, ModelChoices
+from pam.config import Experiment, ModelConfig
 from tests.workflow.checkouts import ROOT
 
 MADE = runpy.run_path(str(ROOT / "workflow/scripts/make_schemas.py"), run_name="made")
-REMEDY = "run: python workflow/scripts/make_schemas.py"
+HINT = "run: python workflow/scripts/make_schemas.py"
 
 
 def load(file: str) -> Any:
     return yaml.safe_load((ROOT / file).read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(("name", "kind"), [("config", Experiment), ("model", ModelChoices)])
+@pytest.mark.parametrize(("name", "kind"), [("config", Experiment), ("model", ModelConfig)])
 def test_the_schemas_are_what_the_classes_say(name: str, kind: Any) -> None:
     text = (ROOT / f"workflow/schemas/{name}.schema.yaml").read_text(encoding="utf-8")
-    assert text == MADE["text"](kind), REMEDY
+    assert text == MADE["text"](kind), HINT
 
 
 def test_the_list_of_keys_is_what_the_classes_say() -> None:
     text = (ROOT / "config/README.md").read_text(encoding="utf-8")
-    assert text == MADE["readme"](text), REMEDY
+    assert text == MADE["readme"](text), HINT
 
 
 def test_every_key_has_a_description() -> None:

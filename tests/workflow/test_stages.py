@@ -65,7 +65,7 @@ def test_every_stage_is_a_rule_and_the_summary_counts_them_all(letters: Checkout
     data = letters.folder / "results/letters/en-de/data"
     summary = json.loads((data / "summary.json").read_text())
     assert [row["stage"] for row in summary["stages"]] == [
-        stage for stage in ("extract", "tokenise", "segment") for _ in range(3)
+        stage for stage in ("extract", "tokenize", "segment") for _ in range(3)
     ]
     assert summary["languages"] == {"source": "en", "target": "de"}
     assert (data / "codec.json").is_file() and (data / "test.target.txt").is_file()
@@ -87,7 +87,7 @@ def test_every_stage_is_a_rule_and_the_summary_counts_them_all(letters: Checkout
             "own/datasets.yaml",
             "format: {source: de, target: en, read",
             "format: {lowercase: true, source: de, target: en, read",
-            {"tokenise_text": 2, "segment_text": 2, "prepare_data": 2, "prepare_gold": 1},
+            {"tokenize_text": 2, "segment_text": 2, "prepare_data": 2, "prepare_gold": 1},
         ),
         (
             "pam/data/translation/index.py",

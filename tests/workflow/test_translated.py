@@ -14,7 +14,7 @@ from tests.workflow.conftest import PAIRS
 pytestmark = pytest.mark.slow
 
 RESULTS = "results/translated"
-CELLS = ("pairs/soft", "pairs/postr-joint", "yy-xx/soft")
+RUNS = ("pairs/soft", "pairs/postr-joint", "yy-xx/soft")
 
 
 def content(made: Checkout, file: str) -> Any:
@@ -26,16 +26,16 @@ def rows(made: Checkout, table: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_a_cell_has_outputs_of_every_beam_analyses_and_scores(
+def test_a_run_has_outputs_of_every_beam_analyses_and_scores(
     translated: tuple[Checkout, Outcome],
 ) -> None:
     made, outcome = translated
     assert outcome.code == 0, outcome.said
-    for cell in CELLS:
+    for run in RUNS:
         for beam in (2, 1):
-            found = content(made, f"{cell}/seed1/beam{beam}/decoding.json")
+            found = content(made, f"{run}/seed1/beam{beam}/decoding.json")
             assert (found["beam"], found["sentences"]) == (beam, 12)
-        scores = content(made, f"{cell}/seed1/scores.json")
+        scores = content(made, f"{run}/seed1/scores.json")
         assert list(scores["decoding"]) == ["2", "1"]
         metrics = {"ppl", "ppl_exact", "bleu_b2", "bleu_b1", "sacrebleu_b2", "chrf_b1"}
         assert metrics <= set(scores["metrics"])
@@ -51,10 +51,10 @@ def test_the_development_split_is_decoded_and_scored_where_it_is_wished(
     assert scores["metrics"]["bleu_b2"]["n"] == 10  # sentences of that split
     found = {row["model"]: row for row in rows(made, "table1_dev")}
     assert list(found) == ["soft", "postr-joint"]
-    analysed = content(made, "pairs/postr-joint/seed1/dev/analysis.json")
-    right, all_of = (sum(analysed["sentences"][key]) for key in ("correct", "tokens"))
+    analyzed = content(made, "pairs/postr-joint/seed1/dev/analysis.json")
+    right, all_of = (sum(analyzed["sentences"][key]) for key in ("correct", "tokens"))
     assert scores["metrics"]["token_accuracy"]["value"] == pytest.approx(100 * right / all_of)
-    assert right == sum(analysed["entropy"]["correct"])
+    assert right == sum(analyzed["entropy"]["correct"])
     assert not (made.folder / RESULTS / "yy-xx/soft/seed1/dev").exists()
 
 
@@ -74,8 +74,8 @@ def test_each_task_runs_its_own_models_with_the_options_it_was_given(
     translated: tuple[Checkout, Outcome],
 ) -> None:
     made, outcome = translated
-    cells = (cell.split("/") for cell in CELLS)
-    assert outcome.trained == {f"{model} on {task}, seed 1" for task, model in cells}
+    runs = (run.split("/") for run in RUNS)
+    assert outcome.trained == {f"{model} on {task}, seed 1" for task, model in runs}
     path = made.folder / RESULTS / "pairs/postr-joint/seed1/model/config.yaml"
     assert "top_k: 2" in path.read_text(encoding="utf-8")
 
@@ -87,7 +87,7 @@ def test_tables_and_figures_are_those_of_translation(
     found = {path.stem for path in (made.folder / RESULTS / "tables").iterdir()}
     assert found == {
         *("table1", "table1_gains", "table1_more", "table3", "table3_gains"),
-        *("table1_dev", "zoo", "examples", "overhead", "costs", "environment"),
+        *("table1_dev", "attentions", "examples", "overhead", "costs", "environment"),
     }
     figures = {path.name for path in (made.folder / RESULTS / "figures").iterdir()}
     for name in (
@@ -120,7 +120,7 @@ def test_the_report_has_examples_the_stages_of_the_data_and_what_is_said_of_a_ta
     for text in ("Perplexity", "BLEU, beam 2", "1 - AER", "calls its column AER", "made up"):
         assert text in first, text
     data = (made.folder / RESULTS / "report/data.html").read_text(encoding="utf-8")
-    for text in ("Stages of preparing", "tokenise", "Word alignments", "pairs: made up"):
+    for text in ("Stages of preparing", "tokenize", "Word alignments", "pairs: made up"):
         assert text in data, text
 
 

@@ -23,12 +23,12 @@ def test_everything_is_made_by_one_command(ran: tuple[Checkout, Outcome]) -> Non
     assert outcome.code == 0, outcome.said
     results = made.folder / RESULTS
     for model in MODELS:
-        cell = results / "nouns" / model / "seed1"
-        for file in ("cell.yaml", "history.csv", "training.json", "beam1/predictions.tsv"):
-            assert (cell / file).stat().st_size > 0, file
+        run = results / "nouns" / model / "seed1"
+        for file in ("run.yaml", "history.csv", "training.json", "beam1/predictions.tsv"):
+            assert (run / file).stat().st_size > 0, file
         for file in ("config.yaml", "weights.safetensors", "source.vocab", "target.vocab"):
-            assert (cell / "model" / file).stat().st_size > 0, file
-        scores = json.loads((cell / "scores.json").read_text(encoding="utf-8"))
+            assert (run / "model" / file).stat().st_size > 0, file
+        scores = json.loads((run / "scores.json").read_text(encoding="utf-8"))
         assert scores["metrics"]["accuracy"]["n"] == 16
     assert {path.suffix for path in (results / "tables").iterdir()} == {
         ".csv",

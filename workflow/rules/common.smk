@@ -11,13 +11,16 @@ for name, folder in (("PATH", os.path.dirname(sys.executable)), ("PYTHONPATH", w
 
 from snakemake.scheduling.job_scheduler import JobScheduler
 
-from pam import devices, run_lock, scheduler
-from pam.parsing import dump_yaml
+from pam import devices
+from pam import locking as run_lock
+from pam import scheduler
+from pam.io import dump_yaml
 from pam.data.registry import load_registries
-from pam.errors import UserError
+from pam.io import UserError
 from pam.experiment import load_plan
-from pam.files import check_writable
-from pam.fingerprint import fingerprint, model_modules
+from pam.io import check_writable
+from pam.fingerprint import fingerprint
+from pam.fingerprint import model_modules
 
 # A command that fails shows the end of its log, so that nobody has to look for the message. A log on
 # a full disk may hold none: the `echo` fails then too, and bash says why.
@@ -55,7 +58,7 @@ RESOLVED = f"{RESULTS}/experiment.yaml"
 REPORT = f"{RESULTS}/report.html"
 DATA = f"{RESULTS}/{{task}}/data"
 GOLD = f"{RESULTS}/{{task}}/gold"
-CELL = f"{RESULTS}/{{task}}/{{model}}/seed{{seed}}"
+RUN = f"{RESULTS}/{{task}}/{{model}}/seed{{seed}}"
 LOGS = f"{RESULTS}/logs"
 CONDA = "../../envs/environment.yaml"
 TEXTS = os.path.relpath(os.path.join(workflow.basedir, "workflow/report"))
@@ -99,17 +102,17 @@ wildcard_constraints:
     figure=r"[^/.]+",
 
 
-def of_cells(file):
-    """This file of every cell of the experiment."""
+def of_runs(file):
+    """This file of every run of the experiment."""
     return [
-        f"{CELL}/{file}".format(task=task, model=model, seed=seed)
-        for task, model, seed in EXPERIMENT.cells()
+        f"{RUN}/{file}".format(task=task, model=model, seed=seed)
+        for task, model, seed in EXPERIMENT.runs()
     ]
 
 
-def cell(wildcards):
-    """The resolved configuration of one cell."""
-    return or_exit(PLAN.cell, wildcards.task, wildcards.model, int(wildcards.seed))
+def run(wildcards):
+    """The resolved configuration of one run."""
+    return or_exit(PLAN.run, wildcards.task, wildcards.model, int(wildcards.seed))
 
 
 def experiment_text(wildcards):
@@ -120,37 +123,37 @@ def experiment_text(wildcards):
     return dump_yaml(EXPERIMENT, exclude={"device": True, "mirror": True, "resources": True})
 
 
-def cell_text(wildcards):
-    """A cell as YAML."""
-    return dump_yaml(cell(wildcards))
+def run_text(wildcards):
+    """A run as YAML."""
+    return dump_yaml(run(wildcards))
 
 
-def cell_as_it_is(wildcards, output):
+def run_as_it_is(wildcards, output):
     """The same; no reason to run again, since it is taken for derived from the output."""
-    return cell_text(wildcards)
+    return run_text(wildcards)
 
 
 def recipe(wildcards):
-    """What of a cell decides what its training results in."""
-    return cell(wildcards).recipe()
+    """What of a run decides what its training results in."""
+    return run(wildcards).recipe()
 
 
 def decoding(wildcards):
-    """What of a cell decides how its model is searched."""
-    return cell(wildcards).decoding.model_dump(exclude={"beam", "beams", "dev"})
+    """What of a run decides how its model is searched."""
+    return run(wildcards).decoding.model_dump(exclude={"beam", "beams", "dev"})
 
 
 def batch_size(wildcards):
-    """How many outputs of a cell are worked on side by side, which its memory limits."""
-    return cell(wildcards).decoding.batch_size
+    """How many outputs of a run are worked on side by side, which its memory limits."""
+    return run(wildcards).decoding.batch_size
 
 
 def code_with_model(verb):
-    """A function of a cell's wildcards: fingerprint of a verb and of its model's components."""
+    """A function of a run's wildcards: fingerprint of a verb and of its model's components."""
 
     def code(wildcards):
-        choices = cell(wildcards).choices
-        return fingerprint(verb, *model_modules(choices), *codec_modules(wildcards))
+        components = run(wildcards).components
+        return fingerprint(verb, *model_modules(components), *codec_modules(wildcards))
 
     return code
 
@@ -190,7 +193,7 @@ def asked_device(wildcards):
 
 
 def of_all_processes(amount):
-    """A function of a cell's wildcards: an amount for each process that shares its training."""
+    """A function of a run's wildcards: an amount for each process that shares its training."""
     return lambda wildcards: amount(wildcards) * demands(wildcards).processes
 
 
@@ -228,25 +231,25 @@ def prepared(*splits):
 
 
 def of_members(file):
-    """A function of a cell's wildcards: this file of the cells that it is joined from."""
+    """A function of a run's wildcards: this file of the runs that it is joined from."""
 
     def files(wildcards):
         places = {"task": wildcards.task, "seed": wildcards.seed}
         members = or_exit(PLAN.members, wildcards.model)
-        return [f"{CELL}/{file}".format(model=member, **places) for member in members]
+        return [f"{RUN}/{file}".format(model=member, **places) for member in members]
 
     return files
 
 
 def folders_of_models(wildcards, input):
-    """The folders of the models that a cell is joined from."""
+    """The folders of the models that a run is joined from."""
     return [_folder(file) for file in input.models]
 
 
 def trained():
     """A model that can be used by itself."""
     files = ["config.yaml", "weights.safetensors", "source.vocab", "target.vocab", "lengths.json"]
-    return [f"{CELL}/model/{file}" for file in files]
+    return [f"{RUN}/model/{file}" for file in files]
 
 
 def of_tasks(file):

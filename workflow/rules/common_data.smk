@@ -4,7 +4,8 @@ import json
 
 from pam.data.packages import module_of
 from pam.data.tasks import load_task
-from pam.experiment import check_local, known_dataset
+from pam.experiment import check_local
+from pam.experiment import known_dataset
 
 
 def dataset(name):
@@ -143,7 +144,7 @@ def gold_code(wildcards):
     """Fingerprint of what prepares them."""
     entry = dataset(gold_of(wildcards))
     modules = load_task(entry.task).modules("gold", entry.layout)
-    return fingerprint("pam.verbs.gold", *modules, *package_modules(entry))
+    return fingerprint("pam.commands.word_alignments", *modules, *package_modules(entry))
 
 
 def prepared_gold():

@@ -1,7 +1,9 @@
 # Small functions of the rules that score, and of those that make tables, figures and the report.
 
 from pam.config import kind_of
-from pam.reporting.catalogue import ANALYSED, DRAWINGS, TABLES
+from pam.reporting.catalogue import ANALYSED
+from pam.reporting.catalogue import DRAWINGS
+from pam.reporting.catalogue import TABLES
 
 SHOWN_TABLES = [name for name, item in TABLES.items() if item.shows(EXPERIMENT, KINDS)]
 SHOWN_FIGURES = [name for name, item in DRAWINGS.items() if item.shows(EXPERIMENT, KINDS)]
@@ -13,19 +15,19 @@ def kind_of_task(wildcards):
 
 
 def by_beam(file):
-    """A function of a cell's wildcards: this file of the outputs of every beam."""
+    """A function of a run's wildcards: this file of the outputs of every beam."""
 
     def files(wildcards):
         beams = or_exit(PLAN.beams, wildcards.task)
-        return [f"{CELL}/beam{beam}/{file}".format(**wildcards) for beam in beams]
+        return [f"{RUN}/beam{beam}/{file}".format(**wildcards) for beam in beams]
 
     return files
 
 
 def analysis(wildcards):
-    """A cell's analysis, if its scores need one."""
+    """A run's analysis, if its scores need one."""
     needed = kind_of_task(wildcards) in ANALYSED
-    return [f"{CELL}/analysis.json".format(**wildcards)] if needed else []
+    return [f"{RUN}/analysis.json".format(**wildcards)] if needed else []
 
 
 def analysis_option(wildcards, input):
@@ -34,7 +36,7 @@ def analysis_option(wildcards, input):
 
 def scoring_code(wildcards):
     """Fingerprint of what scores a task's outputs."""
-    return fingerprint("pam.verbs.score", f"pam.scoring.kinds.{kind_of_task(wildcards)}")
+    return fingerprint("pam.commands.score", f"pam.evaluation.kinds.{kind_of_task(wildcards)}")
 
 
 def baseline(task):
@@ -50,7 +52,7 @@ def others(task):
 
 def posterior(task):
     """The first of them that attends a posteriori, for heat maps, if there is one."""
-    kinds = {model: kind_of(PLAN.choices[model].feedback)[0] for model in others(task)}
+    kinds = {model: kind_of(PLAN.components[model].feedback)[0] for model in others(task)}
     return [model for model, kind in kinds.items() if kind == "posterior"][:1]
 
 
@@ -62,7 +64,7 @@ def of_models(choose, file):
 
     def files(wildcards):
         places = {"beam": main_beam(wildcards), **wildcards}
-        return [f"{CELL}/{file}".format(model=one, **places) for one in choose(wildcards.task)]
+        return [f"{RUN}/{file}".format(model=one, **places) for one in choose(wildcards.task)]
 
     return files
 
@@ -72,13 +74,13 @@ def main_beam(wildcards):
 
 
 def places(item):
-    """What the files that a table or figure is made of are named after, cell by cell."""
+    """What the files that a table or figure is made of are named after, run by run."""
     shown = item.shows(EXPERIMENT, KINDS)
-    for task, model, seed in EXPERIMENT.cells():
+    for task, model, seed in EXPERIMENT.runs():
         if task in shown and not (item.trained and model in ENSEMBLES):
             yield {
                 "task": f"{RESULTS}/{task}",
-                "cell": CELL.format(task=task, model=model, seed=seed),
+                "run": RUN.format(task=task, model=model, seed=seed),
                 "seed": seed,
                 "beam": BEAMS[task][0],
                 "lacks": lacking(task, model),
@@ -92,7 +94,7 @@ def lacking(task, model):
         "significance": bool(others(task)),
         "gold-scores": EXPERIMENT.tasks[task].gold is not None,
         # A test row has no pointer actions to be forced.
-        "analyses": PLAN.choices[model].targets == "symbols",
+        "analyses": PLAN.components[model].targets == "symbols",
     }
     return [option for option, known in found.items() if not known]
 
@@ -150,7 +152,7 @@ def figure_kind(wildcards):
 
 def figure_code(wildcards):
     """Fingerprint of what draws this kind of figure."""
-    return fingerprint("pam.verbs.figures", f"pam.reporting.figures.{figure_kind(wildcards)}")
+    return fingerprint("pam.commands.figures", f"pam.reporting.figures.{figure_kind(wildcards)}")
 
 
 def figure_labels(wildcards):

@@ -54,31 +54,31 @@ rule extract_text:
         "--stage extract"
 
 
-rule tokenise_text:
+rule tokenize_text:
     input:
-        before("tokenise"),
+        before("tokenize"),
     output:
-        directory(f"{DATA}/tokenise"),
+        directory(f"{DATA}/tokenize"),
     log:
-        f"{LOGS}/{{task}}/tokenise.log",
+        f"{LOGS}/{{task}}/tokenize.log",
     conda:
         CONDA
     resources:
         mem_mb=asked("data_mem_mb"),
         runtime=asked("data_runtime"),
     params:
-        code=stage_code("tokenise"),
-        entry=stage_format("tokenise"),
+        code=stage_code("tokenize"),
+        entry=stage_format("tokenize"),
         format=format_as_it_is,
         dataset=dataset_of,
         registries=registries,
         out=folder_around_output,
     message:
-        "Tokenising of {wildcards.task}"
+        "Tokenizing of {wildcards.task}"
     shell:
         "logged {log:q} python -m pam prepare --dataset {params.dataset:q} {params.registries:q} "
         "--format {params.format:q} --raw data/{params.dataset:q} --out {params.out:q} "
-        "--stage tokenise"
+        "--stage tokenize"
 
 
 rule segment_text:

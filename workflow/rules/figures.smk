@@ -1,4 +1,4 @@
-# All cells of the experiment: figures.
+# All runs of the experiment: figures.
 
 
 localrules:
@@ -51,7 +51,7 @@ rule draw_attention:
     conda:
         CONDA
     params:
-        code=fingerprint("pam.verbs.figures", "pam.reporting.figures.attention"),
+        code=fingerprint("pam.commands.figures", "pam.reporting.figures.attention"),
         rows=EXPERIMENT.attention_words,
     shell:
         "logged {log:q} python -m pam figures attention --base {input.base:q} "

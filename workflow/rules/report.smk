@@ -9,7 +9,7 @@ localrules:
 rule write_summary:
     input:
         experiment=RESOLVED,
-        scores=of_cells("scores.json"),
+        scores=of_runs("scores.json"),
         data=of_tasks("summary.json"),
         gold=gold_summaries(),
         tables=front_tables(),

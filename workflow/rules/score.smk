@@ -1,20 +1,20 @@
-# One cell: its outputs on the test split, its analyses, their scores; one seed: models compared.
+# One run: its outputs on the test split, its analyses, their scores; one seed: models compared.
 
 
 localrules:
-    score_cell,
+    score_run,
     score_dev,
     score_gold,
 
 
-rule predict_cell:
+rule predict_run:
     input:
         model=trained(),
         data=prepared("test"),
     output:
-        cell=f"{CELL}/beam{{beam}}/decoded.yaml",
-        predictions=f"{CELL}/beam{{beam}}/predictions.tsv",
-        decoding=f"{CELL}/beam{{beam}}/decoding.json",
+        run=f"{RUN}/beam{{beam}}/decoded.yaml",
+        predictions=f"{RUN}/beam{{beam}}/predictions.tsv",
+        decoding=f"{RUN}/beam{{beam}}/decoding.json",
     log:
         f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/predict_beam{{beam}}.log",
     conda:
@@ -27,30 +27,30 @@ rule predict_cell:
         gpu_model=asked_gpu_model,
         device=asked_device,
     params:
-        code=code_with_model("pam.verbs.predict"),
+        code=code_with_model("pam.commands.predict"),
         split="test",
         beam=lambda wildcards: wildcards.beam,
         decoding=decoding,
-        cell=cell_as_it_is,
+        run=run_as_it_is,
         model=folder_of_input("model"),
         data=folder_of_input("data"),
     message:
         "Decoding with {wildcards.model} on {wildcards.task}, seed {wildcards.seed}, "
         "beam {wildcards.beam}"
     shell:
-        "printf %s {params.cell:q} > {output.cell:q} && "
+        "printf %s {params.run:q} > {output.run:q} && "
         "logged {log:q} python -m pam.devices --gpus {resources.gpu} {resources.device} "
         "python -m pam predict --model {params.model:q} --data {params.data:q} "
-        "--split {params.split:q} --cell {output.cell:q} --beam {params.beam} "
+        "--split {params.split:q} --run {output.run:q} --beam {params.beam} "
         "--out {output.predictions:q} --record {output.decoding:q} --device {resources.device}"
 
 
-rule attend_cell:
+rule attend_run:
     input:
         model=trained(),
         data=prepared("test"),
     output:
-        f"{CELL}/attention.json",
+        f"{RUN}/attention.json",
     log:
         f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/attend.log",
     conda:
@@ -59,7 +59,7 @@ rule attend_cell:
         mem_mb=asked("mem_mb"),
         runtime=asked("decode_runtime"),
     params:
-        code=code_with_model("pam.verbs.attend"),
+        code=code_with_model("pam.commands.attention"),
         rows=EXPERIMENT.attention_words,
         model=folder_of_input("model"),
         data=folder_of_input("data"),
@@ -68,14 +68,14 @@ rule attend_cell:
         "--split test --count {params.rows} --out {output:q}"
 
 
-rule analyse_cell:
+rule analyze_run:
     input:
         model=trained(),
         data=prepared("test"),
     output:
-        f"{CELL}/analysis.json",
+        f"{RUN}/analysis.json",
     log:
-        f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/analyse.log",
+        f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/analyze.log",
     conda:
         CONDA
     threads: asked("threads")
@@ -86,44 +86,44 @@ rule analyse_cell:
         gpu_model=asked_gpu_model,
         device=asked_device,
     params:
-        code=code_with_model("pam.verbs.analyse"),
+        code=code_with_model("pam.commands.analyze"),
         split="test",
         batch_size=batch_size,
         model=folder_of_input("model"),
         data=folder_of_input("data"),
     message:
-        "Analysing {wildcards.model} on {wildcards.task}, seed {wildcards.seed}"
+        "Analyzing {wildcards.model} on {wildcards.task}, seed {wildcards.seed}"
     shell:
         "logged {log:q} python -m pam.devices --gpus {resources.gpu} {resources.device} "
-        "python -m pam analyse --model {params.model:q} --data {params.data:q} "
+        "python -m pam analyze --model {params.model:q} --data {params.data:q} "
         "--split {params.split:q} --batch-size {params.batch_size} --out {output:q} "
         "--device {resources.device}"
 
 
-use rule analyse_cell as analyse_gold with:
+use rule analyze_run as analyze_gold with:
     input:
         model=trained(),
         data=prepared_gold(),
     output:
-        f"{CELL}/gold_analysis.json",
+        f"{RUN}/gold_analysis.json",
     log:
-        f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/analyse_gold.log",
+        f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/analyze_gold.log",
     params:
         split="gold",
     message:
         "Aligning with {wildcards.model} on {wildcards.task}, seed {wildcards.seed}"
 
 
-rule score_cell:
+rule score_run:
     input:
         predictions=by_beam("predictions.tsv"),
         decoding=by_beam("decoding.json"),
         analysis=analysis,
-        training=f"{CELL}/training.json",
-        cell=f"{CELL}/cell.yaml",
+        training=f"{RUN}/training.json",
+        run=f"{RUN}/run.yaml",
         data=prepared("test"),
     output:
-        f"{CELL}/scores.json",
+        f"{RUN}/scores.json",
     log:
         f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/score.log",
     conda:
@@ -136,38 +136,38 @@ rule score_cell:
     shell:
         "logged {log:q} python -m pam score --predictions {input.predictions:q} "
         "--decoding {input.decoding:q} {params.analysis:q} --data {params.data:q} "
-        "--split {params.split:q} --cell {input.cell:q} --training {input.training:q} "
+        "--split {params.split:q} --run {input.run:q} --training {input.training:q} "
         "--out {output:q}"
 
 
 rule score_gold:
     input:
-        analysis=f"{CELL}/gold_analysis.json",
-        training=f"{CELL}/training.json",
-        cell=f"{CELL}/cell.yaml",
+        analysis=f"{RUN}/gold_analysis.json",
+        training=f"{RUN}/training.json",
+        run=f"{RUN}/run.yaml",
         data=prepared_gold(),
     output:
-        f"{CELL}/gold_scores.json",
+        f"{RUN}/gold_scores.json",
     log:
         f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/score_gold.log",
     conda:
         CONDA
     params:
-        code=fingerprint("pam.verbs.score", "pam.scoring.kinds.alignment"),
+        code=fingerprint("pam.commands.score", "pam.evaluation.kinds.alignment"),
         data=folder_of_input("data"),
     shell:
         "logged {log:q} python -m pam score --analysis {input.analysis:q} --data {params.data:q} "
-        "--split gold --cell {input.cell:q} --training {input.training:q} --out {output:q}"
+        "--split gold --run {input.run:q} --training {input.training:q} --out {output:q}"
 
 
-use rule predict_cell as predict_dev with:
+use rule predict_run as predict_dev with:
     input:
         model=trained(),
         data=prepared("dev"),
     output:
-        cell=f"{CELL}/dev/decoded.yaml",
-        predictions=f"{CELL}/dev/predictions.tsv",
-        decoding=f"{CELL}/dev/decoding.json",
+        run=f"{RUN}/dev/decoded.yaml",
+        predictions=f"{RUN}/dev/predictions.tsv",
+        decoding=f"{RUN}/dev/decoding.json",
     log:
         f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/predict_dev.log",
     params:
@@ -177,30 +177,30 @@ use rule predict_cell as predict_dev with:
         "Decoding with {wildcards.model} on {wildcards.task}, seed {wildcards.seed}, development"
 
 
-use rule analyse_cell as analyse_dev with:
+use rule analyze_run as analyze_dev with:
     input:
         model=trained(),
         data=prepared("dev"),
     output:
-        f"{CELL}/dev/analysis.json",
+        f"{RUN}/dev/analysis.json",
     log:
-        f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/analyse_dev.log",
+        f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/analyze_dev.log",
     params:
         split="dev",
     message:
-        "Analysing {wildcards.model} on {wildcards.task}, seed {wildcards.seed}, development"
+        "Analyzing {wildcards.model} on {wildcards.task}, seed {wildcards.seed}, development"
 
 
-use rule score_cell as score_dev with:
+use rule score_run as score_dev with:
     input:
-        predictions=f"{CELL}/dev/predictions.tsv",
-        decoding=f"{CELL}/dev/decoding.json",
-        analysis=[f"{CELL}/dev/analysis.json"],
-        training=f"{CELL}/training.json",
-        cell=f"{CELL}/cell.yaml",
+        predictions=f"{RUN}/dev/predictions.tsv",
+        decoding=f"{RUN}/dev/decoding.json",
+        analysis=[f"{RUN}/dev/analysis.json"],
+        training=f"{RUN}/training.json",
+        run=f"{RUN}/run.yaml",
         data=prepared("dev"),
     output:
-        f"{CELL}/dev/scores.json",
+        f"{RUN}/dev/scores.json",
     log:
         f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/score_dev.log",
     params:
@@ -211,7 +211,7 @@ rule test_significance:
     input:
         base=of_models(baseline, "beam{beam}/predictions.tsv"),
         systems=of_models(others, "beam{beam}/predictions.tsv"),
-        cells=of_models(EXPERIMENT.models_of, "cell.yaml"),
+        runs=of_models(EXPERIMENT.models_of, "run.yaml"),
         data=prepared("test"),
     output:
         f"{RESULTS}/{{task}}/significance/seed{{seed}}.json",
@@ -223,7 +223,7 @@ rule test_significance:
         mem_mb=asked("mem_mb"),
         runtime=asked("decode_runtime"),
     params:
-        code=fingerprint("pam.verbs.significance"),
+        code=fingerprint("pam.commands.significance"),
         beam=main_beam,
         data=folder_of_input("data"),
     message:

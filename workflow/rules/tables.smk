@@ -1,4 +1,4 @@
-# All cells of the experiment: tables.
+# All runs of the experiment: tables.
 
 
 localrules:
@@ -25,7 +25,7 @@ rule make_table:
     conda:
         CONDA
     params:
-        code=fingerprint("pam.verbs.tables"),
+        code=fingerprint("pam.commands.tables"),
         files=table_options,
         out=folder_of_output("html"),
     shell:

@@ -1,10 +1,10 @@
-# One cell: its configuration, its training; or how it is joined from others.
+# One run: its configuration, its training; or how it is joined from others.
 
 
 localrules:
     write_experiment,
-    write_cell,
-    join_cell,
+    write_run,
+    join_run,
 
 
 rule write_experiment:
@@ -20,27 +20,27 @@ rule write_experiment:
         "printf %s {params.content:q} | logged {log:q} cp /dev/stdin {output:q}"
 
 
-rule write_cell:
+rule write_run:
     output:
-        f"{CELL}/cell.yaml",
+        f"{RUN}/run.yaml",
     log:
-        f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/write_cell.log",
+        f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/write_run.log",
     conda:
         CONDA
     params:
-        content=cell_text,
+        content=run_text,
     shell:
         "printf %s {params.content:q} | logged {log:q} cp /dev/stdin {output:q}"
 
 
-rule train_cell:
+rule train_run:
     input:
         data=prepared("train", "dev"),
     output:
-        cell=f"{CELL}/trained.yaml",
+        run=f"{RUN}/trained.yaml",
         model=trained(),
-        history=f"{CELL}/history.csv",
-        training=f"{CELL}/training.json",
+        history=f"{RUN}/history.csv",
+        training=f"{RUN}/training.json",
     log:
         f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/train.log",
     benchmark:
@@ -58,29 +58,29 @@ rule train_cell:
         gpu_model=asked_gpu_model,
         device=asked_device,
     params:
-        code=code_with_model("pam.verbs.train"),
+        code=code_with_model("pam.commands.train"),
         recipe=recipe,
-        cell=cell_as_it_is,
+        run=run_as_it_is,
         data=folder_of_input("data"),
         out=folder_of_output("training"),
     message:
         "Training {wildcards.model} on {wildcards.task}, seed {wildcards.seed}: "
         "{threads} thread(s), {resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU"
     shell:
-        "printf %s {params.cell:q} > {output.cell:q} && "
+        "printf %s {params.run:q} > {output.run:q} && "
         "logged {log:q} python -m pam.devices --gpus {resources.gpu} {resources.device} "
-        "python -m pam train --cell {output.cell:q} --data {params.data:q} "
+        "python -m pam train --run {output.run:q} --data {params.data:q} "
         "--out {params.out:q} --code {params.code:q} "
         "--device {resources.device} --processes {resources.processes}"
 
 
-rule join_cell:
+rule join_run:
     input:
         models=of_members("model/weights.safetensors"),
     output:
-        cell=f"{CELL}/trained.yaml",
+        run=f"{RUN}/trained.yaml",
         model=trained(),
-        training=f"{CELL}/training.json",
+        training=f"{RUN}/training.json",
     log:
         f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/join.log",
     wildcard_constraints:
@@ -88,14 +88,14 @@ rule join_cell:
     conda:
         CONDA
     params:
-        code=code_with_model("pam.verbs.join"),
+        code=code_with_model("pam.commands.ensemble"),
         recipe=recipe,
-        cell=cell_as_it_is,
+        run=run_as_it_is,
         models=folders_of_models,
         out=folder_of_output("training"),
     message:
         "Joining {wildcards.model} on {wildcards.task}, seed {wildcards.seed}"
     shell:
-        "printf %s {params.cell:q} > {output.cell:q} && "
-        "logged {log:q} python -m pam join --cell {output.cell:q} --models {params.models:q} "
+        "printf %s {params.run:q} > {output.run:q} && "
+        "logged {log:q} python -m pam join --run {output.run:q} --models {params.models:q} "
         "--out {params.out:q}"

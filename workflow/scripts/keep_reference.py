@@ -3,9 +3,9 @@
     python workflow/scripts/keep_reference.py results/paper results/reference/table2 \
         --command 'snakemake ...' --commit COMMIT
 
-Tables, figures, the resolved experiment and of each scored cell what they are made of are copied,
-the large ones packed; the cells' values are gathered into one CSV. What a run leaves besides
-(weights) stays behind, and so does text of data whose licence allows no derivatives. A cell whose
+Tables, figures, the resolved experiment and of each scored run what they are made of are copied,
+the large ones packed; the runs' values are gathered into one CSV. What a run leaves besides
+(weights) stays behind, and so does text of data whose licence allows no derivatives. A run whose
 scores lie in the kept folder already is counted to the run that made it; all else there is
 replaced. take_reference.py is the way back.
 """
@@ -25,25 +25,24 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from pam.config import Experiment  # noqa: E402
-from pam.errors import UserError  # noqa: E402
-from pam.files import read_json, write_aside, write_json  # noqa: E402
-from pam.reporting.cells import load_experiment  # noqa: E402
-from pam.reporting.reference import (  # noqa: E402
+from pam.config import Experiment
+from pam.io import UserError, atomic_write, read_json, write_json
+from pam.reporting.reference import (
     Name,
     files_to_keep,
     folder_of,
     forbids_derivatives,
     pack,
-    scored_cells,
+    scored_runs,
 )
+from pam.reporting.runs import load_experiment
 
 SHOWN = {"tables": (".csv", ".md"), "figures": (".svg", ".png")}
 RECORD = "record.json"
 
 
 def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
-    with write_aside(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as out:
+    with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as out:
         # Tasks of different kinds have different columns.
         columns = dict.fromkeys(column for row in rows for column in row)
         writer = csv.DictWriter(out, list(columns), lineterminator="\n")
@@ -52,7 +51,7 @@ def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def score_row(scores: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """One cell: each metric's value, those of its alignments too, and what it cost."""
+    """One run: each metric's value, those of its alignments too, and what it cost."""
     row = {key: scores[key] for key in ("task", "model", "seed")}
     gold = folder / "gold_scores.json"
     for content in (scores, *([read_json(gold)] if gold.is_file() else [])):
@@ -67,9 +66,9 @@ def keep(results: Path, out: Path, command: str, commit: str) -> None:
         UserError: the experiment has no scores.
     """
     experiment = load_experiment(results / "experiment.yaml")
-    names = list(scored_cells(results, experiment))
+    names = list(scored_runs(results, experiment))
     if not names:
-        raise UserError("no cell has scores", file=results, remedy="let the experiment run first")
+        raise UserError("no run has scores", file=results, hint="let the experiment run first")
     made = out.with_name(f".{out.name}.part")
     shutil.rmtree(made, ignore_errors=True)
     keep_shown(results, made, experiment)
@@ -108,20 +107,20 @@ def keep_shown(results: Path, made: Path, experiment: Experiment) -> None:
 
 
 def runs(run: dict[str, Any], names: list[Name], made: Path, out: Path) -> list[dict[str, Any]]:
-    """The runs that made the kept cells, each with those it made; `run` made what is new.
+    """The runs that made the kept runs, each with those it made; `run` made what is new.
 
     A run that went on, by the same command with the same code, is one, of its last day.
     """
     earlier = read_json(out / RECORD)["runs"] if (out / RECORD).is_file() else []
     identity = itemgetter("commit", "command")
-    made_by = {cell: identity(one) for one in earlier for cell in one["cells"]}
-    found = {identity(one): one | {"cells": []} for one in [*earlier, run]}
+    made_by = {run: identity(one) for one in earlier for run in one["runs"]}
+    found = {identity(one): one | {"runs": []} for one in [*earlier, run]}
     for name in names:
-        cell = folder_of(Path(), name).as_posix()
+        run = folder_of(Path(), name).as_posix()
         same = content(folder_of(out, name)) == content(folder_of(made, name))
-        by = made_by.get(cell) if same else None
-        found[by or identity(run)]["cells"].append(cell)
-    return [one for one in found.values() if one["cells"]]
+        by = made_by.get(run) if same else None
+        found[by or identity(run)]["runs"].append(run)
+    return [one for one in found.values() if one["runs"]]
 
 
 def content(folder: Path) -> list[bytes]:
@@ -130,19 +129,19 @@ def content(folder: Path) -> list[bytes]:
 
 
 def record(scores: list[dict[str, Any]], made: list[dict[str, Any]]) -> dict[str, Any]:
-    """How many cells there are, what they cost, where and by what they were made."""
+    """How many runs there are, what they cost, where and by what they were made."""
     cost = {key: round(sum(one["cost"][key] or 0 for one in scores)) for key in ("cpu_s", "gpu_s")}
     trainings = machines(one["training"] for one in scores)
-    return {"cells": len(scores), "cost": cost, "machines": trainings, "runs": made}
+    return {"runs": len(scores), "cost": cost, "machines": trainings, "runs": made}
 
 
 def machines(trainings: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Every hardware with its versions, and how many cells were trained there."""
+    """Every hardware with its versions, and how many runs were trained there."""
     counts = Counter(
         json.dumps({key: training.get(key) for key in ("hardware", "versions")})
         for training in trainings
     )
-    return [json.loads(text) | {"cells": count} for text, count in counts.most_common()]
+    return [json.loads(text) | {"runs": count} for text, count in counts.most_common()]
 
 
 def main() -> int:

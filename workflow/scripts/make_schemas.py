@@ -15,17 +15,16 @@ import yaml
 from pam.config import (
     Decoding,
     Experiment,
-    ModelChoices,
+    ModelConfig,
     Network,
     Resources,
     ResourcesByModel,
     TaskConfig,
     Training,
 )
-from pam.files import write_text
-from pam.parsing import Strict
+from pam.io import Strict, write_text
 
-SCHEMAS: dict[str, type[Strict]] = {"config": Experiment, "model": ModelChoices}
+SCHEMAS: dict[str, type[Strict]] = {"config": Experiment, "model": ModelConfig}
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "<!-- Written by workflow/scripts/make_schemas.py from pam/config.py. -->"
@@ -36,7 +35,7 @@ SECTIONS: dict[str, type[Strict]] = {
     "`training:`": Training,
     "`decoding:`": Decoding,
     "`resources:`": ResourcesByModel,
-    "A model, `models/NAME.yaml`": ModelChoices,
+    "A model, `models/NAME.yaml`": ModelConfig,
 }
 OVERRIDES = {
     "network": "Network",

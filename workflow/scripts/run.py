@@ -13,8 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from pam.errors import UserError  # noqa: E402
-from pam.yaml_files import read_yaml  # noqa: E402
+from pam.io import UserError, read_yaml
 
 SNAKEMAKE = [sys.executable, "-m", "snakemake"]
 PLACES = ("--cores", "-c", "--profile", "--jobs", "-j")

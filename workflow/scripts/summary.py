@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from pam.config import Experiment
-from pam.files import read_json, write_text
-from pam.reporting.cells import load_experiment
+from pam.io import read_json, write_text
 from pam.reporting.datasets import sheets
+from pam.reporting.runs import load_experiment
 from pam.reporting.typeset import page
 
 

@@ -1,11 +1,11 @@
 """Puts what is kept under results/reference/ among a run's results, which goes on from there.
 
-    snakemake --cores all data --configfile config/zoo.yaml
-    python workflow/scripts/take_reference.py results/reference/zoo results/zoo \
-        --configfile config/zoo.yaml
-    snakemake --cores all --configfile config/zoo.yaml
+    snakemake --cores all data --configfile config/attentions.yaml
+    python workflow/scripts/take_reference.py results/reference/attentions results/attentions \
+        --configfile config/attentions.yaml
+    snakemake --cores all --configfile config/attentions.yaml
 
-A cell is taken if the configuration has the same recipe for it; the others are trained by the run.
+A run is taken if the configuration has the same recipe for it; the others are trained by the run.
 So a model, a seed or a table can be added without training all the rest again. Weights are not
 kept: what needs them, such as an ensemble or a heat map of another model, has its models trained.
 """
@@ -17,9 +17,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from pam.errors import UserError  # noqa: E402
-from pam.experiment import load_plan  # noqa: E402
-from pam.reporting.reference import Name, take  # noqa: E402
+from pam.experiment import load_plan
+from pam.io import UserError
+from pam.reporting.reference import Name, take
 
 
 def listed(names: list[Name]) -> str:
@@ -37,7 +37,7 @@ def main() -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(f"{len(found.taken)} cells taken, {len(found.there)} there already")
+    print(f"{len(found.taken)} runs taken, {len(found.there)} there already")
     print(f"{len(found.missing)} not kept, to be trained{listed(found.missing)}")
     print(f"{len(found.other)} configured otherwise, to be trained{listed(found.other)}")
     return 0

@@ -6,8 +6,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from typing import Any, Protocol, cast
 
 from pam import plugins
-from pam.errors import UserError
-from pam.parsing import Strict
+from pam.io import Strict, UserError
 
 
 class PackageData(Protocol):
@@ -38,11 +37,11 @@ def installed(name: str, version: str) -> Distribution:
     """The installed package, in whatever version, without importing it.
 
     Raises:
-        UserError: it is not installed; the remedy installs `version`.
+        UserError: it is not installed; the hint installs `version`.
     """
     try:
         return distribution(name)
     except PackageNotFoundError as error:
         raise UserError(
-            f"the package {name} is not installed", remedy=f"pip install {name}=={version}"
+            f"the package {name} is not installed", hint=f"pip install {name}=={version}"
         ) from error

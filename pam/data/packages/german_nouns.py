@@ -11,9 +11,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from pam.data.prepared import SPLITS
-from pam.errors import UserError
-from pam.parsing import Strict
+from pam.data.dataset import SPLITS
+from pam.io import Strict, UserError
 
 TABLE = "german_nouns/nouns.csv"
 
@@ -58,7 +57,7 @@ def draw(package: Distribution, options: Options) -> dict[str, str]:
     if sum(sizes.values()) > len(paradigms):
         raise UserError(
             f"{sum(sizes.values())} lemmas are wanted, the package has {len(paradigms)}",
-            remedy="ask for fewer in `package: options:`",
+            hint="ask for fewer in `package: options:`",
         )
     ranked = iter(sorted(paradigms, key=lambda lemma: _rank(options.seed, lemma)))
     return {
@@ -74,7 +73,7 @@ def draw(package: Distribution, options: Options) -> dict[str, str]:
 def read_paradigms(table: Path) -> dict[str, list[str]]:
     """Lemmas and their eight forms in the order of `CELLS`.
 
-    Only common nouns (no names, abbreviations, phrases or nominalised adjectives) that have all
+    Only common nouns (no names, abbreviations, phrases or nominalized adjectives) that have all
     forms, whose forms are single words, and whose lemma the table holds once, so that the
     paradigm is not a matter of choice. Of variants the first counts, as the table ranks them.
     """

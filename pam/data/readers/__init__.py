@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 from pam import plugins
 from pam.data.tasks import Files
 from pam.data.text import Line
-from pam.parsing import Strict
+from pam.io import Strict
 
 Pair = tuple[Line, Line]
 """A sentence and its translation, each with where it stands."""

@@ -11,8 +11,7 @@ from pam.data.divide import Divide, files_wanted, in_splits
 from pam.data.readers import Pair
 from pam.data.tasks import Files
 from pam.data.text import lines_of
-from pam.errors import UserError
-from pam.parsing import Strict
+from pam.io import Strict, UserError
 
 
 class Options(Strict):
@@ -40,12 +39,12 @@ def read(
         if language not in options.columns:
             raise UserError(
                 f"no column is known for the language `{language}`",
-                remedy=f"write read: {{kind: columns, columns: {{{language}: NUMBER, ...}}}}",
+                hint=f"write read: {{kind: columns, columns: {{{language}: NUMBER, ...}}}}",
             )
     places = [options.columns[language] for language in languages]
     for split, path in files.items():
         if not isinstance(path, Path):
-            raise UserError(f"split {split} has several files", remedy="name one with columns")
+            raise UserError(f"split {split} has several files", hint="name one with columns")
         pairs = _pairs(path, places, options.separator)
         yield from in_splits(split, pairs, languages, options.divide)
 

@@ -12,8 +12,7 @@ from pam.data.divide import Divide, files_wanted, in_splits
 from pam.data.readers import Pair
 from pam.data.tasks import Files
 from pam.data.text import Line, lines_of
-from pam.errors import UserError
-from pam.parsing import Strict
+from pam.io import Strict, UserError
 
 
 class Options(Strict):
@@ -49,7 +48,7 @@ def known_files(files: Files, languages: tuple[str, str]) -> Iterator[tuple[str,
             if language not in known:
                 raise UserError(
                     f"split {split} has no file for the language `{language}`",
-                    remedy=f"name it in the registry: {split}: {{{language}: FILE, ...}}",
+                    hint=f"name it in the registry: {split}: {{{language}: FILE, ...}}",
                 )
         yield split, known[languages[0]], known[languages[1]]
 
@@ -79,6 +78,6 @@ def side_by_side(
             raise UserError(
                 f"{counts[0]} lines, but {files[1]} has {counts[1]}",
                 file=files[0],
-                remedy="line n of one file must translate line n of the other",
+                hint="line n of one file must translate line n of the other",
             )
         yield line, other

@@ -16,7 +16,7 @@ from pam.data.readers import Pair
 from pam.data.readers.lines import Options, known_files, side_by_side, splits
 from pam.data.tasks import Files
 from pam.data.text import Line, lines_of
-from pam.errors import UserError
+from pam.io import UserError
 
 __all__ = ["Options", "read", "splits"]
 
@@ -51,11 +51,11 @@ def _segments(path: Path) -> Iterator[Line]:
                     "a segment that does not end in its line",
                     file=path,
                     line=line.number,
-                    remedy="fetch the file again, or write each segment on one line",
+                    hint="fetch the file again, or write each segment on one line",
                 )
             found = True
             yield line._replace(text=html.unescape(segment[1]))
     if not found:
         raise UserError(
-            "no segments", file=path, remedy="name a file with `<seg>`, or one without `.sgm`"
+            "no segments", file=path, hint="name a file with `<seg>`, or one without `.sgm`"
         )

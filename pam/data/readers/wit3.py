@@ -20,8 +20,7 @@ from pam.data.readers import Pair
 from pam.data.readers.lines import side_by_side
 from pam.data.tasks import Files
 from pam.data.text import Line, lines_of
-from pam.errors import UserError
-from pam.parsing import Strict
+from pam.io import Strict, UserError
 
 ALL = "all"
 """The one file: the archive."""
@@ -61,7 +60,7 @@ def read(
     """Train and test; see `Reader.read`."""
     archive = files[ALL]
     if not isinstance(archive, Path):
-        raise UserError(f"split {ALL} has several files", remedy="name the archive alone")
+        raise UserError(f"split {ALL} has several files", hint="name the archive alone")
     with tempfile.TemporaryDirectory(prefix="pam-") as folder:
         extract_all(archive, Path(folder))
         talks = Talks(archive, Path(folder))
@@ -96,16 +95,14 @@ class Talks:
             raise UserError(
                 f"the archive has no file `{name}`",
                 file=self._archive,
-                remedy="fetch the data set again, or correct `read` in the registry",
+                hint="fetch the data set again, or correct `read` in the registry",
             )
         shown = self._archive / name
         try:
             for line in lines_of(self._files[name]):
                 yield line._replace(file=shown)
         except UserError as error:
-            raise UserError(
-                error.message, file=shown, line=error.line, remedy=error.remedy
-            ) from error
+            raise UserError(error.message, file=shown, line=error.line, hint=error.hint) from error
 
 
 def _training(lines: Iterator[Line]) -> Iterator[Line]:

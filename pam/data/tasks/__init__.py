@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
 from pam import plugins
-from pam.parsing import Strict
+from pam.io import Strict
 
 Side = Literal["source", "target"]
 

@@ -13,7 +13,7 @@ from pydantic import Field
 from pam.data.tasks import Stage
 from pam.data.translation import codec as codecs
 from pam.data.translation.format import LANGUAGE
-from pam.parsing import Strict
+from pam.io import Strict
 
 COLUMNS = codecs.COLUMNS
 

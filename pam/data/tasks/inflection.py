@@ -16,13 +16,11 @@ from typing import Any, NamedTuple
 from pydantic import Field, field_validator
 
 from pam.data.alignment import Aligner
-from pam.data.prepared import SPLITS, Split
+from pam.data.dataset import SPLITS, Split
 from pam.data.tasks import Files, Side, Stage
 from pam.data.text import read_lines
 from pam.data.vocabulary import Vocabulary
-from pam.errors import UserError
-from pam.files import sha256_of, write_text
-from pam.parsing import Strict
+from pam.io import Strict, UserError, sha256_of, write_text
 
 COLUMNS = ("lemma", "features", "form")
 
@@ -70,7 +68,7 @@ class Codec:
         if len(columns) != 2 or not columns[0].strip():
             raise UserError(
                 "expected a lemma, a tab and features",
-                remedy="for example: Haus<TAB>case=dative,number=plural",
+                hint="for example: Haus<TAB>case=dative,number=plural",
             )
         lemma, features = (unicodedata.normalize("NFC", column).strip() for column in columns)
         return [*_feature_symbols(features), *lemma]
@@ -142,7 +140,7 @@ def read_rows(path: Path, layout: Format) -> list[Row]:
                 f"{len(cells)} columns instead of 3" if line.strip() else "the line is blank",
                 file=path,
                 line=number,
-                remedy=f"write {', '.join(layout.columns)}, with one tab between two columns",
+                hint=f"write {', '.join(layout.columns)}, with one tab between two columns",
             )
         named = dict(zip(layout.columns, cells, strict=True))
         for name in ("lemma", "form"):
@@ -151,7 +149,7 @@ def read_rows(path: Path, layout: Format) -> list[Row]:
                     f"the {name} is empty",
                     file=path,
                     line=number,
-                    remedy="complete the line or delete it",
+                    hint="complete the line or delete it",
                 )
         features = (feature.strip() for feature in named["features"].split(layout.separator))
         rows.append(Row(named["lemma"], ",".join(filter(None, features)), named["form"]))
@@ -202,7 +200,7 @@ def prepare(files: Files, layout: Format, out: Path) -> dict[str, Any]:
 
 def _one_file(split: str, own: Path | Mapping[str, Path]) -> Path:
     if not isinstance(own, Path):
-        raise UserError(f"split {split} has several files", remedy="name one file of three columns")
+        raise UserError(f"split {split} has several files", hint="name one file of three columns")
     return own
 
 

@@ -11,7 +11,7 @@ from pam.config import kind_of
 from pam.data.readers import load_reader
 from pam.data.tasks import Stage
 from pam.data.translation import codec as codecs
-from pam.data.translation import extract, index, segment, tokenise
+from pam.data.translation import extract, index, segment, tokenize
 from pam.data.translation.format import Format
 
 __all__ = ["COLUMNS", "FILES", "STAGES", "Format", "codec", "modules", "splits"]
@@ -22,15 +22,15 @@ FILES = (codecs.FILE,)
 
 STAGES: dict[str, Stage] = {
     extract.NAME: extract.extract,
-    tokenise.NAME: tokenise.tokenise,
+    tokenize.NAME: tokenize.tokenize,
     segment.NAME: segment.segment,
     index.NAME: index.index,
 }
 
 KEYS = {
     extract.NAME: ("source", "target", "read", "blank_lines"),
-    tokenise.NAME: (
-        "tokenise", "tokenised", "lowercase", "max_length", "max_ratio", "dev_every",
+    tokenize.NAME: (
+        "tokenize", "tokenized", "lowercase", "max_length", "max_ratio", "dev_every",
     ),
     segment.NAME: ("subwords",),
     index.NAME: ("vocabulary",),
@@ -46,18 +46,18 @@ def splits(layout: Format) -> tuple[str, ...]:
 
 
 def keys(step: str) -> tuple[str, ...]:
-    """Those that the stage reads, so that another vocabulary tokenises nothing again."""
+    """Those that the stage reads, so that another vocabulary tokenizes nothing again."""
     return KEYS[step]
 
 
 def modules(step: str, layout: Format) -> list[str]:
-    """The step's own module, with the reader or the tokenisers that it loads by name."""
+    """The step's own module, with the reader or the tokenizers that it loads by name."""
     found = [f"pam.data.translation.{step}"]
     if step == extract.NAME:
         found.append(f"pam.data.readers.{kind_of(layout.read)[0]}")
     else:
-        names = {layout.tokeniser_for(language) for language in (layout.source, layout.target)}
-        found += [f"pam.data.tokenisers.{name}" for name in sorted(names)]
+        names = {layout.tokenizer_for(language) for language in (layout.source, layout.target)}
+        found += [f"pam.data.tokenizers.{name}" for name in sorted(names)]
     return found
 
 

@@ -11,10 +11,8 @@ from pydantic import Field, ValidationError
 
 from pam.data.subwords import Subwords, join, word_numbers
 from pam.data.tasks import Side
-from pam.data.tokenisers import Tokeniser, load_tokeniser
-from pam.errors import UserError
-from pam.files import write_text
-from pam.parsing import Strict
+from pam.data.tokenizers import Tokenizer, load_tokenizer
+from pam.io import Strict, UserError, write_text
 
 FILE = "codec.json"
 """All that a codec is, in a prepared folder and in a model folder."""
@@ -28,7 +26,7 @@ class SideSettings(Strict):
     """One side of a codec's file."""
 
     language: str
-    tokenise: str = Field(description="name of a tokeniser")
+    tokenize: str = Field(description="name of a tokenizer")
     lowercase: bool
     merges: list[Merge] | None = Field(
         None, min_length=1, description="of byte pair encoding; null: words are symbols"
@@ -50,12 +48,12 @@ class Language:
         self._subwords = None if settings.merges is None else Subwords(settings.merges)
 
     @cached_property
-    def _tokeniser(self) -> Tokeniser:
-        return load_tokeniser(self._settings.tokenise, self._settings.language)
+    def _tokenizer(self) -> Tokenizer:
+        return load_tokenizer(self._settings.tokenize, self._settings.language)
 
     def words(self, text: str) -> list[str]:
         """Words of a sentence."""
-        return self.cased(" ".join(self._tokeniser.tokens(text))).split()
+        return self.cased(" ".join(self._tokenizer.tokens(text))).split()
 
     def cased(self, text: str) -> str:
         """The text, in small letters if the task is."""
@@ -63,7 +61,7 @@ class Language:
 
     def text(self, words: Sequence[str]) -> str:
         """The sentence that words make."""
-        return self._tokeniser.text(words)
+        return self._tokenizer.text(words)
 
     def symbols(self, words: Sequence[str]) -> list[str]:
         """Symbols of words."""
@@ -95,7 +93,7 @@ class Codec:
             UserError: not one column, or no words.
         """
         if len(columns) != 1 or not columns[0].strip():
-            raise UserError("expected a sentence", remedy="write one sentence a line, without tabs")
+            raise UserError("expected a sentence", hint="write one sentence a line, without tabs")
         return self.source.symbols(columns[0].split())
 
     def target_symbols(self, target: str) -> list[str]:
@@ -110,7 +108,7 @@ class Codec:
         """
         words = self.source.words(line)
         if not words:
-            raise UserError("expected a sentence", remedy="write one sentence a line")
+            raise UserError("expected a sentence", hint="write one sentence a line")
         return (" ".join(words),)
 
     def target_text(self, symbols: Sequence[str]) -> str:
@@ -138,10 +136,10 @@ def load_codec(folder: Path) -> Codec:
         UserError: missing or damaged.
     """
     path = folder / FILE
-    remedy = "prepare the data again, or take the file from where the model was made"
+    hint = "prepare the data again, or take the file from where the model was made"
     try:
         return Codec(Settings.model_validate_json(path.read_bytes()))
     except FileNotFoundError as error:
-        raise UserError("no such file", file=path, remedy=remedy) from error
+        raise UserError("no such file", file=path, hint=hint) from error
     except ValidationError as error:
-        raise UserError("this is not a codec of translation", file=path, remedy=remedy) from error
+        raise UserError("this is not a codec of translation", file=path, hint=hint) from error

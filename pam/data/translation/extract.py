@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from pam.config import kind_of
-from pam.data.prepared import SPLITS
+from pam.data.dataset import SPLITS
 from pam.data.readers import Pair, load_reader
 from pam.data.tasks import Files
 from pam.data.text import CONTROL
 from pam.data.translation.folder import told, writing
 from pam.data.translation.format import Format
-from pam.errors import UserError
+from pam.io import UserError
 
 NAME = "extract"
 
@@ -72,5 +72,5 @@ def splits_of(folder: Path) -> list[str]:
     """Names of the splits that were extracted into a prepared folder."""
     found = [split for split in SPLITS if (folder / NAME / f"{split}.source").is_file()]
     if not found:
-        raise UserError("no extracted text", file=folder / NAME, remedy="prepare the data again")
+        raise UserError("no extracted text", file=folder / NAME, hint="prepare the data again")
     return found

@@ -10,8 +10,7 @@ from typing import IO, Any, get_args
 
 from pam.data.tasks import Side
 from pam.data.text import lines_of
-from pam.errors import UserError
-from pam.files import write_aside
+from pam.io import UserError, atomic_write
 
 SIDES: tuple[Side, ...] = get_args(Side)
 
@@ -60,7 +59,7 @@ def writing(folder: Path, split: str) -> Iterator[Writer]:
         UserError: nothing was written, or the disk is full.
     """
     with ExitStack() as stack:
-        paths = [stack.enter_context(write_aside(path_of(folder, split, side))) for side in SIDES]
+        paths = [stack.enter_context(atomic_write(path_of(folder, split, side))) for side in SIDES]
         with ExitStack() as opened:
             source, target = (
                 opened.enter_context(open(path, "w", encoding="utf-8", newline="\n"))
@@ -69,7 +68,7 @@ def writing(folder: Path, split: str) -> Iterator[Writer]:
             writer = Writer((source, target))
             yield writer
         if writer.count == 0:
-            raise UserError(f"no sentence pairs are left for {split}", remedy="give more data")
+            raise UserError(f"no sentence pairs are left for {split}", hint="give more data")
 
 
 def reading(folder: Path, split: str) -> Iterator[tuple[str, str]]:

@@ -9,9 +9,8 @@ from pydantic import Field, field_validator, model_validator
 from pam.config import Choice, kind_of
 from pam.data.readers import load_reader
 from pam.data.tasks import Side
-from pam.data.tokenisers import tokenisers
-from pam.errors import UserError
-from pam.parsing import Strict
+from pam.data.tokenizers import tokenizers
+from pam.io import Strict, UserError
 
 LANGUAGE = r"^[a-z]{2,3}$"
 
@@ -55,11 +54,11 @@ class Format(Strict):
     blank_lines: Literal["refuse", "drop"] = Field(
         "refuse", description="`drop` leaves out pairs without words"
     )
-    tokenise: PerLanguage = Field(
-        "moses", description="tokeniser, or one by language, see pam.data.tokenisers"
+    tokenize: PerLanguage = Field(
+        "moses", description="tokenizer, or one by language, see pam.data.tokenizers"
     )
-    tokenised: bool = Field(
-        False, description="the files hold words already, split as `tokenise` would"
+    tokenized: bool = Field(
+        False, description="the files hold words already, split as `tokenize` would"
     )
     lowercase: bool = Field(False, description="all letters small")
     train_pairs: int | None = Field(
@@ -90,16 +89,16 @@ class Format(Strict):
         if self.source == self.target:
             raise ValueError("source and target are the same language")
         for language in (self.source, self.target):
-            name = self.tokeniser_for(language)
-            if name not in tokenisers():
-                raise ValueError(f"no tokeniser `{name}`; known: {', '.join(tokenisers())}")
+            name = self.tokenizer_for(language)
+            if name not in tokenizers():
+                raise ValueError(f"no tokenizer `{name}`; known: {', '.join(tokenizers())}")
         return self
 
-    def tokeniser_for(self, language: str) -> str:
-        """Name of a language's tokeniser."""
-        if isinstance(self.tokenise, str):
-            return self.tokenise
-        return self.tokenise.get(language, "none")
+    def tokenizer_for(self, language: str) -> str:
+        """Name of a language's tokenizer."""
+        if isinstance(self.tokenize, str):
+            return self.tokenize
+        return self.tokenize.get(language, "none")
 
     def language(self, side: Side) -> str:
         """The language of a side."""

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from pam.data.prepared import SPLITS, Ids, Offsets, Split
+from pam.data.dataset import SPLITS, Ids, Offsets, Split
 from pam.data.subwords import count_words
 from pam.data.tasks import Files, Side
-from pam.data.translation import codec, segment, tokenise
+from pam.data.translation import codec, segment, tokenize
 from pam.data.translation.folder import SIDES, reading
 from pam.data.translation.format import Format
 from pam.data.vocabulary import UNK, Vocabulary
-from pam.files import sha256_of, write_aside
+from pam.io import atomic_write, sha256_of
 
 NAME = "index"
 
@@ -37,7 +37,7 @@ def index(files: Files, layout: Format, out: Path) -> dict[str, Any]:
     counts = {split: _write_split(split, vocabularies, out) for split in SPLITS}
     _copy(out / segment.NAME / codec.FILE, out)
     for split in REFERRED:
-        _copy(out / tokenise.NAME / tokenise.REFERENCES.format(split=split), out)
+        _copy(out / tokenize.NAME / tokenize.REFERENCES.format(split=split), out)
     shared = _seen_in_training(out)
     return {
         "languages": {"source": layout.source, "target": layout.target},
@@ -67,10 +67,10 @@ def _vocabulary(side: Side, layout: Format, out: Path) -> Vocabulary:
 def _write_split(split: str, vocabularies: dict[Side, Vocabulary], out: Path) -> dict[str, Any]:
     text = out / f"{split}.tsv"
     with (
-        write_aside(text) as temporary,
+        atomic_write(text) as temporary,
         open(temporary, "w", encoding="utf-8", newline="\n") as tsv,
     ):
-        for pair in reading(out / tokenise.NAME, split):
+        for pair in reading(out / tokenize.NAME, split):
             tsv.write("\t".join(pair) + "\n")
     ids = {
         side: map(vocabulary.encode, _symbols(out, split, side))
@@ -97,13 +97,13 @@ def side_counts(ids: Ids, offsets: Offsets) -> dict[str, int]:
 
 def _seen_in_training(out: Path) -> dict[str, int]:
     """How many pairs of the other splits training holds word for word."""
-    seen = {hash(pair) for pair in reading(out / tokenise.NAME, "train")}
+    seen = {hash(pair) for pair in reading(out / tokenize.NAME, "train")}
     return {
-        split: sum(hash(pair) in seen for pair in reading(out / tokenise.NAME, split))
+        split: sum(hash(pair) in seen for pair in reading(out / tokenize.NAME, split))
         for split in REFERRED
     }
 
 
 def _copy(file: Path, folder: Path) -> None:
-    with write_aside(folder / file.name) as temporary:
+    with atomic_write(folder / file.name) as temporary:
         shutil.copyfile(file, temporary)

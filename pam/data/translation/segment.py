@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pam.data.prepared import SPLITS
+from pam.data.dataset import SPLITS
 from pam.data.subwords import count_words, learn_merges
 from pam.data.tasks import Files
-from pam.data.translation import tokenise
+from pam.data.translation import tokenize
 from pam.data.translation.codec import Codec, Settings, save_codec
 from pam.data.translation.folder import SIDES, reading, told, writing
 from pam.data.translation.format import Format, Subwords
-from pam.data.translation.tokenise import settings_of
-from pam.errors import UserError
+from pam.data.translation.tokenize import settings_of
+from pam.io import UserError
 
 NAME = "segment"
 
@@ -36,7 +36,7 @@ def segment(files: Files, layout: Format, out: Path) -> dict[str, Any]:
     for split in SPLITS:
         symbols = {"source": 0, "target": 0}
         with writing(out / NAME, split) as writer:
-            for source, target in reading(out / tokenise.NAME, split):
+            for source, target in reading(out / tokenize.NAME, split):
                 rows = codec.source_symbols([source]), codec.target_symbols(target)
                 for side, row in zip(SIDES, rows, strict=True):
                     symbols[side] += len(row)
@@ -55,7 +55,7 @@ def segment(files: Files, layout: Format, out: Path) -> dict[str, Any]:
 
 def _learned(settings: Settings, subwords: Subwords, out: Path) -> Settings:
     def sentences(side: int) -> Iterator[list[str]]:
-        return (pair[side].split(" ") for pair in reading(out / tokenise.NAME, "train"))
+        return (pair[side].split(" ") for pair in reading(out / tokenize.NAME, "train"))
 
     counts = [count_words(sentences(0)), count_words(sentences(1))]
     if subwords.joint:
@@ -64,7 +64,7 @@ def _learned(settings: Settings, subwords: Subwords, out: Path) -> Settings:
     if not all(learned):
         raise UserError(
             "no two characters stand side by side twice in the training text",
-            remedy="leave out `subwords`, or give more data",
+            hint="leave out `subwords`, or give more data",
         )
     source, target = learned[0], learned[-1]
     return Settings(

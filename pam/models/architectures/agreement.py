@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pam.config import ModelChoices, Network
-from pam.errors import UserError
+from pam.config import ModelConfig, Network
+from pam.io import UserError
 from pam.models.agreement import Agreement
 from pam.models.architectures import recurrent
 from pam.models.sizes import check_number
 
 
 def build(
-    choices: ModelChoices, network: Network, source: int, target: int, weight: float = 1.0
+    components: ModelConfig, network: Network, source: int, target: int, weight: float = 1.0
 ) -> Agreement:
     """Makes both directions, alike but for their vocabularies.
 
@@ -18,13 +18,13 @@ def build(
         weight: of the trace, in nats.
 
     Raises:
-        UserError: a choice that does not exist, or choices that do not fit together.
+        UserError: a choice that does not exist, or components that do not fit together.
     """
     check_number("architecture option `weight`", weight)
-    if choices.targets == "actions":
+    if components.targets == "actions":
         raise UserError(
-            f"model {choices.label}: a source holds no actions to be written",
-            remedy="use `targets: symbols`",
+            f"model {components.label}: a source holds no actions to be written",
+            hint="use `targets: symbols`",
         )
-    ahead = recurrent.build(choices, network, source, target)
-    return Agreement(ahead, recurrent.build(choices, network, target, source), weight)
+    ahead = recurrent.build(components, network, source, target)
+    return Agreement(ahead, recurrent.build(components, network, target, source), weight)

@@ -12,8 +12,8 @@ from torch import nn
 
 from pam import plugins
 from pam.answers import check_options
-from pam.config import Choice, ModelChoices, Network, kind_of
-from pam.errors import UserError
+from pam.config import Choice, ModelConfig, Network, kind_of
+from pam.io import UserError
 from pam.models.decoder import Recurrence
 from pam.models.encoder import Encoder
 from pam.models.readout import Readout
@@ -22,7 +22,7 @@ from pam.models.sizes import Sizes
 
 QUESTIONS = (
     *("score", "window", "distribution", "coupling", "latent"),
-    *("marginal", "feedback", "inference", "estimator"),
+    *("marginalization", "input_feeding", "inference", "estimator"),
 )
 """The questions of a model's file that components answer."""
 
@@ -40,17 +40,17 @@ def component(question: str, choice: Choice, sizes: Sizes) -> nn.Module:
     return component
 
 
-def build(choices: ModelChoices, network: Network, source: int, target: int) -> Seq2Seq:
+def build(components: ModelConfig, network: Network, source: int, target: int) -> Seq2Seq:
     """Makes a model.
 
     Args:
-        choices: the model's answers.
+        components: the model's answers.
         network: sizes of encoder and decoder.
         source: number of source symbols.
         target: number of target symbols.
 
     Raises:
-        UserError: a choice that does not exist, or choices that do not fit together.
+        UserError: a choice that does not exist, or components that do not fit together.
     """
     values = network.encoder * (2 if network.encoder_reads == "both" else 1)
     sizes = Sizes(
@@ -62,9 +62,10 @@ def build(choices: ModelChoices, network: Network, source: int, target: int) -> 
         rate=network.dropout,
     )
     parts: dict[str, Any] = {
-        question: component(question, getattr(choices, question), sizes) for question in QUESTIONS
+        question: component(question, getattr(components, question), sizes)
+        for question in QUESTIONS
     }
-    _check_fit(choices, parts)
+    _check_fit(components, parts)
     return Seq2Seq(
         encoder=Encoder(
             source,
@@ -84,31 +85,31 @@ def build(choices: ModelChoices, network: Network, source: int, target: int) -> 
             rate=network.dropout,
         ),
         readout=Readout(sizes, target),
-        marginalisation=parts.pop("marginal"),
+        feedback=parts.pop("input_feeding"),
         **parts,
     )
 
 
-def _check_fit(choices: ModelChoices, parts: dict[str, Any]) -> None:
-    marginal, feedback, inference = parts["marginal"], parts["feedback"], parts["inference"]
+def _check_fit(components: ModelConfig, parts: dict[str, Any]) -> None:
+    marginal, feedback, inference = parts["marginalization"], parts["input_feeding"], parts["inference"]
     if feedback.needs_positions and not marginal.gives_positions:
         raise UserError(
-            f"model {choices.label}: the posterior needs p(y | s, h_a) of each position",
-            remedy="use `marginal: output` with `feedback: posterior`",
+            f"model {components.label}: the posterior needs p(y | s, h_a) of each position",
+            hint="use `marginalization: output` with `input_feeding: posterior`",
         )
     if marginal.needs_inference != inference.infers:
         raise UserError(
-            f"model {choices.label}: a bound and an inference network need each other",
-            remedy="use `marginal: bound` with `inference: bilstm` or `prior`, or neither",
+            f"model {components.label}: a bound and an inference network need each other",
+            hint="use `marginalization: bound` with `inference: bilstm` or `prior`, or neither",
         )
     if parts["estimator"].draws and not marginal.needs_inference:
         raise UserError(
-            f"model {choices.label}: only a bound has an expectation to estimate",
-            remedy="use `marginal: bound`, or leave `estimator` out",
+            f"model {components.label}: only a bound has an expectation to estimate",
+            hint="use `marginalization: bound`, or leave `estimator` out",
         )
-    pointers = {kind_of(choices.coupling)[0], kind_of(choices.feedback)[0]}
-    if "pointer" in pointers and (len(pointers) > 1 or choices.targets != "actions"):
+    pointers = {kind_of(components.coupling)[0], kind_of(components.input_feeding)[0]}
+    if "pointer" in pointers and (len(pointers) > 1 or components.targets != "actions"):
         raise UserError(
-            f"model {choices.label}: a pointer is both coupling and feedback, over actions",
-            remedy="use `coupling: pointer`, `feedback: pointer`, `targets: actions` together",
+            f"model {components.label}: a pointer is both coupling and feedback, over actions",
+            hint="use `coupling: pointer`, `input_feeding: pointer`, `targets: actions` together",
         )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pam.config import ModelChoices, Network
-from pam.errors import UserError
+from pam.config import ModelConfig, Network
 from pam.fingerprint import QUESTIONS
+from pam.io import UserError
 from pam.models.sizes import check_size
 from pam.models.transformer import Shape, Transformer
 
@@ -15,7 +15,7 @@ ASKS = ()
 
 
 def build(
-    choices: ModelChoices,
+    components: ModelConfig,
     network: Network,
     source: int,
     target: int,
@@ -30,20 +30,20 @@ def build(
         feedforward: units of the layer between; None: four times the embedding's.
 
     Raises:
-        UserError: sizes that do not fit, or choices that only a recurrence has.
+        UserError: sizes that do not fit, or components that only a recurrence has.
     """
     check_size("architecture option `heads`", heads)
     check_size("architecture option `feedforward`", feedforward, null="four times the embedding's")
     if network.embedding % (2 * heads):
         raise UserError(
-            f"model {choices.label}: {network.embedding} units do not divide into {heads} heads of "
+            f"model {components.label}: {network.embedding} units do not divide into {heads} heads of "
             "an even size",
-            remedy="let `network.embedding` be a multiple of twice the `heads`",
+            hint="let `network.embedding` be a multiple of twice the `heads`",
         )
-    if choices.targets == "actions":
+    if components.targets == "actions":
         raise UserError(
-            f"model {choices.label}: a Transformer has no pointer to move",
-            remedy="use `targets: symbols`",
+            f"model {components.label}: a Transformer has no pointer to move",
+            hint="use `targets: symbols`",
         )
     shape = Shape(
         units=network.embedding,
@@ -53,20 +53,20 @@ def build(
         decoder_layers=network.decoder_layers,
         dropout=network.dropout,
     )
-    _refuse(choices)
+    _refuse(components)
     return Transformer(shape, source, target)
 
 
-def _refuse(choices: ModelChoices) -> None:
+def _refuse(components: ModelConfig) -> None:
     """Choices that would change nothing are an error: they would be thought to."""
     unasked: dict[str, Any] = {
-        name: getattr(choices, name)
+        name: getattr(components, name)
         for name in QUESTIONS
         if name != "architecture"
-        and getattr(choices, name) != ModelChoices.model_fields[name].default
+        and getattr(components, name) != ModelConfig.model_fields[name].default
     }
     for name, value in unasked.items():
         raise UserError(
-            f"model {choices.label}: a Transformer has no `{name}: {value}`",
-            remedy=f"leave out `{name}`, or `architecture: transformer`",
+            f"model {components.label}: a Transformer has no `{name}: {value}`",
+            hint=f"leave out `{name}`, or `architecture: transformer`",
         )

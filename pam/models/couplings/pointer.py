@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from pam.errors import UserError
+from pam.io import UserError
 from pam.models.logspace import safe_log
 from pam.models.parts import Coupling, Distribution
 from pam.models.sizes import Sizes
@@ -24,7 +24,7 @@ class Pointer(Coupling):
     ) -> Tensor:
         if previous is None:
             raise UserError(
-                "coupling `pointer` has no alignment to stand on", remedy="use feedback `pointer`"
+                "coupling `pointer` has no alignment to stand on", hint="use feedback `pointer`"
             )
         return safe_log(previous)
 

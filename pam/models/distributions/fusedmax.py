@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pam.errors import UserError
+from pam.io import UserError
 from pam.models.distributions import sparsemax
 from pam.models.projection import Projection
 from pam.models.sizes import Sizes
@@ -28,7 +28,7 @@ class Fusedmax(Projection):
         super().__init__()
         if not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
             raise UserError(
-                f"distribution option `weight` is {weight!r}", remedy="use a number, at least 0"
+                f"distribution option `weight` is {weight!r}", hint="use a number, at least 0"
             )
         self.weight = float(weight)
 

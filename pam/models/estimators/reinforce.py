@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pam.errors import UserError
+from pam.io import UserError
 from pam.models.memory import drawn
 from pam.models.parts import Estimator
 from pam.models.readout import Gold
@@ -40,7 +40,7 @@ class Reinforce(Estimator):
         if baseline not in BASELINES:
             raise UserError(
                 f"estimator option `baseline` is {baseline!r}",
-                remedy=f"use one of {', '.join(BASELINES)}",
+                hint=f"use one of {', '.join(BASELINES)}",
             )
         self.baseline = baseline
         self.decay = check_number("estimator option `decay`", decay, most=1.0)

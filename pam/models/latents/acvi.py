@@ -16,7 +16,7 @@ class Acvi(Latent):
     """c_t ~ sum_a prior_t(a) N(h_a, diag sigma^2(h_a)), log sigma^2 = ReLU(W h_a + b)
     ('Amortized Context Vector Inference for Sequence-to-Sequence Networks', equations 14 to 25).
 
-    Training maximises log p(y_t | s_t, c_t) - KL (equation 22), with the prior N(0, I) (21). For
+    Training maximizes log p(y_t | s_t, c_t) - KL (equation 22), with the prior N(0, I) (21). For
     most of the training c_t is the mean of one draw from every component, weighted by the attention
     (25), and Gumbel-Softmax's choice of one (23) at its end. The divergence of the mixture has no
     closed form; as in the paper, it is estimated from draws, here one from every component,

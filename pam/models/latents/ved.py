@@ -18,12 +18,12 @@ class Ved(Latent):
 
     mu and log sigma^2 are linear in the encoder's final states. xi is fed to the output layer at
     each step, beside the context: W_xi xi is added to the readout's view of every encoder state,
-    which, as weights of positions sum to one, adds it to that of every context. Training maximises
+    which, as weights of positions sum to one, adds it to that of every context. Training maximizes
     sum_t log p(y_t | s_t, c_t, xi) - KL(N(mu, sigma^2) || N(0, I)) at a draw of xi; without a draw
     xi is its mean.
 
     Args:
-        size: dimensions of xi; 100 in that paper's experiments with captions, 128 in summarisation.
+        size: dimensions of xi; 100 in that paper's experiments with captions, 128 in summarization.
         samples: draws of a whole sentence over which the objective is averaged.
         weight: of the divergence.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from pam.errors import UserError
+from pam.io import UserError
 from pam.models.memory import Memory, Past
 from pam.models.parts import Score
 from pam.models.sizes import Sizes, check_scale
@@ -25,7 +25,7 @@ class Dot(Score):
             raise UserError(
                 f"score `dot` multiplies a decoder state of {sizes.query} units with an encoder "
                 f"state of {sizes.values}",
-                remedy="give the decoder as many units as both directions of the encoder have",
+                hint="give the decoder as many units as both directions of the encoder have",
             )
 
     def keys(self, values: Tensor) -> Tensor:

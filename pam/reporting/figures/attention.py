@@ -13,10 +13,9 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from pam.errors import UserError
-from pam.parsing import Strict
+from pam.evaluation.scores import read_made
+from pam.io import Strict, UserError
 from pam.reporting import style
-from pam.scoring.record import read_made
 
 HELP = "heat maps of two models' alignments and their difference on some rows of the test split"
 
@@ -92,7 +91,7 @@ def _read(path: Path) -> Alignments:
             raise UserError(
                 f"the alignment of `{' '.join(row.target)}` does not fit its symbols",
                 file=path,
-                remedy="delete the file and make it again",
+                hint="delete the file and make it again",
             )
     return content
 
@@ -104,7 +103,7 @@ def _check_same_rows(base: Alignments, other: Alignments, path: Path) -> None:
             raise UserError(
                 f"row {index + 1} is not the same as in the other model's file",
                 file=path,
-                remedy="make both files from the same rows of the same data",
+                hint="make both files from the same rows of the same data",
             )
 
 

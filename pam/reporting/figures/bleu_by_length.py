@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pam.reporting import cells, style
-from pam.reporting.cells import TaskCells
-from pam.scoring.lengths import LengthBin, by_length
+from pam.evaluation.lengths import LengthBin, by_length
+from pam.reporting import runs, style
+from pam.reporting.runs import TaskRuns
 
 HELP = "BLEU of sentences of similar length by model, with the main beam, mean over seeds"
 
@@ -22,15 +22,15 @@ FEWEST = 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--experiment", type=Path, required=True, help="configuration (YAML)")
     parser.add_argument(
-        "--scores", type=Path, nargs="+", required=True, help="scores.json of every cell"
+        "--scores", type=Path, nargs="+", required=True, help="scores.json of every run"
     )
 
 
 def draw(args: argparse.Namespace) -> Figure:
     """One panel per task, one line per model."""
-    experiment = cells.load_experiment(args.experiment)
-    tasks = cells.load_cells(args.scores, experiment)
-    cells.check_known(["bleu_b*"], tasks)
+    experiment = runs.load_experiment(args.experiment)
+    tasks = runs.load_runs(args.scores, experiment)
+    runs.check_known(["bleu_b*"], tasks)
     tasks = [task for task in tasks if task.metrics(["bleu_b*"])]
     figure, axes = style.task_panels(len(tasks), height=3.0)
     for place, (panel, task) in enumerate(zip(axes, tasks, strict=True)):
@@ -42,13 +42,13 @@ def draw(args: argparse.Namespace) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, task: TaskCells) -> None:
+def _panel(axes: Axes, task: TaskRuns) -> None:
     beam = int(task.metrics(["bleu_b*"])[0].rpartition("_b")[2])
-    shown = [one for one in by_length(task.cells[0].scores, beam) if one.sentences >= FEWEST]
+    shown = [one for one in by_length(task.runs[0].scores, beam) if one.sentences >= FEWEST]
     lows = [one.low for one in shown]
     for model, own in task.models.items():
         by_seed = [
-            [one.value for one in by_length(cell.scores, beam) if one.low in lows] for cell in own
+            [one.value for one in by_length(run.scores, beam) if one.low in lows] for run in own
         ]
         values = np.mean(np.array(by_seed, dtype=np.float64), axis=0)
         style.curve(axes, range(len(shown)), values, style.look(model))

@@ -9,11 +9,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pam.errors import UserError
-from pam.files import read_json
-from pam.reporting import cells, style
-from pam.reporting.cells import TaskCells
+from pam.io import UserError, read_json
+from pam.reporting import runs, style
 from pam.reporting.comparison import Row, compare
+from pam.reporting.runs import TaskRuns
 
 HELP = "BLEU of models trained on more and more pairs of the same data, mean over seeds"
 
@@ -21,7 +20,7 @@ HELP = "BLEU of models trained on more and more pairs of the same data, mean ove
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--experiment", type=Path, required=True, help="configuration (YAML)")
     parser.add_argument(
-        "--scores", type=Path, nargs="+", required=True, help="scores.json of every cell"
+        "--scores", type=Path, nargs="+", required=True, help="scores.json of every run"
     )
     parser.add_argument(
         "--data", type=Path, nargs="+", required=True, help="summary.json of the tasks' data"
@@ -34,16 +33,16 @@ def draw(args: argparse.Namespace) -> Figure:
     Raises:
         UserError: scores without BLEU, or a task whose data is not told.
     """
-    experiment = cells.load_experiment(args.experiment)
-    tasks = cells.load_cells(args.scores, experiment)
+    experiment = runs.load_experiment(args.experiment)
+    tasks = runs.load_runs(args.scores, experiment)
     sizes = {path.parent.parent.name: _pairs(path) for path in args.data}
     for task in tasks:
         if task.name not in sizes:
             raise UserError(
-                f"no summary of the data of {task.name}", remedy="name it with --data too"
+                f"no summary of the data of {task.name}", hint="name it with --data too"
             )
     rows = compare(tasks, experiment, ["bleu_b*"], None, first=True)
-    groups: dict[str, list[TaskCells]] = {}
+    groups: dict[str, list[TaskRuns]] = {}
     for task in tasks:
         groups.setdefault(task.config.family(), []).append(task)
     figure, axes = style.task_panels(len(groups), height=3.0)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pam.errors import UserError
+from pam.io import UserError
 from pam.reporting import outliers, style
 from pam.reporting.comparison import Row
 from pam.reporting.figures import scored
@@ -23,14 +23,14 @@ def draw(args: argparse.Namespace) -> Figure:
     A model that is joined from others costs what they do, besides its own decoding.
 
     Raises:
-        UserError: no cell's cost is known.
+        UserError: no run's cost is known.
     """
     rows = scored.read(args)
     on_gpu = any(row.gpu_s for row in rows)
     spent = {(row.task, row.model): _seconds(row, rows, on_gpu) for row in rows}
     rows = [row for row in rows if spent[row.task, row.model] is not None]
     if not rows:
-        raise UserError("no cost is known", remedy="score the cells again with --training")
+        raise UserError("no cost is known", hint="score the runs again with --training")
     tasks = scored.by_task(rows)
     figure, axes = style.task_panels(len(tasks), height=3.1)
     for panel, task in zip(axes, tasks, strict=True):

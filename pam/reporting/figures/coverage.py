@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from pam.evaluation.attention import COVERED, Coverage
 from pam.reporting import analyses, style
 from pam.reporting.analyses import TaskAnalyses
-from pam.scoring.analysis import COVERED, Coverage
 
 HELP = "how much of a source sentence, and of a source word, attention has covered at the end"
 add_arguments = analyses.add_arguments

@@ -12,10 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from pam.errors import UserError
-from pam.reporting import cells, style
+from pam.evaluation.metrics import Floats
+from pam.io import UserError
+from pam.reporting import runs, style
 from pam.reporting.histories import History, load
-from pam.scoring.metrics import Floats
 
 HELP = "quality on the development split by epoch, mean over seeds, seeds thin"
 
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="+",
         required=True,
-        help="history.csv of every cell, its cell.yaml beside it",
+        help="history.csv of every run, its run.yaml beside it",
     )
     parser.add_argument(
         "--watched",
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def draw(args: argparse.Namespace) -> Figure:
     """A row of panels per task: accuracy or training loss, then development loss; or `WATCHED`."""
-    experiment = cells.load_experiment(args.experiment)
+    experiment = runs.load_experiment(args.experiment)
     histories = [load(path) for path in args.histories]
     tasks = [task for task in experiment.tasks if any(one.task == task for one in histories)]
     tasks += sorted({one.task for one in histories} - set(tasks))
@@ -131,7 +131,7 @@ def _column(history: History, kind: Kind) -> Floats:
     if kind.column not in history.columns:
         raise UserError(
             f"the training of {history.model} on {history.task} has not measured {kind.column}",
-            remedy="set `training: {watch: true}` and train again",
+            hint="set `training: {eval_metrics: true}` and train again",
         )
     return history.columns[kind.column]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pam.errors import UserError
+from pam.io import UserError
 from pam.reporting import outliers, style
 from pam.reporting.comparison import Row
 from pam.reporting.figures import scored
@@ -27,9 +27,7 @@ def draw(args: argparse.Namespace) -> Figure:
     baseline = next((row.label for row in rows if row.gain is None), "the baseline")
     rows = [row for row in rows if row.gain is not None]
     if not rows:
-        raise UserError(
-            "no gains to draw", remedy="score the baseline and at least one other model"
-        )
+        raise UserError("no gains to draw", hint="score the baseline and at least one other model")
     tasks = scored.by_task(rows)
     figure, axes = scored.model_panels(tasks)
     for panel, task in zip(axes, tasks, strict=True):

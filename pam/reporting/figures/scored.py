@@ -10,17 +10,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pam.parsing import unknown
-from pam.reporting import cells, paper, style
+from pam.evaluation.metrics import Metric
+from pam.io import unknown
+from pam.reporting import paper, runs, style
 from pam.reporting.comparison import Row, compare
-from pam.scoring.metrics import Metric
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of a figure that compares models."""
     parser.add_argument("--experiment", type=Path, required=True, help="configuration (YAML)")
     parser.add_argument(
-        "--scores", type=Path, nargs="+", required=True, help="scores.json of every cell"
+        "--scores", type=Path, nargs="+", required=True, help="scores.json of every run"
     )
     parser.add_argument(
         "--metric",
@@ -48,8 +48,8 @@ def read(args: argparse.Namespace) -> list[Row]:
     papers = paper.load(args.paper) if args.paper_table else {}
     if args.paper_table and args.paper_table not in papers:
         raise unknown("table", args.paper_table, sorted(papers), file=args.paper)
-    experiment = cells.load_experiment(args.experiment)
-    tasks = cells.load_cells(args.scores, experiment)
+    experiment = runs.load_experiment(args.experiment)
+    tasks = runs.load_runs(args.scores, experiment)
     if papers:
         paper.check_rows(papers, tasks)
     return compare(tasks, experiment, [args.metric], papers.get(args.paper_table), first=True)

@@ -14,8 +14,7 @@ from pydantic import Field
 from pam.data.packages.babel.draw import Draw
 from pam.data.packages.babel.frames import FRAMES, Phrase
 from pam.data.packages.babel.words import linked
-from pam.errors import UserError
-from pam.parsing import Strict
+from pam.io import Strict, UserError
 
 TRIES = 100
 """Phrases that may be drawn in vain, because they were drawn before, for each that is wanted."""
@@ -61,5 +60,5 @@ def _new(choices: Draw, seen: set[str]) -> Phrase:
             return phrase
     raise UserError(
         f"there are not many more phrases than {len(seen) // 2}",
-        remedy="ask for fewer in `package: options:`",
+        hint="ask for fewer in `package: options:`",
     )

@@ -1,0 +1,470 @@
+"""Prepared data on disk, and the batches that are drawn from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+from torch import Tensor
+
+from pam.data.actions import to_actions
+from pam.data.tasks import Codec, load_task
+from pam.data.vocabulary import EOS, PAD, Vocabulary
+from pam.io import UserError, atomic_write, read_json, sha256_of, write_json
+
+# JSON with a digest of its own content, so that damage is found when it is read.
+
+SEAL = "content_sha256"
+
+
+def write_sealed(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Writes keys and values as JSON, whole or not at all.
+
+    Returns:
+        What was written, the digest included.
+    """
+    sealed = dict(content) | {SEAL: _digest(content)}
+    write_json(path, sealed)
+    return sealed
+
+
+def read_sealed(path: Path, what: str, hint: str) -> dict[str, Any]:
+    """Reads what `write_sealed` wrote.
+
+    Args:
+        what: what the file is, for the message.
+
+    Raises:
+        UserError: missing, damaged, or something else.
+    """
+    content = read_json(path)
+    if not isinstance(content, dict) or SEAL not in content:
+        raise UserError(f"not {what}", file=path, hint=hint)
+    if content[SEAL] != _digest(content):
+        raise UserError("the file is damaged", file=path, hint=hint)
+    return content
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    """Of keys and values, whatever their order and the layout of the file."""
+    own = {key: value for key, value in content.items() if key != SEAL}
+    return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
+
+
+# A prepared data set: checked text, vocabularies and ids, as the verb `prepare` leaves them.
+#
+# A folder holds `{train,dev,test}.tsv`, `{train,dev,test}.safetensors`, `source.vocab`,
+# `target.vocab`, what else its kind of task needs, and `summary.json`. Each tensor file carries the
+# name of its split and digests of its own arrays, of the two vocabularies and of the text beside it,
+# and the summary carries digests of all files and of itself, so that a damaged or foreign file is
+# found when it is read.
+
+SPLITS = ("train", "dev", "test")
+SUMMARY = "summary.json"
+"""In a prepared folder: what it holds, and the hashes of its files; written last."""
+RECORD = "record.json"
+"""The same in the folder of a stage before the last."""
+HINT = "delete the folder and prepare the data again"
+Ids = NDArray[np.int32]
+Offsets = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Rows of different lengths in one array, which is all the memory that they take.
+
+    Attributes:
+        values: int32, all rows, one after another.
+        offsets: int64, rows + 1 places from 0: row `i` is `values[offsets[i]:offsets[i + 1]]`.
+    """
+
+    values: Ids
+    offsets: Offsets
+
+    @classmethod
+    def of(cls, rows: Iterable[Sequence[int]]) -> Ragged:
+        """Rows that are taken one by one, so that no list holds them all."""
+        values, offsets = array("i"), array("q", [0])
+        for row in rows:
+            values.extend(row)
+            offsets.append(len(values))
+        return cls(np.array(values, np.int32), np.array(offsets, np.int64))
+
+    @property
+    def lengths(self) -> Offsets:
+        """Of each row."""
+        return np.diff(self.offsets)
+
+    def __getitem__(self, row: int) -> Ids:
+        return self.values[self.offsets[row] : self.offsets[row + 1]]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
+@dataclass(frozen=True)
+class Split:
+    """One split as flat arrays; row `i` of `source` is `source[offsets[i]:offsets[i + 1]]`.
+
+    Attributes:
+        source, target: int32 ids of all rows, one after another; each row ends with EOS.
+        source_offsets, target_offsets: int64, rows + 1 values from 0.
+        alignment: for each target symbol but the EOS, the position in its source row to which it
+            is monotonically aligned; None where no alignment is known.
+        digests: of the vocabularies (`source`, `target`) and the text (`text`) it belongs to.
+    """
+
+    source: Ids
+    source_offsets: Offsets
+    target: Ids
+    target_offsets: Offsets
+    alignment: Ids | None
+    digests: dict[str, str]
+
+    @classmethod
+    def from_rows(
+        cls,
+        source: Iterable[Sequence[int]],
+        target: Iterable[Sequence[int]],
+        alignment: Iterable[Sequence[int]] | None,
+        digests: dict[str, str],
+    ) -> Split:
+        """Rows of ids without EOS, which is added here; `alignment` has the target's lengths."""
+        sources = Ragged.of([*row, EOS] for row in source)
+        targets = Ragged.of([*row, EOS] for row in target)
+        aligned = None if alignment is None else Ragged.of(alignment).values
+        return cls(
+            sources.values, sources.offsets, targets.values, targets.offsets, aligned, digests
+        )
+
+    @classmethod
+    def load(cls, folder: Path | str, name: str) -> Split:
+        """Reads `<folder>/<name>.safetensors`.
+
+        Raises:
+            UserError: missing, damaged, or not written by `save`.
+        """
+        path = Path(folder) / f"{name}.safetensors"
+        if not path.is_file():
+            raise UserError("no such file", file=path, hint="prepare the data first")
+        try:
+            with safe_open(path, framework="numpy") as file:
+                notes = json.loads((file.metadata() or {})["pam"])
+                names = list(file.keys())
+            arrays = {name: _read(path, name) for name in names}
+            split = cls(
+                arrays["source"],
+                arrays["source_offsets"],
+                arrays["target"],
+                arrays["target_offsets"],
+                arrays.get("alignment"),
+                dict(notes["digests"]),
+            )
+            intact = split._digest() == notes["content"] and split._consistent()
+            own = notes["split"]
+        except (SafetensorError, ValueError, KeyError, TypeError, IndexError) as error:
+            raise UserError("not a prepared split", file=path, hint=HINT) from error
+        if not intact:
+            raise UserError("the file is damaged", file=path, hint=HINT)
+        if own != name:
+            raise UserError(f"this is the split {own}, not {name}", file=path, hint=HINT)
+        return split
+
+    def save(self, folder: Path | str, name: str) -> None:
+        """Writes `<folder>/<name>.safetensors`, whole or not at all, the same bytes each time."""
+        # One metadata key: safetensors does not keep the order of several.
+        notes = {"split": name, "content": self._digest(), "digests": self.digests}
+        with atomic_write(Path(folder) / f"{name}.safetensors") as temporary:
+            # Bytes first: on a full disk safetensors itself raises an error of its own kind.
+            content = save(self._arrays, {"pam": json.dumps(notes, sort_keys=True)})
+            temporary.write_bytes(content)
+
+    @cached_property
+    def content(self) -> str:
+        """SHA-256 over all arrays."""
+        return self._digest()
+
+    @property
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        arrays: dict[str, NDArray[Any]] = {
+            "source": self.source,
+            "source_offsets": self.source_offsets,
+            "target": self.target,
+            "target_offsets": self.target_offsets,
+        }
+        return arrays if self.alignment is None else arrays | {"alignment": self.alignment}
+
+    def _digest(self) -> str:
+        digest = hashlib.sha256()
+        for name, values in sorted(self._arrays.items()):
+            digest.update(f"{name} {values.dtype.str} {values.shape}\n".encode())
+            digest.update(np.ascontiguousarray(values).data)
+        return digest.hexdigest()
+
+    def _consistent(self) -> bool:
+        """Whether the arrays fit together, whoever wrote them."""
+        for ids, offsets in (
+            (self.source, self.source_offsets),
+            (self.target, self.target_offsets),
+        ):
+            if ids.dtype != np.int32 or offsets.dtype != np.int64:
+                return False
+            if offsets[0] != 0 or offsets[-1] != len(ids) or (np.diff(offsets) < 1).any():
+                return False
+            if (ids < 0).any() or (ids[offsets[1:] - 1] != EOS).any():
+                return False
+        known = self.alignment
+        if known is not None and (
+            known.dtype != np.int32 or len(known) != len(self.target) - len(self)
+        ):
+            return False
+        return len(self.source_offsets) == len(self.target_offsets)
+
+    @property
+    def sources(self) -> Ragged:
+        """Source ids of each row, EOS included."""
+        return Ragged(self.source, self.source_offsets)
+
+    @property
+    def targets(self) -> Ragged:
+        """Target ids of each row, EOS included."""
+        return Ragged(self.target, self.target_offsets)
+
+    def source_row(self, row: int) -> Ids:
+        """Source ids of a row, EOS included: (n,)."""
+        return self.sources[row]
+
+    def target_row(self, row: int) -> Ids:
+        """Target ids of a row, EOS included: (m,)."""
+        return self.targets[row]
+
+    def alignment_row(self, row: int) -> Ids:
+        """Aligned source positions of a row's target symbols, EOS left out: (m - 1,).
+
+        Raises:
+            ValueError: the split has no alignment.
+        """
+        if self.alignment is None:
+            raise ValueError("this split has no alignment")
+        # Every row before this one has one symbol less here than in `target`.
+        first, last = self.target_offsets[row] - row, self.target_offsets[row + 1] - row - 1
+        return self.alignment[first:last]
+
+    def __len__(self) -> int:
+        return len(self.target_offsets) - 1
+
+
+def _read(path: Path, name: str) -> NDArray[Any]:
+    """One array of a file, which is opened for it alone: what was read before stays unmapped."""
+    with safe_open(path, framework="numpy") as file:
+        tensor: NDArray[Any] = file.get_tensor(name)
+    return tensor
+
+
+def write_summary(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Writes what was counted into a prepared folder, last of all, with digests of its files.
+
+    Returns:
+        What was written.
+    """
+    return write_sealed(folder / SUMMARY, dict(content) | {"outputs_sha256": hashes_of(folder)})
+
+
+def hashes_of(folder: Path) -> dict[str, str]:
+    """SHA-256 of each file of a folder but its own summary or record, by name."""
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    return {path.name: sha256_of(path) for path in files if path.name not in (SUMMARY, RECORD)}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A folder made by `prepare`; what it hands out is checked to belong together."""
+
+    folder: Path
+
+    @cached_property
+    def source(self) -> Vocabulary:
+        """Vocabulary of the source."""
+        return Vocabulary.load(self.folder / "source.vocab")
+
+    @cached_property
+    def target(self) -> Vocabulary:
+        """Vocabulary of the target."""
+        return Vocabulary.load(self.folder / "target.vocab")
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """What `prepare` counted; `summary["task"]` is the kind of task."""
+        path = self.folder / SUMMARY
+        summary = read_sealed(path, "the summary of a prepared data set", HINT)
+        if not {"task", "outputs_sha256"} <= summary.keys():
+            raise UserError("not the summary of a prepared data set", file=path, hint=HINT)
+        return summary
+
+    @cached_property
+    def codec(self) -> Codec:
+        """Text to symbols and back, as the data was prepared."""
+        task = load_task(self.summary["task"])
+        codec = task.codec(self.folder)
+        for name in task.FILES:
+            self.file(name)
+        return codec
+
+    def file(self, name: str) -> Path:
+        """A file of the folder.
+
+        Raises:
+            UserError: it is missing, or is not what was prepared.
+        """
+        path = self.folder / name
+        if not path.is_file():
+            raise UserError("no such file", file=path, hint="prepare the data first")
+        if sha256_of(path) != self.summary["outputs_sha256"].get(name):
+            raise UserError("this is not what was prepared", file=path, hint=HINT)
+        return path
+
+    def split(self, name: str) -> Split:
+        """The ids of a split.
+
+        Raises:
+            UserError: damaged, or the vocabularies or the summary beside it are not the ones that
+                were made with it.
+        """
+        split = Split.load(self.folder, name)
+        for side, vocabulary in (("source", self.source), ("target", self.target)):
+            if split.digests.get(side) != vocabulary.digest:
+                raise UserError(
+                    f"this is not the vocabulary that {name}.safetensors was made with",
+                    file=self.folder / f"{side}.vocab",
+                    hint=HINT,
+                )
+        self.file(f"{name}.safetensors")
+        return split
+
+    def rows(self, name: str) -> list[tuple[str, ...]]:
+        """The text of a split, one tuple of columns per row, in the order of its ids.
+
+        Raises:
+            UserError: the text is not the one that the ids were made from.
+        """
+        path = self.folder / f"{name}.tsv"
+        if not path.is_file():
+            raise UserError("no such file", file=path, hint="prepare the data first")
+        if sha256_of(path) != Split.load(self.folder, name).digests.get("text"):
+            raise UserError(
+                f"this is not the text that {name}.safetensors was made from",
+                file=path,
+                hint=HINT,
+            )
+        # Not `read_text`, which would take a lone carriage return for the end of a line.
+        lines = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
+        return [tuple(line.split("\t")) for line in lines]
+
+
+# Bucketed batches, the same for a seed and an epoch wherever and whenever they are drawn.
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of a split as padded tensors.
+
+    Attributes:
+        rows: (B,) row numbers in the split.
+        source: (B, m) ids, PAD at the end; lengths: (B,) real source lengths.
+        target: (B, n) ids ending with EOS, PAD at the end.
+    """
+
+    rows: Rows
+    source: Tensor
+    lengths: Tensor
+    target: Tensor
+
+    @property
+    def mask(self) -> Tensor:
+        """(B, n) true at real target positions."""
+        return self.target != PAD
+
+    def to(self, device: torch.device) -> Batch:
+        """The batch on a device."""
+        if device.type == "cpu":
+            return self
+        moved = (x.to(device, non_blocking=True) for x in (self.source, self.lengths, self.target))
+        return Batch(self.rows, *moved)
+
+
+class Examples:
+    """The rows of a split as a model takes them.
+
+    Args:
+        split: prepared ids.
+        targets: `symbols`: as they are; `actions`: with the steps of a pointer, which needs the
+            split's alignment (`pam.data.actions`).
+    """
+
+    def __init__(self, split: Split, targets: Literal["symbols", "actions"]) -> None:
+        self.sources, self.targets = split.sources, split.targets
+        if targets == "actions":
+            if split.alignment is None:
+                raise UserError(
+                    "this split has no alignment, from which step actions are made",
+                    hint="use `targets: symbols`, or a split that is aligned (train, dev)",
+                )
+            self.targets = Ragged.of(
+                to_actions(
+                    split.target_row(row).tolist(),
+                    split.alignment_row(row).tolist(),
+                    len(split.source_row(row)),
+                )
+                for row in range(len(split))
+            )
+        self.source_lengths = self.sources.lengths
+        self.target_lengths = self.targets.lengths
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def batch(self, rows: Rows) -> Batch:
+        """The given rows, padded; longest target first, by which `pam.fast` gains."""
+        rows = rows[np.argsort(-self.target_lengths[rows], kind="stable")]
+        lengths = torch.from_numpy(self.source_lengths[rows])
+        source = _padded([self.sources[row] for row in rows])
+        return Batch(rows, source, lengths, _padded([self.targets[row] for row in rows]))
+
+    def in_order(self, size: int) -> Iterator[Batch]:
+        """All rows, similar lengths side by side: for decoding and evaluation."""
+        order = np.lexsort((self.target_lengths, self.source_lengths))
+        for first in range(0, len(order), size):
+            yield self.batch(order[first : first + size])
+
+    def shuffled(self, size: int, seed: int, epoch: int) -> list[Rows]:
+        """Batches of one epoch: rows shuffled, grouped by source length, groups shuffled.
+
+        The result depends on the arguments alone, so that a position in the data is an epoch and
+        a number of batches, and no generator needs to be saved.
+        """
+        generator = np.random.default_rng([seed, epoch])
+        order = generator.permutation(len(self))
+        order = order[np.argsort(self.source_lengths[order], kind="stable")]
+        batches = [order[first : first + size] for first in range(0, len(order), size)]
+        return [batches[number] for number in generator.permutation(len(batches))]
+
+
+def _padded(rows: list[NDArray[np.int32]]) -> Tensor:
+    width = max(len(row) for row in rows)
+    padded = np.full((len(rows), width), PAD, np.int64)
+    for number, row in enumerate(rows):
+        padded[number, : len(row)] = row
+    return torch.from_numpy(padded)

@@ -1,0 +1,263 @@
+"""What attention does on a test split: entropy, coverage, agreement with alignments."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from math import fsum
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from pam.evaluation.metrics import Floats
+from pam.evaluation.scores import read_made
+from pam.io import Strict, write_text
+
+# Attention under teacher forcing, gathered sentence by sentence into an `Analysis`.
+
+DIGITS = 6
+"""After the point, in the file."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One sentence of n target symbols and m source symbols, end symbols included.
+
+    Attributes:
+        log_probs: (n,) log p(y_t | y_<t, x). exact: (n,) summed over all source positions.
+        correct: (n,) whether y_t is the most probable symbol.
+        prior, alignment: (n, m) distributions over source positions, and what was handed on.
+        source_words: (m - 1,) for each source symbol the number of its word; target_words: (n - 1,)
+            likewise.
+    """
+
+    log_probs: Floats
+    exact: Floats
+    correct: NDArray[np.bool_]
+    prior: Floats
+    alignment: Floats
+    source_words: list[int]
+    target_words: list[int]
+
+
+@dataclass
+class Gatherer:
+    """Adds up what sentences show; they may come in any order."""
+
+    rows: dict[int, dict[str, Any]] = field(default_factory=dict)
+    uncertain: list[NDArray[np.int64]] = field(default_factory=list)
+    nats: list[float] = field(default_factory=list)
+    attended: list[NDArray[np.int64]] = field(default_factory=list)
+
+    def add(self, number: int, sentence: Sentence) -> None:
+        """Takes in row `number` of the split."""
+        alignment = by_source_word(sentence.alignment, sentence.source_words)
+        coverage = np.minimum(alignment.sum(axis=0), 1.0)
+        self.rows[number] = {
+            "nll": _rounded(-sentence.log_probs.sum()),
+            "nll_exact": _rounded(-sentence.exact.sum()),
+            "tokens": len(sentence.log_probs),
+            "correct": int(sentence.correct.sum()),
+            "source_words": alignment.shape[1],
+            "coverage": _rounded(coverage.mean()),
+            "covered": _rounded((coverage >= COVERED).mean()),
+            "links": most_attended(alignment, sentence.target_words),
+            "links_prior": most_attended(
+                by_source_word(sentence.prior, sentence.source_words), sentence.target_words
+            ),
+        }
+        nats = entropies(sentence.prior)
+        self.nats += nats.tolist()
+        uncertain = _bins(nats, ENTROPY_EDGES)
+        size = len(ENTROPY_EDGES) - 1
+        right = np.bincount(uncertain, sentence.correct, minlength=size).astype(np.int64)
+        self.uncertain.append(np.stack([np.bincount(uncertain, minlength=size), right]))
+        self.attended.append(_histogram(coverage))
+
+    def analysis(self, **about: Any) -> Analysis:
+        """All that was gathered.
+
+        Args:
+            about: whose it is, and what it cost.
+        """
+        rows = [self.rows[number] for number in sorted(self.rows)]
+        columns = {key: [row[key] for row in rows] for key in Sentences.model_fields}
+        count, correct = np.sum(self.uncertain, axis=0).tolist()
+        return Analysis(
+            sentences=Sentences(**columns),
+            entropy=Entropy(
+                mean=round(fsum(self.nats) / len(self.nats), DIGITS), count=count, correct=correct
+            ),
+            coverage=Coverage(
+                words=np.sum(self.attended, axis=0).tolist(),
+                sentences=_histogram(np.array(columns["covered"])).tolist(),
+            ),
+            **about,
+        )
+
+
+def entropies(distributions: Floats) -> Floats:
+    """Entropy in nats of each row of (n, m); what has no probability adds nothing."""
+    logs = np.log(np.where(distributions > 0, distributions, 1.0))
+    entropy: Floats = -(distributions * logs).sum(axis=1)
+    return entropy
+
+
+def by_source_word(alignment: Floats, words: list[int]) -> Floats:
+    """Attention (n, m) of all symbols to that of target symbols to source words: (n - 1, words).
+
+    A word gets what its symbols get; end symbols are left out on both sides.
+    """
+    return np.add.reduceat(alignment[:-1, :-1], _starts(words), axis=1)
+
+
+def most_attended(alignment: Floats, words: list[int]) -> Links:
+    """For each target word its most attended source word; a word attends as its symbols do on
+    average (Ghader & Monz 2017, section 3).
+
+    Args:
+        alignment: (n - 1, source words).
+        words: (n - 1,) for each target symbol the number of its word.
+    """
+    if not words:
+        return []
+    # A sum has its largest entry where the average has it.
+    of_words = np.add.reduceat(alignment, _starts(words), axis=0)
+    return [(int(source), target) for target, source in enumerate(of_words.argmax(axis=1))]
+
+
+def _starts(words: list[int]) -> NDArray[np.int64]:
+    """Where each word begins."""
+    return np.flatnonzero(np.diff(words, prepend=-1))
+
+
+def _bins(values: Floats, edges: list[float]) -> NDArray[np.int64]:
+    """The bin of each value; what lies beyond the last edge is in the last bin."""
+    found = np.searchsorted(np.array(edges[1:-1]), values, side="right")
+    return found.astype(np.int64)
+
+
+def _histogram(values: Floats) -> NDArray[np.int64]:
+    return np.bincount(_bins(values, COVERAGE_EDGES), minlength=len(COVERAGE_EDGES) - 1)
+
+
+def _rounded(value: np.float64) -> float:
+    return round(float(value), DIGITS)
+
+
+# `analysis.json`: what a model makes of given targets, under teacher forcing.
+#
+# It holds likelihoods, and what the paper's section 4.3 looks at: how uncertain attention is and how
+# often the model is right then (Figure 3), how much of a sentence attention covers (Figure 4), and
+# which source word is attended most (Table 3).
+
+Link = Annotated[tuple[int, int], Field(strict=False)]
+"""A source word and a target word, both counted from 0; JSON has only lists."""
+
+Links = list[Link]
+
+COVERED = 0.5
+"""A source word is covered once it was attended so much in all."""
+
+ENTROPY_EDGES = [0.25 * number for number in range(17)]
+COVERAGE_EDGES = [round(0.05 * number, 2) for number in range(21)]
+
+
+class Sentences(Strict):
+    """One entry per row of the split, in its order."""
+
+    nll: list[float] = Field(description="- log p(target, end | source) in nats")
+    nll_exact: list[float] = Field(description="the same with the sum over all source positions")
+    tokens: list[int] = Field(description="target symbols, end symbol included")
+    correct: list[int] = Field(description="of them, those that were the most probable symbol")
+    source_words: list[int]
+    coverage: list[float] = Field(
+        description="mean over source words of the attention that they got in all, at most 1 each"
+    )
+    covered: list[float] = Field(description=f"share of source words that got {COVERED} or more")
+    links: list[Links] = Field(
+        description="for each target word the source word most attended, by the alignment that is "
+        "handed on to the next step"
+    )
+    links_prior: list[Links] = Field(description="the same by the prior of the step")
+
+    @model_validator(mode="after")
+    def _equally_many(self) -> Sentences:
+        if len({len(getattr(self, name)) for name in type(self).model_fields}) != 1:
+            raise ValueError("lists of different lengths")
+        return self
+
+
+class Entropy(Strict):
+    """How often attention was so uncertain, and how often the model was right then."""
+
+    description: str = (
+        "entropy of the prior over source positions, end symbol included, at each target symbol, "
+        "end symbol included; correct: the most probable symbol is the reference's; what lies "
+        "above the last edge is in the last bin"
+    )
+    unit: str = "nats"
+    mean: float = Field(description="over all target symbols")
+    edges: list[float] = ENTROPY_EDGES
+    count: list[int]
+    correct: list[int]
+
+
+class Coverage(Strict):
+    """How often a source word was attended so much, and a sentence covered so far."""
+
+    description: str = (
+        "words: attention that a source word got over all target symbols, at most 1; sentences: "
+        f"share of the source words of a sentence that got {COVERED} or more; by the alignment "
+        "that is handed on, end symbols excluded on both sides"
+    )
+    edges: list[float] = COVERAGE_EDGES
+    words: list[int]
+    sentences: list[int]
+
+
+class Analysis(Strict):
+    """The content of `analysis.json` and `gold_analysis.json`."""
+
+    task: str
+    model: str
+    label: str
+    seed: int
+    split: str
+    sentences: Sentences
+    entropy: Entropy
+    coverage: Coverage
+    wall_s: float
+    cpu_s: float
+    gpu_s: float
+
+
+def to_json(analysis: Analysis) -> str:
+    """JSON with one line for each list, for people to read."""
+    content = analysis.model_dump(mode="json")
+    lines = [f"{json.dumps(key)}: {_section(value)}" for key, value in content.items()]
+    return "{\n  " + ",\n  ".join(lines) + "\n}\n"
+
+
+def _section(value: object) -> str:
+    if not isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False)
+    lines = [f"{json.dumps(key)}: {json.dumps(entry)}" for key, entry in value.items()]
+    return "{\n    " + ",\n    ".join(lines) + "\n  }"
+
+
+def save(analysis: Analysis, path: Path | str) -> None:
+    """Writes it, whole or not at all."""
+    write_text(path, to_json(analysis))
+
+
+def load(path: Path | str) -> Analysis:
+    """Reads it.
+
+    Raises:
+        UserError: missing, not JSON, or not an analysis.
+    """
+    return read_made(Analysis, path)

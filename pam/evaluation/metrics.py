@@ -1,0 +1,304 @@
+"""Metrics of outputs against references."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pam.io import unknown
+
+# Metrics as functions of summed counts, so that one bootstrap serves them all.
+
+Floats = NDArray[np.float64]
+
+ORDERS = 4
+"""Longest n-grams of words that BLEU counts."""
+
+CHARACTER_ORDERS = 6
+"""Longest n-grams of characters that chrF counts."""
+
+BETA = 2
+"""chrF weighs recall this many times as much as precision."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A corpus figure that depends on the outputs only through sums over resampling units.
+
+    Attributes:
+        name: key in `scores.json` and in the column `metric` of the tables.
+        label: words for an axis or a heading, without the unit.
+        unit: unit of the value; empty where it has none.
+        of_outputs: names of the counts that change with the outputs.
+        given: names of the counts that do not, whatever the beam.
+        value: sums (..., columns) to values (...), in `unit`; columns in the order of `columns`.
+        counted: the column whose sum is the number of things judged.
+        decimals: digits shown after the point.
+        lower_is_better: whether the best value is the lowest.
+        over: the resampling units, in words.
+    """
+
+    name: str
+    label: str
+    unit: str
+    of_outputs: tuple[str, ...]
+    given: tuple[str, ...]
+    value: Callable[[Floats], Floats]
+    counted: str
+    decimals: int = 2
+    lower_is_better: bool = False
+    over: str = "sentences"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of all counts it needs."""
+        return self.of_outputs + self.given
+
+    def with_beam(self, beam: int) -> Metric:
+        """The same figure of the outputs of one beam, whose counts are named after it."""
+        return replace(
+            self,
+            name=of_beam(self.name, beam),
+            label=f"{self.label}, beam {beam}",
+            of_outputs=tuple(of_beam(column, beam) for column in self.of_outputs),
+        )
+
+
+def of_beam(name: str, beam: int | None) -> str:
+    """A metric's or a count's name for the outputs of one beam; None: no beam is told."""
+    return name if beam is None else f"{name}_b{beam}"
+
+
+def metric_of(name: str) -> Metric:
+    """The metric of this name, such as `accuracy`, or `bleu_b4` for the outputs of beam 4.
+
+    Raises:
+        UserError: there is none.
+    """
+    found = re.fullmatch(r"(\w+?)(?:_b([1-9]\d*))?", name)
+    known = METRICS.get(found[1]) if found else None
+    if found is None or known is None or (found[2] and not known.of_outputs):
+        raise unknown("metric", name, sorted(METRICS))
+    return known.with_beam(int(found[2])) if found[2] else known
+
+
+def percentage(sums: Floats) -> Floats:
+    """100 x first count / second count; sums (..., 2) -> (...)."""
+    return 100.0 * sums[..., 0] / sums[..., 1]
+
+
+def perplexity(sums: Floats) -> Floats:
+    """exp(nll / tokens); sums (..., 2) -> (...)."""
+    values: Floats = np.exp(sums[..., 0] / sums[..., 1])
+    return values
+
+
+def bleu(sums: Floats, smooth: bool) -> Floats:
+    """BLEU times 100 (Papineni et al. 2002) from summed n-gram counts.
+
+    Args:
+        sums: (..., 10) matches and totals of orders 1 to 4, output length, reference length.
+        smooth: an order without any match counts as 1/2 match, the next such as 1/4 and so on
+            (sacreBLEU's `exp`); without, one such order makes BLEU 0, as in `multi-bleu.perl`.
+
+    Returns:
+        (...); 0 where nothing matches, or where no output is four words long.
+    """
+    match, total = sums[..., :ORDERS], sums[..., ORDERS : 2 * ORDERS]
+    length, reference = sums[..., -2], sums[..., -1]
+    if smooth:
+        match = np.where(match > 0, match, 0.5 ** np.cumsum(match == 0, axis=-1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precision = np.exp(np.log(match / total).mean(axis=-1))
+        penalty = np.exp(np.minimum(0.0, 1.0 - reference / length))
+        value = 100.0 * penalty * precision
+    possible = sums[..., :ORDERS].any(axis=-1) & (total > 0).all(axis=-1)
+    return np.where(possible, value, 0.0)
+
+
+def chrf(sums: Floats) -> Floats:
+    """chrF2 times 100 (Popović 2015), averaged over the orders that occur, as sacreBLEU does.
+
+    Args:
+        sums: (..., 18) character n-grams of the output, matches, and n-grams of the reference,
+            each of orders 1 to 6.
+
+    Returns:
+        (...); 0 where nothing matches.
+    """
+    output, match, reference = (
+        sums[..., first : first + CHARACTER_ORDERS]
+        for first in range(0, 3 * CHARACTER_ORDERS, CHARACTER_ORDERS)
+    )
+    occurs = (output > 0) & (reference > 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        orders = occurs.sum(axis=-1)
+        precision = np.where(occurs, match / output, 0.0).sum(axis=-1) / orders
+        recall = np.where(occurs, match / reference, 0.0).sum(axis=-1) / orders
+        score = (1 + BETA**2) * precision * recall / (BETA**2 * precision + recall)
+    return np.where(precision + recall > 0, 100.0 * score, 0.0)
+
+
+def alignment_agreement(sums: Floats) -> Floats:
+    """1 - AER = (|A & S| + |A & P|) / (|A| + |S|) (Och & Ney 2003, equation 23).
+
+    Args:
+        sums: (..., 4) links found that are sure, found that are possible, found, and sure links.
+    """
+    return (sums[..., 0] + sums[..., 1]) / (sums[..., 2] + sums[..., 3])
+
+
+def alignment_error_rate(sums: Floats) -> Floats:
+    """AER; see `alignment_agreement`."""
+    return 1.0 - alignment_agreement(sums)
+
+
+def _numbered(stem: str, count: int) -> tuple[str, ...]:
+    return tuple(f"{stem}{number}" for number in range(1, count + 1))
+
+
+def bleu_columns(name: str) -> tuple[str, ...]:
+    """Counts of the outputs for a kind of BLEU, in the order of `bleu`."""
+    match, total = _numbered(f"{name}_match", ORDERS), _numbered(f"{name}_total", ORDERS)
+    return (*match, *total, f"{name}_length")
+
+
+CHRF_OUTPUT = (*_numbered("chrf_hyp", CHARACTER_ORDERS), *_numbered("chrf_match", CHARACTER_ORDERS))
+CHRF_REFERENCE = _numbered("chrf_ref", CHARACTER_ORDERS)
+
+
+def _agreement(name: str, label: str, suffix: str = "", error: bool = False) -> Metric:
+    return Metric(
+        name=name,
+        label=label,
+        unit="",
+        of_outputs=(),
+        given=(f"sure_hit{suffix}", f"possible_hit{suffix}", f"links{suffix}", "sure"),
+        value=alignment_error_rate if error else alignment_agreement,
+        counted="sentences",
+        decimals=3,
+        lower_is_better=error,
+    )
+
+
+def _perplexity(name: str, label: str, nll: str) -> Metric:
+    return Metric(name, label, "", (), (nll, "tokens"), perplexity, "tokens", lower_is_better=True)
+
+
+def _bleu(name: str, label: str, reference: str, smooth: bool) -> Metric:
+    return Metric(
+        name=name,
+        label=label,
+        unit="",
+        of_outputs=bleu_columns(name),
+        given=(reference,),
+        value=partial(bleu, smooth=smooth),
+        counted="sentences",
+    )
+
+
+METRICS: dict[str, Metric] = {
+    known.name: known
+    for known in (
+        Metric(
+            name="accuracy",
+            label="Accuracy",
+            unit="%",
+            of_outputs=("correct",),
+            given=("forms",),
+            value=percentage,
+            counted="forms",
+            over="lemmas",
+        ),
+        Metric(
+            name="paradigm_accuracy",
+            label="Whole paradigms",
+            unit="%",
+            of_outputs=("whole",),
+            given=("paradigms",),
+            value=percentage,
+            counted="paradigms",
+            over="lemmas",
+        ),
+        Metric(
+            name="token_accuracy",
+            label="Accuracy, next symbol",
+            unit="%",
+            of_outputs=(),
+            given=("tokens_correct", "tokens"),
+            value=percentage,
+            counted="tokens",
+        ),
+        _perplexity("ppl", "Perplexity", "nll"),
+        _perplexity("ppl_exact", "Perplexity, exact sum", "nll_exact"),
+        _bleu("bleu", "BLEU", "words", smooth=False),
+        _bleu("sacrebleu", "sacreBLEU", "sacrebleu_words", smooth=True),
+        Metric("chrf", "chrF", "", CHRF_OUTPUT, CHRF_REFERENCE, chrf, "sentences"),
+        _agreement("aer", "AER", error=True),
+        _agreement("one_minus_aer", "1 - AER"),
+        _agreement("aer_prior", "AER of the prior", "_prior", error=True),
+        _agreement("one_minus_aer_prior", "1 - AER of the prior", "_prior"),
+    )
+}
+"""Every metric; `metric` finds those of a beam."""
+
+
+# Counts per resampling unit (a lemma, a sentence): all that metrics and bootstrap need.
+
+
+@dataclass(frozen=True)
+class Units:
+    """Counts of one system on one test set.
+
+    Attributes:
+        names: one per unit, unique.
+        columns: names of the counts.
+        counts: (units, columns).
+        references: SHA-256 of what was to be predicted; two systems can be compared only where
+            it is the same.
+    """
+
+    names: tuple[str, ...]
+    columns: tuple[str, ...]
+    counts: Floats
+    references: str
+
+    def of(self, columns: Sequence[str]) -> Floats:
+        """The named counts, (units, len(columns))."""
+        return self.counts[:, [self.columns.index(column) for column in columns]]
+
+    def total(self, columns: Sequence[str]) -> Floats:
+        """Sums of the named counts over all units, (len(columns),)."""
+        sums: Floats = np.sum(self.of(columns), axis=0)
+        return sums
+
+
+def join(parts: Sequence[Units]) -> Units:
+    """Counts of the same units side by side; of a column that several parts have, the first.
+
+    Raises:
+        ValueError: the parts are not about the same units.
+    """
+    first, columns, counts = parts[0], list[str](), list[Floats]()
+    for part in parts:
+        if (part.names, part.references) != (first.names, first.references):
+            raise ValueError("counts of other units")
+        for column in part.columns:
+            if column not in columns:
+                columns.append(column)
+                counts.append(part.of([column])[:, 0])
+    return Units(first.names, tuple(columns), np.stack(counts, axis=1), first.references)
+
+
+def digest_of(rows: Iterable[Sequence[str]]) -> str:
+    """SHA-256 of rows of text, as lines with tabs between columns."""
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(("\t".join(row) + "\n").encode())
+    return digest.hexdigest()

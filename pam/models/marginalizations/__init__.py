@@ -1,0 +1,1 @@
+"""Where the alignment is marginalized: at the decoder's input, or at its output."""

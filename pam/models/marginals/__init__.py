@@ -1,1 +1,0 @@
-"""Where the alignment is marginalised: at the decoder's input, or at its output."""

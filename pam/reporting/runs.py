@@ -1,0 +1,174 @@
+"""The runs of one experiment, in the order in which its configuration names them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pam.config import Experiment, TaskConfig
+from pam.evaluation import scores as record
+from pam.evaluation.metrics import metric_of
+from pam.evaluation.scores import Scores
+from pam.io import UserError, parse, read_yaml, unknown
+
+
+@dataclass(frozen=True)
+class ScoredRun:
+    """One `scores.json` whose owner is known."""
+
+    path: Path
+    task: str
+    model: str
+    label: str
+    seed: int
+    scores: Scores
+
+    @property
+    def decodings(self) -> dict[str, dict[str, Any]]:
+        """What decoding recorded, by beam, the main one first."""
+        recorded = self.scores.decoding
+        return {str(recorded["beam"]): recorded} if "beam" in recorded else recorded
+
+
+@dataclass(frozen=True)
+class TaskRuns:
+    """All runs of one task; models in the order of the configuration, seeds ascending."""
+
+    name: str
+    label: str
+    config: TaskConfig
+    models: dict[str, list[ScoredRun]]
+
+    @property
+    def runs(self) -> list[ScoredRun]:
+        """All of them, model by model."""
+        return [run for of_model in self.models.values() for run in of_model]
+
+    def metrics(self, patterns: Sequence[str]) -> list[str]:
+        """Names of the metrics that every run has and that match a pattern such as `bleu_b*`.
+
+        They are in the order of the patterns, and of the runs' scores within one.
+        """
+        known = [
+            name
+            for name in self.runs[0].scores.metrics
+            if all(name in run.scores.metrics for run in self.runs)
+        ]
+        matching = [name for one in patterns for name in known if fnmatchcase(name, one)]
+        return list(dict.fromkeys(matching))
+
+
+def load_experiment(path: Path | str) -> Experiment:
+    """Reads the experiment's configuration (YAML or JSON)."""
+    return parse(Experiment, read_yaml(path), path)
+
+
+def load_runs(paths: Sequence[Path | str], experiment: Experiment) -> list[TaskRuns]:
+    """Reads and groups scored runs.
+
+    Raises:
+        UserError: a run of another experiment or of no known task, two files of one run, or
+            runs of one task that were scored on different test sets.
+    """
+    runs: dict[tuple[str, str, int], ScoredRun] = {}
+    for path in paths:
+        run = _read(Path(path), experiment)
+        key = (run.task, run.model, run.seed)
+        if key in runs:
+            raise UserError(
+                f"the same run as {runs[key].path}: {run.task}, {run.model}, seed {run.seed}",
+                file=path,
+                hint="name each file once",
+            )
+        runs[key] = run
+    if not runs:
+        raise UserError("no scores to report", hint="name at least one scores.json")
+    return [
+        _task(name, config, [run for run in runs.values() if run.task == name], experiment)
+        for name, config in experiment.tasks.items()
+        if any(run.task == name for run in runs.values())
+    ]
+
+
+def _read(path: Path, experiment: Experiment) -> ScoredRun:
+    scores = record.load(path)
+    if scores.task is None or scores.model is None or scores.seed is None:
+        raise UserError(
+            "these scores do not say which run they belong to",
+            file=path,
+            hint="score the predictions again with --run",
+        )
+    if scores.experiment != experiment.experiment or scores.task not in experiment.tasks:
+        raise UserError(
+            f"this is task `{scores.task}` of experiment `{scores.experiment}`, "
+            f"not of `{experiment.experiment}`",
+            file=path,
+            hint="report each experiment on its own",
+        )
+    return ScoredRun(
+        path, scores.task, scores.model, scores.label or scores.model, scores.seed, scores
+    )
+
+
+def _task(name: str, config: TaskConfig, runs: list[ScoredRun], experiment: Experiment) -> TaskRuns:
+    for run in runs[1:]:
+        check_comparable(runs[0], run)
+    present = list(dict.fromkeys(run.model for run in runs))
+    known = [model for model in experiment.models_of(name) if model in present]
+    order = known + [model for model in present if model not in known]
+    models = {
+        model: sorted((run for run in runs if run.model == model), key=lambda run: run.seed)
+        for model in order
+    }
+    return TaskRuns(name, config.label or name, config, models)
+
+
+def check_comparable(first: ScoredRun, other: ScoredRun) -> None:
+    """Checks that two runs were scored on the same units, in the same order.
+
+    Raises:
+        UserError: names the first unit that differs and its line in the second file.
+    """
+    if first.scores.references == other.scores.references:
+        return
+    mine, theirs = first.scores.counts(), other.scores.counts()
+    counted = sorted({metric_of(name).counted for name in first.scores.metrics})
+    judged = [place for place, name in enumerate(mine.columns) if name in counted]
+    what, line = "what was to be predicted differs", None
+    for index, name in enumerate(theirs.names):
+        same = mine.names[index : index + 1] == (name,)
+        if not same or not np.array_equal(mine.counts[index, judged], theirs.counts[index, judged]):
+            what, line = f"the first difference is `{name}`", _line_of(other.path, name)
+            break
+    raise UserError(
+        f"scored on another test set than {first.path}: {what}",
+        file=other.path,
+        line=line,
+        hint="predict and score both runs on the same prepared data",
+    )
+
+
+def check_known(patterns: Sequence[str], tasks: Sequence[TaskRuns]) -> None:
+    """Checks that some task has a metric that matches.
+
+    Raises:
+        UserError: none has; names the closest that there is.
+    """
+    if not any(task.metrics(patterns) for task in tasks):
+        known = dict.fromkeys(name for task in tasks for name in task.metrics(["*"]))
+        raise unknown("metric", ", ".join(patterns), list(known))
+
+
+def _line_of(path: Path, unit: str) -> int | None:
+    """The line of `scores.json` that holds a unit's counts."""
+    start = f"    {json.dumps(unit, ensure_ascii=False)}: ["
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
+        if line.startswith(start):
+            return number
+    return None

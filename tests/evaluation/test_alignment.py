@@ -1,0 +1,126 @@
+"""Alignment error rates: sure and possible links, by nltk and by counts."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from nltk.translate.metrics import alignment_error_rate
+
+from pam.cli import main
+from pam.data.dataset import write_summary
+from pam.evaluation import scores as record
+from pam.evaluation.attention import Links
+from pam.evaluation.kinds import EvalInputs, alignment
+from pam.evaluation.metrics import metric_of
+from pam.io import UserError
+from tests.evaluation.translations import analyze
+
+
+def drawn(seed: int, sentences: int = 12) -> tuple[list[Links], list[Links], list[Links]]:
+    """Found, sure and possible links of sentences, some of them without sure ones."""
+    generator = random.Random(seed)
+    every = [(i, j) for i in range(5) for j in range(5)]
+    found, sure, possible = [], [], []
+    for _ in range(sentences):
+        found.append(sorted(generator.sample(every, 5)))
+        possible.append(sorted(generator.sample(every, 8)))
+        sure.append(sorted(generator.sample(possible[-1], generator.choice([0, 3, 6]))))
+    return found, sure, possible
+
+
+def gold_folder(folder: Path, sure: list[Links], possible: list[Links]) -> Path:
+    folder.mkdir()
+    (folder / "links.json").write_text(json.dumps({"sure": sure, "possible": possible}))
+    write_summary(folder, {"task": "alignment"})
+    return folder
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_counts_give_the_error_rate_that_nltk_gives(seed: int, tmp_path: Path) -> None:
+    found, sure, possible = drawn(seed)
+    evidence = EvalInputs(
+        analysis=analyze(tmp_path / "gold_analysis.json", len(found), found),
+        data=gold_folder(tmp_path / "gold", sure, possible),
+    )
+    counted = alignment.count(evidence)
+    known = metric_of("aer")
+    value = float(known.value(counted.units.total(known.columns)))
+    assert value == pytest.approx(counted.details["aer_nltk"])
+    assert 0.3 < value < 0.95
+    for row, links in enumerate(found):
+        one = known.value(counted.units.of(known.columns)[row])
+        assert one == pytest.approx(
+            alignment_error_rate(set(sure[row]), set(links), set(possible[row]))
+        )
+
+
+def test_the_example_of_och_and_ney(tmp_path: Path) -> None:
+    """Two sure links of which one is found, one more that is possible, and a wrong one."""
+    evidence = EvalInputs(
+        analysis=analyze(tmp_path / "a.json", 1, [[(0, 0), (1, 1), (2, 1)]]),
+        data=gold_folder(tmp_path / "gold", [[(0, 0), (1, 2)]], [[(0, 0), (1, 1), (1, 2)]]),
+    )
+    units = alignment.count(evidence).units
+    columns = ("sure_hit", "possible_hit", "links", "sure")
+    assert units.total(columns).tolist() == [1, 2, 3, 2]
+    assert units.total([f"{name}_prior" for name in columns[:3]]).tolist() == [1, 1, 1]
+
+
+def test_gold_scores_hold_both_ways_of_counting(tmp_path: Path) -> None:
+    found, sure, possible = drawn(7)
+    links = analyze(tmp_path / "a.json", len(found), found)
+    data = gold_folder(tmp_path / "gold", sure, possible)
+    out = tmp_path / "gold_scores.json"
+    arguments = ["score", "--analysis", links, "--data", data, "--split", "gold", "--out", out]
+    assert main([str(argument) for argument in arguments]) == 0
+    scores = record.load(out)
+    values = {name: value.value for name, value in scores.metrics.items()}
+    assert values["aer"] + values["one_minus_aer"] == pytest.approx(1)
+    assert values["aer_prior"] == pytest.approx(scores.details["aer_prior_nltk"])
+    assert (scores.kind, scores.over, scores.metrics["aer"].n) == ("alignment", "sentences", 12)
+
+
+@pytest.mark.parametrize(
+    ("sure", "possible", "words"),
+    [
+        ([[(0, 0)]], [[(0, 0)]], "links of 2 sentences, gold links of 1"),
+        ([[(0, 0)], []], [[(0, 0)]], "sure links of 2 sentences, possible ones of 1"),
+        ([[(0, 0)], [(1, 1)]], [[(0, 0)], [(0, 1)]], "sentence 2: a sure link is not"),
+    ],
+)
+def test_links_that_do_not_belong_together_are_named(
+    sure: list[Links], possible: list[Links], words: str, tmp_path: Path
+) -> None:
+    evidence = EvalInputs(
+        analysis=analyze(tmp_path / "a.json", 2),
+        data=gold_folder(tmp_path / "gold", sure, possible),
+    )
+    with pytest.raises(UserError, match=words) as raised:
+        alignment.count(evidence)
+    assert raised.value.file and raised.value.hint
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"sure": [[[1]]], "possible": [[[1, 2]]]}'])
+def test_damaged_links_are_named(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "links.json"
+    path.write_text(content)
+    with pytest.raises(UserError) as raised:
+        alignment.read_gold(path)
+    assert raised.value.file == str(path)
+
+
+def test_alignments_need_an_analysis(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="scored from an analysis"):
+        alignment.count(EvalInputs(data=tmp_path))
+
+
+def test_changed_links_are_not_scored(tmp_path: Path) -> None:
+    found, sure, possible = drawn(3)
+    data = gold_folder(tmp_path / "gold", sure, possible)
+    (data / "links.json").write_text(json.dumps({"sure": found, "possible": found}))
+    links = analyze(tmp_path / "a.json", len(found), found)
+    with pytest.raises(UserError, match="not what was prepared"):
+        alignment.count(EvalInputs(analysis=links, data=data))

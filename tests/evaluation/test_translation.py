@@ -1,0 +1,207 @@
+"""Translation: BLEU and chrF are sacreBLEU's, perplexity is the analysis', faults are named."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from nltk.translate.bleu_score import corpus_bleu
+
+from pam.cli import main
+from pam.data.dataset import write_summary
+from pam.evaluation import bootstrap
+from pam.evaluation import scores as record
+from pam.evaluation.kinds import EvalInputs, translation
+from pam.evaluation.lengths import by_length
+from pam.evaluation.metrics import metric_of
+from pam.evaluation.scores import Scores
+from pam.io import UserError
+from tests.evaluation.translations import (
+    OUTPUTS,
+    REFERENCES,
+    TARGETS,
+    WORSE,
+    analyze,
+    predict,
+    prepare,
+    shorten,
+    text_of,
+    write,
+)
+
+
+@pytest.fixture
+def evidence(tmp_path: Path) -> EvalInputs:
+    return EvalInputs(
+        predictions=(
+            predict(tmp_path / "beam4/predictions.tsv", OUTPUTS),
+            predict(tmp_path / "beam10/predictions.tsv", WORSE),
+        ),
+        beams=(4, 10),
+        analysis=analyze(tmp_path / "analysis.json", len(OUTPUTS)),
+        data=prepare(tmp_path / "data"),
+    )
+
+
+def value(name: str, evidence: EvalInputs) -> float:
+    units = translation.count(evidence).units
+    known = metric_of(name)
+    return float(known.value(units.total(known.columns)))
+
+
+def sacrebleu_says(folder: Path, outputs: list[str], references: list[str], *options: str) -> float:
+    """The score that sacreBLEU's command line prints."""
+    command = [sys.executable, "-m", "sacrebleu", str(write(folder / "reference", references))]
+    command += ["--input", str(write(folder / "output", outputs)), "--width", "12", *options]
+    done = subprocess.run([*command, "--score-only"], capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+@pytest.mark.parametrize(("beam", "outputs"), [(4, OUTPUTS), (10, WORSE)])
+def test_scores_are_those_of_sacrebleus_command_line(
+    evidence: EvalInputs, tmp_path: Path, beam: int, outputs: list[str]
+) -> None:
+    texts = [text_of(output) for output in outputs]
+    words = ("--tokenize", "none", "--smooth-method", "none", "--force")
+    for name, theirs in (
+        ("bleu", sacrebleu_says(tmp_path, outputs, TARGETS, *words)),
+        ("sacrebleu", sacrebleu_says(tmp_path, texts, REFERENCES)),
+        ("chrf", sacrebleu_says(tmp_path, texts, REFERENCES, "--metrics", "chrf")),
+    ):
+        assert value(f"{name}_b{beam}", evidence) == pytest.approx(theirs, abs=1e-9)
+        assert theirs > 5
+
+
+def test_bleu_on_words_is_nltks_too(evidence: EvalInputs) -> None:
+    references = [[target.split()] for target in TARGETS]
+    # nltk counts an empty output as if it were one word long, so the outputs without one.
+    theirs = corpus_bleu(references, [output.split() for output in WORSE])
+    assert value("bleu_b10", evidence) == pytest.approx(100 * float(theirs))
+
+
+def test_perplexities_come_from_the_analysis(evidence: EvalInputs) -> None:
+    assert value("ppl", evidence) == pytest.approx(math.exp(21 / 24))
+    assert value("ppl_exact", evidence) == pytest.approx(math.exp(10.5 / 24))
+
+
+def test_signatures_and_oddities_are_told(evidence: EvalInputs) -> None:
+    counted = translation.count(evidence)
+    assert counted.over == "sentences"
+    assert counted.details["signatures"]["bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:none|")
+    assert "|tok:13a|smooth:exp|" in counted.details["signatures"]["sacrebleu"]
+    told = ("unknown_words_b4", "empty_b4", "unknown_words_b10", "empty_b10")
+    assert [counted.details[name] for name in told] == [1, 1, 1, 0]
+
+
+def test_a_set_of_empty_outputs_scores_zero(tmp_path: Path) -> None:
+    path = predict(tmp_path / "p.tsv", [""] * len(OUTPUTS))
+    evidence = EvalInputs((path,), (None,), data=prepare(tmp_path / "data"))
+    assert [value(name, evidence) for name in ("bleu", "sacrebleu", "chrf")] == [0, 0, 0]
+    assert "ppl" not in translation.count(evidence).metrics
+
+
+def test_a_single_sentence_is_scored_with_an_interval_of_no_width(tmp_path: Path) -> None:
+    data = prepare(tmp_path / "data")
+    shorten(data, 1, "test.tsv", "test.target.txt")
+    path = predict(tmp_path / "p.tsv", OUTPUTS)
+    write(path, path.read_text(encoding="utf-8").splitlines()[:2])
+    out = tmp_path / "scores.json"
+    arguments = ["score", "--predictions", path, "--data", data, "--out", out]
+    assert main([str(argument) for argument in arguments]) == 0
+    scores = record.load(out)
+    bleu = scores.metrics["bleu"]
+    assert bleu.low == bleu.high == pytest.approx(bleu.value) and bleu.n == 1
+
+
+def test_a_reference_that_a_model_repeats_has_a_bleu_of_100(tmp_path: Path) -> None:
+    path = predict(tmp_path / "p.tsv", TARGETS)
+    evidence = EvalInputs((path,), (None,), data=prepare(tmp_path / "data"))
+    assert value("bleu", evidence) == pytest.approx(100)
+
+
+@pytest.fixture
+def scores(evidence: EvalInputs, tmp_path: Path) -> Scores:
+    decoding = []
+    for beam in evidence.beams:
+        path = tmp_path / f"beam{beam}/decoding.json"
+        path.write_text(json.dumps({"beam": beam, "cpu_s": beam, "unseen": {"anstarrt": 1}}))
+        decoding.append(path)
+    training = tmp_path / "training.json"
+    training.write_text(json.dumps({"cpu_s": 100.0}))
+    arguments = ["score", "--predictions", *evidence.predictions, "--decoding", *decoding]
+    arguments += ["--data", evidence.data, "--analysis", evidence.analysis]
+    arguments += ["--training", training, "--out", tmp_path / "scores.json"]
+    assert main([str(argument) for argument in arguments]) == 0
+    return record.load(tmp_path / "scores.json")
+
+
+def test_the_record_holds_every_beam_and_the_cost_of_the_first(scores: Scores) -> None:
+    assert set(scores.metrics) == {
+        *("bleu_b4", "sacrebleu_b4", "chrf_b4", "bleu_b10", "sacrebleu_b10", "chrf_b10"),
+        *("ppl", "ppl_exact", "token_accuracy"),
+    }
+    assert (scores.kind, scores.over, list(scores.units)) == (
+        *("translation", "sentences"),
+        ["1", "2", "3", "4", "5", "6"],
+    )
+    assert scores.cost.cpu_s == 104
+    assert list(scores.decoding) == ["4", "10"] and scores.unseen == {"anstarrt": 1}
+    assert scores.metrics["ppl"].n == 24 and scores.metrics["bleu_b4"].n == 6
+    low, high = scores.metrics["bleu_b4"].low, scores.metrics["bleu_b4"].high
+    assert low < scores.metrics["bleu_b4"].value < high
+
+
+def test_bleu_by_length_takes_each_sentence_once(scores: Scores, evidence: EvalInputs) -> None:
+    bins = by_length(scores, 4, edges=(5, 12))
+    assert [(one.low, one.high, one.sentences) for one in bins] == [
+        *((0, 5, 1), (5, 12, 3), (12, None, 2)),
+    ]
+    assert bins[0].value == 0.0  # its output is empty
+    (whole,) = by_length(scores, 4, edges=())
+    assert whole.value == pytest.approx(value("bleu_b4", evidence))
+    by_reference = by_length(scores, 10, metric="chrf", by="words", edges=(100, 200))
+    assert by_reference[0].value == pytest.approx(value("chrf_b10", evidence))
+    assert [one.value for one in by_reference[1:]] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda folder: (folder / "data/test.target.txt").unlink(), "no such file"),
+        (
+            lambda folder: write(folder / "data/test.target.txt", REFERENCES[:5]),
+            "not what was prepared",
+        ),
+        (lambda folder: shorten(folder / "data", 5, "test.target.txt"), "5 reference"),
+        (lambda folder: predict(folder / "beam10/predictions.tsv", OUTPUTS, 2), "12 predictions"),
+        (lambda folder: analyze(folder / "analysis.json", 5), "an analysis of 5 sentences"),
+        (
+            lambda folder: write_summary(folder / "data", {"task": "inflection"}),
+            "this data is not of translation",
+        ),
+    ],
+)
+def test_files_that_do_not_belong_together_are_named(
+    evidence: EvalInputs, tmp_path: Path, damage: object, words: str
+) -> None:
+    damage(tmp_path)  # type: ignore[operator]
+    with pytest.raises(UserError, match=words) as raised:
+        translation.count(evidence)
+    assert raised.value.hint
+
+
+def test_japanese_is_scored_without_its_splitter_too() -> None:
+    metrics = translation.sacre_metrics("ja")
+    found = translation.statistics(metrics["sacrebleu"], ["猫が好き"], ["猫が好きだ"])
+    assert found[0, 0] <= 4
+
+
+def test_a_test_set_of_thousands_is_resampled_in_seconds() -> None:
+    counts = np.random.default_rng(0).random((2, 6750, 40))
+    assert bootstrap.resampled_sums(counts).shape == (2, 1000, 40)
+    assert bootstrap.resamples_for(1000) == 10_000
