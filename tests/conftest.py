@@ -39,9 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def record(request: pytest.FixtureRequest) -> Recorder:
     """Notes what a test has tried and what it showed: `record(fault=, showed=, tried=, where=)`.
 
-    Called at a test's end, so that only what was survived is noted. `docs/faults.md` has one line
-    for each test and fault: the calls of all parameters of a test are added up. `where`: at which
-    step of the workflow the fault struck; the page says how often at each.
+    Called at a test's end, so that only what was survived is noted. `docs/reliability.md` has one
+    entry for each test and fault: the calls of all parameters of a test are added up. `where`: at
+    which step of the workflow the fault struck; the page says how often at each.
     """
 
     def noted(*, fault: str, showed: str, tried: int = 1, where: str | None = None) -> None:

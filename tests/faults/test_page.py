@@ -1,11 +1,11 @@
-"""The page about faults says what was recorded, and names tests that exist."""
+"""The page about reliability says what was recorded, and names tests that exist."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from tests.faults.render import DOCS, with_table
+from tests.faults.render import DOCS, PAGE, with_list
 
 ROOT = DOCS.parent
 
@@ -16,9 +16,9 @@ def recorded() -> dict[str, Any]:
     return content
 
 
-def test_the_table_is_that_of_the_record() -> None:
-    page = (DOCS / "faults.md").read_text(encoding="utf-8")
-    assert page == with_table(page, recorded())
+def test_the_list_is_that_of_the_record() -> None:
+    page = (DOCS / PAGE).read_text(encoding="utf-8")
+    assert page == with_list(page, recorded())
 
 
 def test_every_promise_names_a_test_that_exists() -> None:

@@ -42,7 +42,7 @@ def test_tests_that_failed_are_tried_again_and_added(
 ) -> None:
     monkeypatch.setattr(render, "DOCS", tmp_path)
     file = tmp_path / "faults.json"
-    page = tmp_path / "faults.md"
+    page = tmp_path / render.PAGE
     page.write_text(f"Before.\n{render.BEGIN}{render.END}After.\n", encoding="utf-8")
     passed = report("t.py::test_it[1]", "passed", "a kill")
     found = run(file, False, 1, passed, report("t.py::test_it[2]", "failed"))

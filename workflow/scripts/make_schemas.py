@@ -6,6 +6,7 @@ That is the schemas in workflow/schemas/, with which editors and Snakemake check
 of keys at the end of config/README.md.
 """
 
+import textwrap
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,8 @@ SECTIONS: dict[str, type[Strict]] = {
     "`resources:`": ResourcesByModel,
     "A model, `models/NAME.yaml`": ModelConfig,
 }
+WIDTH = 120
+"""Characters in a line of Markdown at most."""
 OVERRIDES = {
     "network": "Network",
     "training": "Training",
@@ -99,8 +102,15 @@ def keys(kind: type[Strict], title: str) -> str:
             rows.append(f"| `{name}` | see `{name}:` below | |")
             continue
         default = "required" if name in required else f"`{_yaml(known.get('default'))}`"
-        rows.append(f"| `{name}` | {_described(known)} | {default} |")
+        rows += _rows(f"`{name}`", _described(known), default)
     return "\n".join([f"### {title}", "", kind.__doc__ or "", "", *rows, ""])
+
+
+def _rows(name: str, text: str, default: str) -> list[str]:
+    """A key as a row of the table; a long description goes on in rows without a name."""
+    room = WIDTH - len(f"| {name} |  | {default} |")
+    first, *more = textwrap.wrap(text, room, break_long_words=False) or [""]
+    return [f"| {name} | {first} | {default} |", *(f"| | {line} | |" for line in more)]
 
 
 def _described(known: dict[str, Any]) -> str:
