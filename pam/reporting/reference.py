@@ -40,8 +40,10 @@ from pam.reporting.runs import load_experiment
 
 ARCHIVE, RECORD, SCORES, EXPERIMENT = "runs.tar.xz", "record.json", "scores.json", "experiment.yaml"
 
-MEASURED = ("run.yaml", "training.json", "history.csv", "decoding.json", "*scores.json")
-MEASURED += ("*analysis.json",)
+MEASURED = (
+    *("run.yaml", "training.json", "history.csv", "decoding.json"),
+    *("*scores.json", "*analysis.json"),
+)
 """Names of a run's files that hold its configuration and numbers."""
 
 TEXTS = ("predictions.tsv", "attention.json")
