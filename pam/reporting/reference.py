@@ -1,156 +1,288 @@
-"""What is kept of a run, to be looked at, compared with and gone on from without training again.
+"""Results that are stored under results/reference/, and runs that are restored from there.
 
-A kept experiment lies as its results do, `<task>/<model>/seed<k>/`, but holds of a run no more
-than its tables and figures are made of, as the catalogue names it; large files are packed (`.gz`).
+`store` writes a folder of this form, small enough to be tracked:
+
+    experiment.yaml  the configuration, resolved
+    record.json      how many runs, what they cost, where and by which commands they were made
+    scores.csv       one line a run: the value of each metric, and the cost
+    tables/ figures/ as the report shows them
+    runs.tar.xz      <task>/<model>/seed<k>/: what each run measured, without its weights
+
+`restore` puts such runs among an experiment's results, which goes on without training them again.
 """
 
 from __future__ import annotations
 
-import gzip
+import datetime
+import io
+import json
 import os
+import shutil
+import tarfile
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from operator import itemgetter
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
-from pam.config import Experiment, RunConfig
+import pandas as pd
+
+from pam.config import RunConfig, load_run
+from pam.data.archives import extract_all
 from pam.experiment import Plan
-from pam.io import UserError, atomic_write, parse, read_json, read_yaml
-from pam.reporting.catalogue import DRAWINGS, TABLES
+from pam.io import UserError, atomic_write, read_json, read_yaml, write_json
+from pam.reporting.runs import load_experiment
 
-LARGE = 200_000
-"""Bytes of a file above which it is packed: such are those of thousands of sentences."""
+ARCHIVE, RECORD, SCORES, EXPERIMENT = "runs.tar.xz", "record.json", "scores.json", "experiment.yaml"
+
+MEASURED = (
+    *("run.yaml", "training.json", "history.csv", "decoding.json"),
+    *("*scores.json", "*analysis.json"),
+)
+"""Names of a run's files that hold its configuration and numbers."""
 
 TEXTS = ("predictions.tsv", "attention.json")
-"""Files that hold text of the data, which not every licence allows to hand on."""
+"""Those that hold text of the data, which not every license allows to pass on."""
+
+SHOWN = {"tables": (".csv", ".md"), "figures": (".svg", ".png")}
+
+UNPACKED = 2**30
+"""Bytes of all runs of an experiment, as they are unpacked."""
 
 Name = tuple[str, str, int]
 """A run: task, model, seed."""
 
 
-def folder_of(root: Path, name: Name) -> Path:
+def run_path(name: Name) -> str:
+    """A run's folder within its experiment's results."""
     task, model, seed = name
-    return root / task / model / f"seed{seed}"
+    return f"{task}/{model}/seed{seed}"
 
 
-def scored_runs(results: Path, experiment: Experiment) -> Iterator[Name]:
-    """The runs that have scores: tasks and models in the experiment's order, seeds ascending."""
-    for task in experiment.tasks:
-        for model in experiment.models_of(task):
-            seeds = (
-                path.parent.name for path in (results / task / model).glob("seed*/scores.json")
-            )
-            for seed in sorted(int(folder.removeprefix("seed")) for folder in seeds):
-                yield task, model, seed
+def store(results: Path, out: Path, command: str, commit: str) -> None:
+    """Stores what an experiment measured; what `out` held before is replaced.
 
+    Runs whose scores are already stored there stay attributed to the command that made them.
 
-def files_to_keep(experiment: Experiment, task: str, results: Path) -> list[str]:
-    """What to keep of a task's runs, as paths inside a run: what tables and figures are made of.
+    Args:
+        results: folder of an experiment that has run.
+        out: folder to be written.
+        command: what made the results, with the code of `commit`.
 
     Raises:
-        UserError: the task's data has not been prepared.
+        UserError: no run has scores, or what is stored in `out` is damaged.
     """
-    summary = read_json(results / task / "data/summary.json")
-    beam = experiment.tasks[task].decoding.get("beam", experiment.decoding.beam)
-    kinds = dict.fromkeys(experiment.tasks, summary["task"])  # that of this task decides
-    patterns = [
-        pattern
-        for item in (*TABLES.values(), *DRAWINGS.values())
-        if task in item.shows(experiment, kinds)
-        for pattern in (*item.files.values(), *item.beside)
-        if pattern.startswith("{run}/")
+    experiment = load_experiment(results / EXPERIMENT)
+    names = [name for name in experiment.runs() if (results / run_path(name) / SCORES).is_file()]
+    if not names:
+        raise UserError("no run has scores", file=results, hint="let the experiment run first")
+    closed = {task for task, _, _ in names if forbids_derivatives(results / task)}
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    call = {"date": today, "command": command, "commit": commit}
+    made_by = record(results, list(map(run_path, names)), call, out)
+    made = out.with_name(f".{out.name}.part")
+    shutil.rmtree(made, ignore_errors=True)
+    copy_shown(results, made, closed)
+    files = {
+        f"{run_path(name)}/{file}": results / run_path(name) / file
+        for name in names
+        for file in files_to_store(results / run_path(name), closed=name[0] in closed)
+    }
+    write_archive(made / ARCHIVE, files)
+    rows = [score_row(results / run_path(name)) for name in names]
+    pd.DataFrame(rows).to_csv(made / "scores.csv", index=False, lineterminator="\n")
+    write_json(made / RECORD, made_by)
+    shutil.rmtree(out, ignore_errors=True)
+    made.rename(out)
+
+
+def forbids_derivatives(task: Path) -> bool:
+    """Whether the license of a task's data forbids to pass on what was made of its text."""
+    return "-ND" in read_json(task / "data/summary.json").get("licence", "")
+
+
+def copy_shown(results: Path, out: Path, closed: set[str]) -> None:
+    """Copies the configuration, tables and figures, but those with text of the `closed` tasks."""
+    hidden = tuple(f"attention_{task}_" for task in closed) + (("examples.",) if closed else ())
+    for folder, endings in SHOWN.items():
+        (out / folder).mkdir(parents=True)
+        for path in sorted((results / folder).glob("*")):
+            if path.suffix in endings and not path.name.startswith(hidden):
+                shutil.copyfile(path, out / folder / path.name)
+    shutil.copyfile(results / EXPERIMENT, out / EXPERIMENT)
+
+
+def files_to_store(run: Path, *, closed: bool) -> list[str]:
+    """What a run measured, as paths within its folder; without text if its data is `closed`."""
+    patterns = MEASURED if closed else MEASURED + TEXTS
+    return [
+        path.relative_to(run).as_posix()
+        for path in run.rglob("*")
+        if path.is_file() and any(fnmatch(path.name, pattern) for pattern in patterns)
     ]
-    found = [pattern.removeprefix("{run}/").format(beam=beam) for pattern in patterns]
-    closed = forbids_derivatives(summary)
-    wanted = dict.fromkeys([*found, "attention.json"])
-    return [file for file in wanted if not (closed and Path(file).name in TEXTS)]
 
 
-def forbids_derivatives(summary: dict[str, str]) -> bool:
-    """Whether the licence of prepared data does not allow to hand on what was made of its text."""
-    return "-ND" in summary.get("licence", "")
+def write_archive(path: Path, files: Mapping[str, Path]) -> None:
+    """Writes files by their names in the archive; the same content gives the same bytes."""
+    with atomic_write(path) as temporary, tarfile.open(temporary, "w:xz") as archive:
+        for name, file in sorted(files.items()):
+            content = file.read_bytes()
+            member = tarfile.TarInfo(name)  # of no time and no owner
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
 
 
-def pack(source: Path, target: Path) -> None:
-    """Copies a file, packed if it is large; the same bytes each time."""
-    content = source.read_bytes()
-    if len(content) > LARGE:
-        content, target = gzip.compress(content, mtime=0), target.with_name(f"{target.name}.gz")
-    with atomic_write(target) as temporary:
-        temporary.write_bytes(content)
+@contextmanager
+def unpacked(stored: Path) -> Iterator[Path]:
+    """A temporary folder with the files of the runs that are stored in a folder.
+
+    Raises:
+        UserError: the archive is damaged, too large or leads out of the folder.
+    """
+    with TemporaryDirectory(prefix="pam-runs-") as folder:
+        try:
+            extract_all(stored / ARCHIVE, Path(folder), UNPACKED)
+        except UserError as error:
+            hint = "check it out again, or store the experiment again"
+            raise UserError(error.message, file=error.file, hint=hint) from error
+        yield Path(folder)
 
 
-def unpack(source: Path, target: Path, time_ns: int) -> None:
-    """Copies a kept file back, with the given time of change."""
-    content = source.read_bytes()
-    if source.suffix == ".gz":
-        content, target = gzip.decompress(content), target.with_suffix("")
-    with atomic_write(target) as temporary:
-        temporary.write_bytes(content)
-        os.utime(temporary, ns=(time_ns, time_ns))
+def score_row(run: Path) -> dict[str, Any]:
+    """A run's line: the value of each metric, those of its word alignments too, and its cost."""
+    scores = read_json(run / SCORES)
+    row = {key: scores[key] for key in ("task", "model", "seed")}
+    for content in (scores, *map(read_json, sorted(run.glob("*_scores.json")))):
+        row |= {name: round(metric["value"], 4) for name, metric in content["metrics"].items()}
+    return row | {key: round(value or 0, 1) for key, value in scores["cost"].items()}
+
+
+def record(results: Path, runs: Sequence[str], call: dict[str, Any], out: Path) -> dict[str, Any]:
+    """How many runs there are, what they cost, where and by which commands they were made."""
+    scores = [read_json(results / run / SCORES) for run in runs]
+    cost = {key: round(sum(one["cost"][key] or 0 for one in scores)) for key in ("cpu_s", "gpu_s")}
+    machines = Counter(
+        json.dumps({key: one["training"].get(key) for key in ("hardware", "versions")})
+        for one in scores
+    )
+    return {
+        "runs": len(runs),
+        "cost": cost,
+        "machines": [json.loads(text) | {"runs": n} for text, n in machines.most_common()],
+        "commands": commands(results, runs, call, out),
+    }
+
+
+def commands(
+    results: Path, runs: Sequence[str], call: dict[str, Any], out: Path
+) -> list[dict[str, Any]]:
+    """The commands that made the runs; `call` made those that `out` does not have as they are.
+
+    The same command of the same commit counts as one, of its last day.
+    """
+    identity = itemgetter("commit", "command")
+    earlier, same = [], set()
+    if (out / ARCHIVE).is_file():
+        earlier = read_json(out / RECORD)["commands"]
+        with unpacked(out) as old:
+            same = {run for run in runs if same_bytes(old / run / SCORES, results / run / SCORES)}
+    made_by = {run: identity(one) for one in earlier for run in one["runs"] if run in same}
+    found = {identity(one): one | {"runs": []} for one in [*earlier, call]}
+    for run in runs:
+        found[made_by.get(run, identity(call))]["runs"].append(run)
+    return [one for one in found.values() if one["runs"]]
+
+
+def same_bytes(old: Path, new: Path) -> bool:
+    return old.is_file() and old.read_bytes() == new.read_bytes()
 
 
 @dataclass
-class Taken:
-    """What became of the runs of a plan when kept ones were taken: they are one of these."""
+class Outcome:
+    """What became of the runs of a plan; each is in one of these."""
 
-    taken: list[Name] = field(default_factory=list)
-    there: list[Name] = field(default_factory=list)
-    other: list[Name] = field(default_factory=list)
+    restored: list[Name] = field(default_factory=list)
+    present: list[Name] = field(default_factory=list)
+    differing: list[Name] = field(default_factory=list)
     missing: list[Name] = field(default_factory=list)
 
 
-def take(kept: Path, results: Path, plan: Plan) -> Taken:
-    """Puts kept runs among a run's results, where the plan has the same recipe for them.
+def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
+    """Restores the stored runs whose configuration is the plan's, but those that have scores.
 
-    All files of a run get the same time, which is later than the data's: the workflow takes them
-    for up to date, and trains only what is missing.
+    All files of a run get the same time, which is later than its data's: the workflow takes them
+    as up to date, and trains only what is missing.
 
     Returns:
-        The runs taken, there already, configured otherwise, not kept.
+        the runs restored, present before, stored with another configuration, not stored.
 
     Raises:
-        UserError: what is kept is of another experiment, or a task has no prepared data yet.
+        UserError: another experiment or no runs are stored, or a task has no prepared data yet.
     """
+    check_restorable(stored, results, plan)
+    found = Outcome()
+    with unpacked(stored) as folder:
+        for name in plan.experiment.runs():
+            source, target = folder / run_path(name), results / run_path(name)
+            if (target / SCORES).exists():
+                found.present.append(name)
+            elif not (source / SCORES).is_file():
+                found.missing.append(name)
+            elif not same_configuration(source / "run.yaml", plan.run(*name)):
+                found.differing.append(name)
+            else:
+                copy_run(source, target)
+                found.restored.append(name)
+    return found
+
+
+def check_restorable(stored: Path, results: Path, plan: Plan) -> None:
     experiment = plan.experiment
-    if read_yaml(kept / "experiment.yaml").get("experiment") != experiment.experiment:
+    if read_yaml(stored / EXPERIMENT).get("experiment") != experiment.experiment:
         raise UserError(
             f"this is not of the experiment `{experiment.experiment}`",
-            file=kept / "experiment.yaml",
+            file=stored / EXPERIMENT,
             hint="name the folder of the same experiment under results/reference/",
         )
+    if not (stored / ARCHIVE).is_file():
+        hint = "only tables and figures are stored here; train the runs"
+        raise UserError("no runs are stored", file=stored / ARCHIVE, hint=hint)
     for task in experiment.tasks:
         if not (results / task / "data/summary.json").is_file():
             raise UserError(
                 f"the data of task `{task}` is not prepared: made later, it would be newer than "
-                "what is taken, and all would be trained again",
+                "what is restored, and all would be trained again",
                 file=results / task / "data",
                 hint="run `snakemake --cores all data --configfile ...` before",
             )
-    found = Taken()
-    for name in experiment.runs():
-        _of(found, name, kept, results, plan).append(name)
-    for name in found.taken:
-        time_ns, source = time.time_ns(), folder_of(kept, name)
-        for path in sorted(path for path in source.rglob("*") if path.is_file()):
-            unpack(path, folder_of(results, name) / path.relative_to(source), time_ns)
-    return found
 
 
-def _of(found: Taken, name: Name, kept: Path, results: Path, plan: Plan) -> list[Name]:
-    """Where a run belongs."""
-    source, target = folder_of(kept, name), folder_of(results, name)
-    if (target / "scores.json").exists():
-        return found.there
-    if not any(source.glob("scores.json*")):
-        return found.missing
-    path = source / "run.yaml"
-    same = path.is_file() and _decisive(parse(RunConfig, read_yaml(path), path)) == _decisive(
-        plan.run(*name)
-    )
-    return found.taken if same else found.other
+def same_configuration(stored: Path, run: RunConfig) -> bool:
+    """Whether a stored run was trained and decoded as `run` asks for.
+
+    One of an earlier form, which is not read any more, was not.
+    """
+    try:
+        return _decisive(load_run(stored)) == _decisive(run)
+    except UserError:
+        return False
 
 
 def _decisive(run: RunConfig) -> tuple[object, ...]:
     """What of a run decides what its files hold."""
     return run.recipe(), run.decoding.model_dump(exclude={"batch_size"})
+
+
+def copy_run(source: Path, target: Path) -> None:
+    """Copies a run's files, all with the present time; the scores last, as they make it present."""
+    now = time.time_ns()
+    files = [path for path in source.rglob("*") if path.is_file()]
+    for path in sorted(files, key=lambda path: (path == source / SCORES, path)):
+        with atomic_write(target / path.relative_to(source)) as temporary:
+            shutil.copyfile(path, temporary)
+            os.utime(temporary, ns=(now, now))

@@ -1,0 +1,355 @@
+"""What an experiment measured can be stored, shown again, and restored instead of trained again."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import os
+import shutil
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pandas as pd
+import pytest
+from made_runs import MadeExperiment
+from made_translations import make_translations
+
+from pam.experiment import Plan, load_plan
+from pam.io import UserError, dump_yaml, read_json, read_yaml, write_json, write_text
+from pam.reporting import reference, runs
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "workflow/scripts"
+STORED = sorted(path for path in (ROOT / "results/reference").iterdir() if path.is_dir())
+LARGEST = 5_000_000
+"""Bytes of a file that is tracked."""
+
+FORM = {"experiment.yaml", "record.json", "scores.csv", "tables", "figures"}
+SOFT, JOINT = ("de-en", "soft", 1), ("de-en", "postr-joint", 1)
+
+Store = Callable[..., Path]
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> MadeExperiment:
+    made = make_translations(tmp_path, models=["soft", "postr-joint"], seeds=[1], count=6)
+    shutil.copyfile(made.config, made.folder / "experiment.yaml")
+    for file in ("tables/table1.csv", "tables/table1.html", "figures/bleu.svg"):
+        write_text(made.folder / file, "x\n")
+    for path in made.folder.glob("*/*/seed1/run.yaml"):
+        write_text(path, dump_yaml(plan_of(made).run("de-en", path.parts[-3], 1)))
+        write_json(path.parent / "training.json", {"cpu_s": 1.0})
+        write_text(path.parent / "model/weights.safetensors", "large")
+    return made
+
+
+@pytest.fixture
+def store(finished: MadeExperiment, tmp_path: Path) -> Store:
+    """Stores the experiment, and says where."""
+
+    def stored(command: str = "a command", commit: str = "a commit") -> Path:
+        reference.store(finished.folder, tmp_path / "stored", command, commit)
+        return tmp_path / "stored"
+
+    return stored
+
+
+def plan_of(made: MadeExperiment) -> Plan:
+    return load_plan(files=[made.config])
+
+
+def later_run(made: MadeExperiment, tmp_path: Path) -> Path:
+    """The folder of a run of the same experiment whose data alone is prepared."""
+    results = tmp_path / "later"
+    shutil.copytree(made.folder / "de-en/data", results / "de-en/data")
+    return results
+
+
+def archived(stored: Path) -> list[str]:
+    with tarfile.open(stored / "runs.tar.xz") as archive:
+        return archive.getnames()
+
+
+def write_tar(path: Path, *members: tarfile.TarInfo) -> None:
+    with tarfile.open(path, "w:xz") as archive:
+        for member in members:
+            archive.addfile(member, io.BytesIO(bytes(member.size)))
+
+
+def member(name: str, size: int = 1, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.size, made.type, made.linkname = size, kind, "/etc/passwd"
+    return made
+
+
+# What is stored.
+
+
+def test_each_run_is_stored_with_all_that_it_measured_and_no_weights(store: Store) -> None:
+    stored = store()
+    assert {path.name for path in stored.iterdir()} == FORM | {"runs.tar.xz"}
+    assert {path.name for path in (stored / "tables").iterdir()} == {"table1.csv"}
+    names = archived(stored)
+    assert {name for name in names if "soft" in name} == {
+        f"de-en/soft/seed1/{file}"
+        for file in ("run.yaml", "training.json", "history.csv", "scores.json", "gold_scores.json")
+        + ("analysis.json", "gold_analysis.json")
+        + ("beam4/predictions.tsv", "beam10/predictions.tsv")
+    }
+    assert {name.split("/")[1] for name in names} == {"soft", "postr-joint"}
+
+
+def test_the_same_content_gives_the_same_bytes(finished: MadeExperiment, store: Store) -> None:
+    before = (store() / "runs.tar.xz").read_bytes()
+    for path in finished.folder.rglob("*"):
+        path.touch()
+        os.chmod(path, 0o700)
+    assert (store() / "runs.tar.xz").read_bytes() == before
+
+
+def test_text_that_no_license_lets_pass_on_is_not_stored(
+    finished: MadeExperiment, store: Store
+) -> None:
+    summary = finished.folder / "de-en/data/summary.json"
+    write_json(summary, read_json(summary) | {"licence": "CC BY-NC-ND 4.0 (talks)"})
+    for file in ("tables/examples.csv", "figures/attention_de-en_seed1.svg"):
+        write_text(finished.folder / file, "x\n")
+    write_json(finished.run("de-en", "soft") / "attention.json", {})
+    stored = store()
+    names = {path.name for path in stored.rglob("*.*")} | {
+        Path(name).name for name in archived(stored)
+    }
+    assert {"scores.json", "analysis.json", "bleu.svg"} < names
+    assert not names & {"predictions.tsv", "attention.json"}
+    assert not names & {"examples.csv", "attention_de-en_seed1.svg"}
+
+
+def test_values_of_outputs_and_of_alignments_are_in_one_row(store: Store) -> None:
+    rows = pd.read_csv(store() / "scores.csv")
+    assert rows["model"].tolist() == ["soft", "postr-joint"]
+    assert (rows[["ppl", "bleu_b4", "aer", "cpu_s"]] > 0).all(axis=None)
+
+
+def test_nothing_is_stored_of_an_experiment_without_scores(
+    finished: MadeExperiment, store: Store
+) -> None:
+    for path in finished.scores:
+        path.unlink()
+    with pytest.raises(UserError, match="no run has scores"):
+        store()
+
+
+def test_a_run_is_attributed_to_the_command_that_made_it(
+    finished: MadeExperiment, store: Store
+) -> None:
+    store("one", "1")
+    changed = finished.run("de-en", "soft") / "scores.json"
+    write_json(changed, read_json(changed) | {"cost": {"cpu_s": 7.0, "wall_s": 7.0, "gpu_s": 0}})
+    made_by = read_json(store("two", "2") / "record.json")["commands"]
+    assert [(one["commit"], one["runs"]) for one in made_by] == [
+        ("1", ["de-en/postr-joint/seed1"]),
+        ("2", ["de-en/soft/seed1"]),
+    ]
+
+
+def test_a_command_that_went_on_is_one(finished: MadeExperiment, store: Store) -> None:
+    scores = finished.run("de-en", "soft") / "scores.json"
+    content = scores.read_bytes()
+    scores.unlink()
+    store("one", "1")
+    scores.write_bytes(content)
+    (made_by,) = read_json(store("one", "1") / "record.json")["commands"]
+    assert made_by["runs"] == ["de-en/soft/seed1", "de-en/postr-joint/seed1"]
+
+
+# What is restored.
+
+
+def test_runs_are_restored_to_the_byte_and_later_than_their_data(
+    finished: MadeExperiment, store: Store, tmp_path: Path
+) -> None:
+    results, stored = later_run(finished, tmp_path), store()
+    found = reference.restore(stored, results, plan_of(finished))
+    assert found.restored == [SOFT, JOINT]
+    files = [path for path in (results / "de-en").glob("*/seed1/**/*") if path.is_file()]
+    assert sorted(path.relative_to(results).as_posix() for path in files) == archived(stored)
+    data = (results / "de-en/data/summary.json").stat().st_mtime_ns
+    for path in files:
+        assert path.read_bytes() == (finished.folder / path.relative_to(results)).read_bytes()
+        assert path.stat().st_mtime_ns > data
+    assert reference.restore(stored, results, plan_of(finished)).present == found.restored
+
+
+def test_restored_scores_can_be_compared_again(
+    finished: MadeExperiment, store: Store, tmp_path: Path
+) -> None:
+    results, stored = later_run(finished, tmp_path), store()
+    reference.restore(stored, results, plan_of(finished))
+    experiment = runs.load_experiment(stored / "experiment.yaml")
+    (task,) = runs.load_runs(sorted(results.glob("*/*/*/scores.json")), experiment)
+    (before,) = runs.load_runs(finished.scores, experiment)
+    assert [one.scores for one in task.runs] == [one.scores for one in before.runs]
+
+
+def test_a_run_of_another_training_config_or_of_none_is_not_restored(
+    finished: MadeExperiment, store: Store, tmp_path: Path
+) -> None:
+    shutil.rmtree(finished.run("de-en", "soft"))
+    stored, results = store(), later_run(finished, tmp_path)
+    changed = finished.config.read_text(encoding="utf-8") + "training: {epochs: 3}\n"
+    write_text(finished.config, changed)
+    found = reference.restore(stored, results, plan_of(finished))
+    assert (found.missing, found.differing) == ([SOFT], [JOINT])
+    assert not found.restored and not (results / "de-en/postr-joint").exists()
+
+
+def test_a_run_of_an_earlier_form_of_the_configuration_is_not_restored(
+    finished: MadeExperiment, store: Store, tmp_path: Path
+) -> None:
+    config = finished.run("de-en", "soft") / "run.yaml"
+    write_text(config, config.read_text(encoding="utf-8") + "of_old: 1\n")
+    found = reference.restore(store(), later_run(finished, tmp_path), plan_of(finished))
+    assert (found.restored, found.differing) == ([JOINT], [SOFT])
+
+
+def test_the_scripts_store_and_say_what_is_restored_and_what_is_to_be_trained(
+    finished: MadeExperiment,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stored, results = str(tmp_path / "stored"), str(finished.folder)
+    words = ["store", results, stored, "--command", "make", "--commit", "1"]
+    monkeypatch.setattr(sys, "argv", words)
+    assert script("store_reference").main() == 0
+    changed = finished.run("de-en", "soft")
+    shutil.rmtree(changed)
+    config = read_yaml(finished.config)
+    config["tasks"]["de-en"]["training"] = {"epochs": 3}
+    write_json(tmp_path / "other.yaml", config)
+    words = ["restore", stored, results, "--configfile"]
+    monkeypatch.setattr(sys, "argv", [*words, str(tmp_path / "other.yaml")])
+    assert script("restore_reference").main() == 0
+    said = "0 runs restored, 1 already there\n0 not stored, to be trained\n"
+    said += "1 configured otherwise, to be trained\n  de-en/soft/seed1\n"
+    assert capsys.readouterr().out == said
+    monkeypatch.setattr(sys, "argv", [*words, str(finished.config)])
+    assert script("restore_reference").main() == 0
+    assert "1 runs restored, 1 already there" in capsys.readouterr().out
+    shutil.rmtree(finished.folder / "de-en/data")
+    assert script("restore_reference").main() == 2
+    assert "is not prepared" in capsys.readouterr().err
+
+
+def test_nothing_is_restored_before_the_data_is_prepared(
+    finished: MadeExperiment, store: Store, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match="is not prepared"):
+        reference.restore(store(), tmp_path / "later", plan_of(finished))
+
+
+def test_nothing_is_restored_of_another_experiment(
+    finished: MadeExperiment, store: Store, tmp_path: Path
+) -> None:
+    stored = store()
+    other = finished.config.read_text(encoding="utf-8").replace("made-up\n", "another\n", 1)
+    write_text(finished.config, other)
+    with pytest.raises(UserError, match="not of the experiment `another`"):
+        reference.restore(stored, later_run(finished, tmp_path), plan_of(finished))
+
+
+def test_nothing_is_restored_where_tables_and_figures_alone_are_stored(
+    finished: MadeExperiment, store: Store, tmp_path: Path
+) -> None:
+    stored = store()
+    (stored / "runs.tar.xz").unlink()
+    with pytest.raises(UserError, match="no runs are stored"):
+        reference.restore(stored, later_run(finished, tmp_path), plan_of(finished))
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (member("../../outside"), "leads out of the folder"),
+        (member("/outside"), "leads out of the folder"),
+        (member("de-en/soft/seed1/run.yaml", 0, tarfile.SYMTYPE), "is not a plain file"),
+        (member("de-en/soft/seed1/run.yaml", 0, tarfile.LNKTYPE), "is not a plain file"),
+        (member("de-en/soft/seed1/device", 0, tarfile.FIFOTYPE), "is not a plain file"),
+        (member("de-en/soft/seed1/large.tsv", 2000), "more than 1999 bytes"),
+    ],
+)
+def test_an_archive_is_not_trusted(
+    finished: MadeExperiment,
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bad: tarfile.TarInfo,
+    message: str,
+) -> None:
+    stored, results = store(), later_run(finished, tmp_path)
+    write_tar(stored / "runs.tar.xz", member("de-en/soft/seed1/scores.json"), bad)
+    monkeypatch.setattr(reference, "UNPACKED", 1999)
+    with pytest.raises(UserError, match=message):
+        reference.restore(stored, results, plan_of(finished))
+    assert [path.name for path in (results / "de-en").iterdir()] == ["data"]
+
+
+def test_an_archive_that_is_cut_short_is_refused(
+    finished: MadeExperiment, store: Store, tmp_path: Path
+) -> None:
+    stored, results = store(), later_run(finished, tmp_path)
+    archive = stored / "runs.tar.xz"
+    archive.write_bytes(archive.read_bytes()[:-100])
+    with pytest.raises(UserError, match="damaged or cut short"):
+        reference.restore(stored, results, plan_of(finished))
+    assert [path.name for path in (results / "de-en").iterdir()] == ["data"]
+
+
+# What is in results/reference/.
+
+
+@pytest.mark.parametrize("folder", STORED, ids=lambda folder: folder.name)
+def test_a_stored_folder_holds_valid_files_of_its_form_and_no_large_one(folder: Path) -> None:
+    for path in (path for path in folder.rglob("*") if path.is_file()):
+        assert path.stat().st_size <= LARGEST, path
+        if path.suffix == ".json":
+            json.loads(path.read_text(encoding="utf-8"))
+        elif path.suffix == ".csv":
+            assert len(pd.read_csv(path)) > 0, path
+    if folder.name == "bench":
+        assert {path.suffix for path in folder.iterdir()} == {".json"}
+        return
+    assert {path.name for path in folder.iterdir()} - {"runs.tar.xz"} == FORM
+    for part, endings in reference.SHOWN.items():
+        names = [path.stem for path in (folder / part).iterdir()]
+        assert {path.suffix for path in (folder / part).iterdir()} == set(endings)
+        assert all(names.count(name) == len(endings) for name in names)
+
+
+@pytest.mark.parametrize(
+    "folder", [path for path in STORED if path.name != "bench"], ids=lambda folder: folder.name
+)
+def test_a_stored_record_counts_the_runs_of_the_scores(folder: Path) -> None:
+    record, experiment = read_json(folder / "record.json"), read_yaml(folder / "experiment.yaml")
+    scores = pd.read_csv(folder / "scores.csv")
+    names = [f"{row.task}/{row.model}/seed{row.seed}" for row in scores.itertuples()]
+    assert set(record) == {"runs", "cost", "machines", "commands"}
+    assert record["runs"] == len(names) == sum(one["runs"] for one in record["machines"])
+    assert sorted(run for one in record["commands"] for run in one["runs"]) == sorted(names)
+    assert all(set(one) == {"date", "command", "commit", "runs"} for one in record["commands"])
+    assert set(scores["model"]) <= set(experiment["models"])
+    assert set(scores["task"]) <= set(experiment["tasks"])
+    if (folder / "runs.tar.xz").exists():
+        assert {str(Path(*Path(name).parts[:3])) for name in archived(folder)} == set(names)
