@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -12,9 +11,10 @@ import torch
 from torch import Tensor
 
 from pam.data.vocabulary import PAD
-from pam.models import kernels, output_kernels
+from pam.models import output_kernels
 from pam.models.seq2seq import Seq2Seq
 from tests.models import plain, tiny
+from tests.models.test_kernels import tapes_made
 
 TOP_3 = {"kind": "output", "top_k": 3}
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
@@ -239,17 +239,8 @@ def test_float32_stays_near_float64(name: str) -> None:
 def test_a_batch_frees_its_memory_without_the_garbage_collector(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tapes: list[weakref.ref[Any]] = []
-    noted = kernels.Tape.__new__
-
-    def note(cls: type, *given: Any) -> Any:
-        tape = noted(cls)
-        tapes.append(weakref.ref(tape))
-        return tape
-
-    monkeypatch.setattr(kernels.Tape, "__new__", note)
+    tapes = tapes_made(monkeypatch)
     model = tiny.model(tiny.components(name)).train()
-    gc.collect()
     gc.disable()
     try:
         model.objective(*tiny.batch()).sum().backward()
