@@ -421,8 +421,11 @@ MODULES = {
 
 
 def implementation_of(component: str, options: Options) -> str:
-    """Where the class that computes a kind is, as `package.module:Class`."""
+    """Where what computes a kind is, as `package.module:Class`; of an architecture, the function
+    that builds it, which has the kind's name."""
     name = type(options).__name__.removesuffix("Options")
+    if component == "architecture":
+        name = options.kind
     return options.implementation or f"{MODULES[component]}:{name}"
 
 
