@@ -50,26 +50,18 @@ class Alone:
         return self.found
 
     def update(self, parents: Tensor, symbol: Tensor) -> None:
-        state = plain.update(self.found, symbol.flatten())
-        # What a hypothesis makes of a symbol is asked of its parent: every symbol of every parent.
-        rows = (BEAM * torch.arange(len(parents))[:, None] + parents).flatten()
-        if not torch.equal(rows, torch.arange(len(rows))):
-            state = self.of_parents(rows, symbol.flatten())
-        self.state = state
-
-    def of_parents(self, rows: Tensor, symbol: Tensor) -> State:
-        """Each parent's state after the child's symbol, a child at a time."""
-        states = []
-        for child, parent in enumerate(rows.tolist()):
-            every = torch.full_like(symbol, int(symbol[child]))
-            states.append(plain.update(self.found, every).select(torch.tensor([parent])))
+        """Each parent's state after its child's symbol, a child at a time."""
+        states, parents = [], BEAM * torch.arange(len(parents))[:, None] + parents
+        for parent, written in zip(parents.flatten(), symbol.flatten(), strict=True):
+            after = plain.update(self.found, torch.full_like(symbol.flatten(), int(written)))
+            states.append(after.select(parent[None]))
         hidden = tuple(
             tuple(torch.cat([state.hidden[layer][part] for state in states]) for part in (0, 1))
             for layer in range(len(states[0].hidden))
         )
         history = states[0].history
-        return State(
-            hidden,  # type: ignore[arg-type]
+        self.state = State(
+            hidden,
             torch.cat([state.context for state in states]),
             AttentionHistory(
                 history.steps,

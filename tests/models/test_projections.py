@@ -149,14 +149,14 @@ def test_equal_scores_share_the_probability_alike() -> None:
 
 def test_fusedmax_without_weight_is_sparsemax_and_with_much_it_is_uniform() -> None:
     scores, mask = rows(20, 8)
-    torch.testing.assert_close(
-        fusedmax(scores, mask, 0.0), sparsemax(scores, mask), rtol=0, atol=0
-    )
+    torch.testing.assert_close(fusedmax(scores, mask, 0.0), sparsemax(scores, mask), rtol=0, atol=0)
     found = fusedmax(scores, mask, 100.0)
     torch.testing.assert_close(found, mask / mask.sum(1, keepdim=True).double())
 
 
 def test_the_authors_example_fuses_the_two_near_scores() -> None:
     scores = torch.tensor([[1.0, 2.1, 1.9]], dtype=torch.float64)
-    found = Fusedmax(options.Fusedmax(), tiny.SIZES).project(scores, torch.ones(1, 3, dtype=torch.bool))
+    found = Fusedmax(options.Fusedmax(), tiny.SIZES).project(
+        scores, torch.ones(1, 3, dtype=torch.bool)
+    )
     torch.testing.assert_close(found, torch.tensor([[0.0, 0.5, 0.5]], dtype=torch.float64))
