@@ -19,8 +19,8 @@ from pam.config import load_run
 from pam.data.dataset import Examples, Prepared
 from pam.models.build import build
 from pam.models.saved import load_model, load_tensors
-from pam.training import logging as progress
-from pam.training import trainer as loop
+from pam.training import logging as training_logging
+from pam.training import trainer as training_loop
 from pam.training.checkpoint import Progress, StateFolder
 from pam.training.logging import Reporter, versions
 from pam.training.schedule import learning_rate
@@ -33,7 +33,7 @@ RUN = small.run("mono-postr-joint")
 
 @pytest.fixture(scope="module")
 def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training that was killed after its second epoch was told of and before it was saved."""
+    """A training that was killed after its second epoch was reported and before it was saved."""
     out = tmp_path_factory.mktemp("trained")
     runs.train(RUN, data, out, Fault("pam.training.checkpoint", "save_tensors", 8)).end()
     assert runs.train(RUN, data, out).end() == 0
@@ -58,10 +58,7 @@ def test_the_model_folder_is_all_that_is_needed_to_use_the_model(trained: Path, 
 
 def test_the_history_has_a_row_an_epoch(trained: Path) -> None:
     history = pd.read_csv(trained / "history.csv")
-    assert list(history) == [
-        *("epoch", "step", "examples", "tokens", "learning_rate", "train_loss", "dev_loss"),
-        *("dev_accuracy", "dev_token_accuracy", "dev_objective", "wall_s", "cpu_s"),
-    ]
+    assert list(history) == runs.COLUMNS
     assert history["epoch"].tolist() == [1, 2, 3]
     assert history["step"].tolist() == [4, 8, 12]
     assert history["examples"].tolist() == [60, 120, 180]
@@ -73,7 +70,7 @@ def test_the_history_has_a_row_an_epoch(trained: Path) -> None:
     assert b"\r" not in (trained / "history.csv").read_bytes()
 
 
-def test_the_record_tells_cost_origin_and_outcome(trained: Path) -> None:
+def test_the_record_states_cost_origin_and_outcome(trained: Path) -> None:
     record = runs.record_of(trained)
     assert set(record) == {
         *("wall_s", "cpu_s", "gpu_s", "device", "hardware", "versions", "seed", "epochs"),
@@ -167,7 +164,7 @@ def test_the_weights_of_the_best_epoch_are_kept(
         seen.append({name: value.clone() for name, value in model.state_dict().items()})
         return scores[len(seen) - 1]
 
-    monkeypatch.setattr(loop, "evaluate", scripted)
+    monkeypatch.setattr(training_loop, "evaluate", scripted)
     weights, found = trainer(data, tmp_path, epochs=4, select=select).run()
     assert found.best is not None and found.best["epoch"] == best
     assert all(torch.equal(weights[name], seen[best - 1][name]) for name in weights)
@@ -208,7 +205,7 @@ def test_a_log_gets_plain_lines_with_the_time_to_go(
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(training_logging, "LINE_EVERY_S", 0.0)
     with caplog.at_level(logging.INFO, "pam"):
         trainer(data, tmp_path, epochs=2).run()
     lines = [record.getMessage() for record in caplog.records]
@@ -219,7 +216,7 @@ def test_a_log_gets_plain_lines_with_the_time_to_go(
     assert "\r" not in capfd.readouterr().err
 
 
-def test_lines_are_not_told_faster_than_a_person_reads(
+def test_lines_come_no_faster_than_a_person_reads(
     data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "pam"):
@@ -238,8 +235,8 @@ def test_a_terminal_gets_a_bar_and_whole_lines_above_it(
     monkeypatch.setattr(root, "level", logging.INFO)
     trainer(data, tmp_path, epochs=2).run()
     pieces = said.text.replace("\r", "\n").split("\n")
-    told = [piece for piece in pieces if "train loss" in piece]
-    assert len(told) == 2 and all(piece.startswith("name: epoch ") for piece in told)
+    lines = [piece for piece in pieces if "train loss" in piece]
+    assert len(lines) == 2 and all(piece.startswith("name: epoch ") for piece in lines)
     bars = [piece for piece in pieces if piece.startswith("name:") and "%|" in piece]
     assert " 8/8 [" in bars[-1] and "step" in bars[-1]
     assert root.handlers == [handler]

@@ -1,4 +1,4 @@
-"""Trainings in double precision by several processes, quick to start: forked, as in `runs`."""
+"""Trainings in double precision by groups of processes, quick to start: forked as in `runs`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def train(run: RunConfig, data: Path, out: Path, processes: int) -> Outcome:
 
 def _work(rank: int, size: int, port: int, run: RunConfig, data: Path, out: Path) -> None:
     if size > 1:
-        # What torchrun tells a process.
+        # As torchrun sets it.
         os.environ |= {
             "RANK": str(rank),
             "LOCAL_RANK": str(rank),
