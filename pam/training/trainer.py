@@ -43,7 +43,10 @@ class Objective(nn.Module):
         self.model, self.bf16, self.shared = model, bf16, shared
 
     def forward(self, batch: Batch | None) -> Tensor:
-        """() summed over the batch's tokens, in nats; without a batch 0, with gradients of 0."""
+        """() minus the objective, log p or a bound, summed over the batch's tokens, in nats.
+
+        Without a batch it is 0, with gradients of 0.
+        """
         if batch is None:
             return self._zero()
         given = batch.source, batch.lengths, batch.target

@@ -17,7 +17,7 @@ from tests.training.test_options import Result, trained
 
 RUN = small.run("postr-joint", epochs=2, batch_size=30, average=2, state_every_s=60.0)
 CHECKS = 10
-"""Of the time limit: in two epochs after two steps, two batches of the evaluation and at its end."""
+"""Of the time limit, in two epochs: after two steps, two batches of the evaluation and its end."""
 
 
 def at(number: int) -> Callable[[], bool]:
