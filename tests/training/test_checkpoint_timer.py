@@ -10,7 +10,7 @@ from pam.training import checkpoint
 from pam.training.checkpoint import SAVING_SHARE, CheckpointTimer, StateFolder
 from pam.training.trainer import Trainer
 from tests.training import small
-from tests.training.test_options import trained
+from tests.training.trainers import trained
 
 
 class Clock:

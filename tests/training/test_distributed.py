@@ -17,7 +17,7 @@ from pam.training.checkpoint import CURRENT
 from pam.training.distributed import step_seed
 from tests.training import groups, runs, small
 from tests.training.runs import Command
-from tests.training.test_options import without_dropout
+from tests.training.trainers import without_dropout
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},

@@ -17,7 +17,7 @@ from tests.conftest import Recorder
 from tests.training import runs, small
 from tests.training.runs import CONTEXT, Fault
 from tests.training.test_failures import one_message
-from tests.training.test_options import trained
+from tests.training.trainers import trained
 
 MANY, FEW = 1500, 50
 STEP, EVALUATION = ("pam.training.trainer", "Trainer._step"), ("pam.training.trainer", "evaluate")

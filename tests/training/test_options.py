@@ -9,32 +9,8 @@ import pandas as pd
 import pytest
 import torch
 
-from pam.config import RunConfig
-from pam.data.dataset import Examples, Prepared
-from pam.models.build import build
-from pam.training.checkpoint import Progress, StateFolder
-from pam.training.logging import Reporter
-from pam.training.preemption import Stop
-from pam.training.trainer import Trainer
 from tests.training import runs, small
-
-Result = tuple[dict[str, torch.Tensor], Progress]
-
-
-def trained(run: RunConfig, data: Path, out: Path, stop: Stop | None = None) -> Result:
-    prepared = Prepared(data)
-    train, dev = (
-        Examples(prepared.split(name), run.components.targets) for name in ("train", "dev")
-    )
-    torch.manual_seed(run.seed)
-    model = build(run.components, run.network, len(prepared.source), len(prepared.target))
-    states = StateFolder(out / "state", "key")
-    reporter = Reporter("small", out / "events")
-    return Trainer(run, model, train, dev, states, reporter, stop=stop or Stop()).run()
-
-
-def without_dropout(run: RunConfig) -> RunConfig:
-    return run.model_copy(update={"network": run.network.model_copy(update={"dropout": 0.0})})
+from tests.training.trainers import trained, without_dropout
 
 
 def test_a_training_ends_after_its_most_steps_in_the_midst_of_an_epoch(

@@ -13,7 +13,7 @@ import torch
 
 from pam.training.preemption import Stop, Stopped
 from tests.training import runs, small
-from tests.training.test_options import Result, trained
+from tests.training.trainers import Result, trained
 
 RUN = small.run("postr-joint", epochs=2, batch_size=30, average=2, state_every_s=60.0)
 CHECKS = 10
