@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     data = prepared_for(model, args.data)
     watch = Stopwatch(device)
     gathered = _gather(model, data, args.split, args.batch_size)
-    wall, cpu, gpu = watch.lap()
+    wall, cpu, gpu = watch.restart()
     run = model.run
     found = gathered.analysis(
         task=run.task,

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     write_text(folder / length_prior.FILE, lengths.read_text(encoding="utf-8"))
     save_model(folder, run, members[0].task, args.models[0], _weights(members))
     load_model(folder)  # whether the run says of the members what they are
-    _write_record(args, run.seed, members, watch.lap())
+    _write_record(args, run.seed, members, watch.restart())
     return 0
 
 

@@ -185,7 +185,7 @@ def _split(args: argparse.Namespace, decoder: Decoder) -> int:
     size = decoder.decoding.batch_size
     with enough_for(f"the decoding of {size} sources side by side", HINT):
         answers = decoder(sources, told=_teller(len(sources)))
-    wall, cpu, gpu = watch.lap()
+    wall, cpu, gpu = watch.restart()
     write_text(args.out, _table(model.codec, rows, answers, ranked=decoder.wanted > 1))
     if args.record is not None:
         cost = {"wall_s": wall, "cpu_s": cpu, "gpu_s": gpu}

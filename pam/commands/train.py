@@ -81,9 +81,9 @@ def _make(args: argparse.Namespace, group: ProcessGroup, stop: Stop) -> None:
     from pam.fingerprint import fingerprint, model_modules
     from pam.io import UserError
     from pam.models.build import parameters_of
-    from pam.training.checkpoint import StateFolder, locked
+    from pam.training.checkpoint import Results, StateFolder, locked
     from pam.training.devices import keep_heap, limit_threads
-    from pam.training.logging import Reporter, Results, Silence
+    from pam.training.logging import Reporter, Silence
     from pam.training.trainer import Trainer
 
     keep_heap()

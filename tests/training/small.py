@@ -40,7 +40,7 @@ ROWS = {
 
 
 def prepare(folder: Path, rows: Mapping[str, Sequence[tuple[str, ...]]] | None = None) -> Path:
-    """A prepared folder, made as the verb `prepare` makes it."""
+    """A prepared folder, made as the command `prepare` makes it."""
     raw = folder.parent / f"{folder.name} raw"
     files = {}
     for split, listed in (ROWS if rows is None else rows).items():

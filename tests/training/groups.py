@@ -1,4 +1,4 @@
-"""Trainings in double precision by several processes, quick to start: forked, as in `runs`."""
+"""Trainings in double precision by groups of processes, quick to start: forked as in `runs`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from pam.config import RunConfig
-from pam.data.dataset import Examples, Prepared
 from pam.io import read_json, write_json
-from pam.models.build import build
 from pam.models.saved import load_tensors, save_tensors
-from pam.training.checkpoint import StateFolder
 from pam.training.distributed import joined
 from pam.training.logging import Silence
-from pam.training.trainer import Trainer
 from tests.training.runs import CONTEXT
+from tests.training.trainers import trainer
 
 
 @dataclass(frozen=True)
@@ -29,9 +25,9 @@ class Outcome:
     """What a training came to.
 
     Attributes:
-        weights: those kept, in the first process.
+        weights: the resulting ones, of the main process.
         history: rows without times.
-        states: for each process, a digest-like list of its last weights.
+        last: for each process, its weights after the last step.
     """
 
     weights: dict[str, Tensor]
@@ -61,7 +57,7 @@ def train(run: RunConfig, data: Path, out: Path, processes: int) -> Outcome:
 
 def _work(rank: int, size: int, port: int, run: RunConfig, data: Path, out: Path) -> None:
     if size > 1:
-        # What torchrun tells a process.
+        # As torchrun sets it.
         os.environ |= {
             "RANK": str(rank),
             "LOCAL_RANK": str(rank),
@@ -70,18 +66,11 @@ def _work(rank: int, size: int, port: int, run: RunConfig, data: Path, out: Path
             "MASTER_PORT": str(port),
             "TORCHELASTIC_RUN_ID": "test",
         }
-    prepared = Prepared(data)
-    train, dev = (
-        Examples(prepared.split(name), run.components.targets) for name in ("train", "dev")
-    )
     with joined("cpu") as group:
-        # Weights of their own, which must not matter.
-        torch.manual_seed(run.seed + rank)
-        model = build(run.components, run.network, len(prepared.source), len(prepared.target))
-        states = StateFolder(out / "state", "key")
-        trainer = Trainer(run, model.double(), train, dev, states, Silence(), group)
-        weights, progress = trainer.run()
-    save_tensors(out / f"last{rank}", model.state_dict(), {})
+        made = trainer(run, data, out, reporter=Silence(), group=group)
+        made.model.double()
+        weights, progress = made.run()
+    save_tensors(out / f"last{rank}", made.model.state_dict(), {})
     if rank == 0:
         save_tensors(out / "best", weights, {})
         rows = [

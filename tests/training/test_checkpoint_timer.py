@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from pam.training import preemption as pace
-from pam.training.checkpoint import StateFolder
-from pam.training.preemption import SHARE, CheckpointTimer
+from pam.training import checkpoint
+from pam.training.checkpoint import SAVING_SHARE, CheckpointTimer, StateFolder
 from pam.training.trainer import Trainer
 from tests.training import small
-from tests.training.test_options import trained
+from tests.training.trainers import trained
 
 
 class Clock:
-    """A clock that goes on when it is told to."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -27,35 +26,35 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(pace, "monotonic", made)
+    monkeypatch.setattr(checkpoint, "monotonic", made)
     return made
 
 
-def seconds_to_next(kept: CheckpointTimer, clock: Clock) -> int:
+def seconds_to_next(timer: CheckpointTimer, clock: Clock) -> int:
     start = clock.now
-    while not kept.due():
+    while not timer.due():
         clock.now += 1
     return round(clock.now - start)
 
 
-def save(kept: CheckpointTimer, clock: Clock, took: float) -> None:
-    with kept.saving():
+def save(timer: CheckpointTimer, clock: Clock, took: float) -> None:
+    with timer.saving():
         clock.now += took
 
 
 @pytest.mark.parametrize(("took", "wait"), [(0.1, 30), (10, 190)])
 def test_slow_saving_is_seldom(took: float, wait: int, clock: Clock) -> None:
-    kept = CheckpointTimer(30.0)
-    assert seconds_to_next(kept, clock) == 30
-    save(kept, clock, took)
-    assert seconds_to_next(kept, clock) == wait
-    assert took / (took + wait) <= SHARE
+    timer = CheckpointTimer(30.0)
+    assert seconds_to_next(timer, clock) == 30
+    save(timer, clock, took)
+    assert seconds_to_next(timer, clock) == wait
+    assert took / (took + wait) <= SAVING_SHARE
 
 
 def test_zero_asks_for_a_state_after_every_batch(clock: Clock) -> None:
-    kept = CheckpointTimer(0.0)
-    save(kept, clock, 10)
-    assert kept.due()
+    timer = CheckpointTimer(0.0)
+    save(timer, clock, 10)
+    assert timer.due()
 
 
 def test_a_training_on_a_slow_disk_saves_seldom(
