@@ -12,7 +12,7 @@ import torch
 
 from pam.config import Decoding, ModelConfig, Network
 from pam.data.dataset import Batch, Examples, Prepared
-from pam.decoding.search import search
+from pam.decoding.beam_search import search
 from pam.fast.teacher import token_objective
 from pam.models.build import build
 from pam.models.model import Model

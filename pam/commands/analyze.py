@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pam.data.dataset import Prepared
     from pam.evaluation.attention import Gatherer
-    from pam.models.saved import SavedModel
+    from pam.models.checkpoint import SavedModel
 
 HINT = "lower `decoding.batch_size`, or --batch-size"
 HELP = "likelihood, entropy, coverage and word links of a split, under teacher forcing"
@@ -27,10 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pam.decoding.prepared import prepared_for
+    from pam.decoding.generator import prepared_for
     from pam.evaluation import attention as analysis
     from pam.io import UserError
-    from pam.models.saved import load_model
+    from pam.models.checkpoint import load_model
     from pam.training.devices import choose_device, keep_heap, limit_threads
     from pam.training.logging import Stopwatch
 

@@ -26,9 +26,9 @@ def run(args: argparse.Namespace) -> int:
     import torch
 
     from pam.data.vocabulary import EOS
-    from pam.decoding.prepared import prepared_for
+    from pam.decoding.generator import prepared_for
     from pam.io import UserError, write_json
-    from pam.models.saved import load_model
+    from pam.models.checkpoint import load_model
 
     model = load_model(args.model)
     if model.run.components.targets == "actions":

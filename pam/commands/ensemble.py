@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pam.models.saved import SavedModel
+    from pam.models.checkpoint import SavedModel
 
 HELP = "join trained models to an ensemble"
 
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from pam.config import load_run
     from pam.decoding import length_prior
     from pam.io import write_text
-    from pam.models.saved import load_model, save_model
+    from pam.models.checkpoint import load_model, save_model
     from pam.training.logging import Stopwatch
 
     watch = Stopwatch(torch.device("cpu"))
@@ -53,7 +53,7 @@ def _check(folders: list[Path], members: list[SavedModel]) -> None:
         UserError: one does not; names it.
     """
     from pam.io import UserError, sha256_of
-    from pam.models.saved import belongings
+    from pam.models.checkpoint import belongings
 
     for folder, member in zip(folders[1:], members[1:], strict=True):
         for name in belongings(member.task):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pam.config import Decoding, RunConfig
     from pam.data.tasks import Codec
-    from pam.decoding.decoder import Decoder, Hypothesis
+    from pam.decoding.generator import Generator, Hypothesis
     from pam.decoding.sampling import Sampling
 
 HELP = "decode: a prepared split with --data, else each line of standard input"
@@ -52,8 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pam.decoding.decoder import Decoder
-    from pam.models.saved import load_model
+    from pam.decoding.generator import Generator
+    from pam.models.checkpoint import load_model
     from pam.training.devices import choose_device, keep_heap, limit_threads
 
     keep_heap()
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     model = load_model(args.model, choose_device(args.device))
     run = _run(args, model.run)
     sampling = _sampling(args, run)
-    decoder = Decoder(model, args.model, run.decoding, args.n_best, sampling)
+    decoder = Generator(model, args.model, run.decoding, args.n_best, sampling)
     return _typed(decoder) if args.data is None else _split(args, decoder)
 
 
@@ -172,7 +172,7 @@ def _typed_source(line: bytes, number: int, codec: Codec) -> list[str]:
 
 
 def _split(args: argparse.Namespace, decoder: Decoder) -> int:
-    from pam.decoding.prepared import prepared_for
+    from pam.decoding.generator import prepared_for
     from pam.io import write_json, write_text
     from pam.training.devices import enough_for
     from pam.training.logging import Stopwatch, hardware

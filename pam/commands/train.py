@@ -168,7 +168,7 @@ def _write(
 ) -> None:
     """Writes the model and its history."""
     from pam.decoding import length_prior
-    from pam.models.saved import save_model
+    from pam.models.checkpoint import save_model
     from pam.training.logging import write_history
 
     lengths = length_prior.LengthPrior.of(data.split("train"))

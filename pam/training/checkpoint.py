@@ -26,7 +26,7 @@ from pam.io import (
     write_json,
 )
 from pam.locking import waited_for
-from pam.models.saved import load_tensors, save_tensors
+from pam.models.checkpoint import load_tensors, save_tensors
 
 FORMAT = "pam-state-1"
 CURRENT, PREVIOUS = "state.safetensors", "previous.safetensors"

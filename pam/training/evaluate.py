@@ -11,9 +11,7 @@ from pam.config import Decoding
 from pam.data.actions import strip
 from pam.data.dataset import Batch, Examples
 from pam.data.vocabulary import EOS
-from pam.decoding.forced import force
-from pam.decoding.search import search
-from pam.fast.teacher import token_log_probs, token_objective
+from pam.decoding.beam_search import search
 from pam.models.model import Model
 from pam.training.devices import enough_for
 from pam.training.distributed import ProcessGroup
@@ -62,7 +60,7 @@ def evaluate(
             break
         with enough_for(f"the evaluation of {len(batch.rows)} examples side by side", HINT):
             batch = batch.to(group.device)
-            log_probs = token_log_probs(model, batch.source, batch.lengths, batch.target)
+            log_probs = model.log_likelihood(batch.source, batch.lengths, batch.target)
             loss -= float(log_probs.double()[batch.mask].sum())
             tokens += int(batch.mask.sum())
             if accuracy:
@@ -83,8 +81,8 @@ def evaluate(
 
 def _token_metrics(model: Model, batch: Batch) -> Tensor:
     """(2) of a batch: how many symbols are the most probable ones, and the summed objective."""
-    objective = token_objective(model, batch.source, batch.lengths, batch.target)
-    correct = force(model, batch).correct
+    given = batch.source, batch.lengths, batch.target
+    objective, correct = model.objective(*given), model.teacher_force(*given).correct
     return torch.stack([part.double()[batch.mask].sum() for part in (correct, objective)]).cpu()
 
 

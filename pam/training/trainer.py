@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from pam.config import RunConfig, Training
 from pam.data.dataset import Batch, Examples, Rows
-from pam.fast.teacher import token_objective
 from pam.io import UserError
 from pam.models.model import Model
 from pam.training.checkpoint import CheckpointTimer, Progress, StateFolder, Weights, pack, unpack
@@ -40,7 +39,10 @@ class Objective(nn.Module):
 
     def __init__(self, model: Model, bf16: bool, shared: bool) -> None:
         super().__init__()
-        self.model, self.bf16, self.shared = model, bf16, shared
+        self.model, self.shared = model, shared
+        for part in model.modules():
+            if isinstance(part, Model):
+                part.bf16 = bf16
 
     def forward(self, batch: Batch | None) -> Tensor:
         """() minus the objective, log p or a bound, summed over the batch's tokens, in nats.
@@ -50,7 +52,7 @@ class Objective(nn.Module):
         if batch is None:
             return self._zero()
         given = batch.source, batch.lengths, batch.target
-        loss = -token_objective(self.model, *given, narrow=self.bf16)[batch.mask].sum()
+        loss = -self.model.objective(*given)[batch.mask].sum()
         return loss + self._zero() if self.shared else loss
 
     def _zero(self) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from pam.config import RunConfig
 from pam.data.dataset import Prepared, Split, write_summary
 from pam.io import sha256_of
-from pam.models.saved import load_tensors, save_tensors
+from pam.models.checkpoint import load_tensors, save_tensors
 from tests.cli.conftest import Call
 from tests.training import small
 

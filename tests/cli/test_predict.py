@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pam.data.dataset import Prepared
-from pam.models.saved import load_model
+from pam.models.checkpoint import load_model
 from tests.cli.conftest import Call
 from tests.training import small
 

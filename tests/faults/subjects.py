@@ -16,12 +16,12 @@ from pam.config import Decoding
 from pam.data.dataset import SPLITS, Prepared, Split, write_summary
 from pam.data.download import fetch
 from pam.data.prepare import prepare
-from pam.decoding.decoder import Decoder
+from pam.decoding.generator import Generator
 from pam.decoding.length_prior import FILE, LengthPrior
 from pam.evaluation.kinds import EvalInputs, alignment, translation
 from pam.io import write_json
 from pam.models.build import build
-from pam.models.saved import load_model, save_model
+from pam.models.checkpoint import load_model, save_model
 from pam.training.checkpoint import Progress, StateFolder
 from tests.cli import phrases
 from tests.data import pairs, test_wit3
@@ -152,7 +152,7 @@ def model(room: Path, *, subwords: bool) -> Subject:
 
     def use(folder: Path) -> Result:
         loaded = load_model(folder)
-        decoder = Decoder(loaded, folder, Decoding(beam=2, length_prior=0.3, max_extra=3))
+        decoder = Generator(loaded, folder, Decoding(beam=2, length_prior=0.3, max_extra=3))
         codec = loaded.codec
         return decoder([codec.source_symbols(codec.typed_source(line)) for line in typed])
 

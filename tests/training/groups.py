@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pam.config import RunConfig
 from pam.io import read_json, write_json
-from pam.models.saved import load_tensors, save_tensors
+from pam.models.checkpoint import load_tensors, save_tensors
 from pam.training.distributed import joined
 from pam.training.logging import Silence
 from tests.training.runs import CONTEXT

@@ -23,7 +23,7 @@ import psutil
 
 from pam.cli import main
 from pam.config import RunConfig
-from pam.models.saved import digest, load_tensors
+from pam.models.checkpoint import digest, load_tensors
 from tests.training.small import write_run
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from pam.config import RunConfig
-from pam.models.saved import load_tensors
+from pam.models.checkpoint import load_tensors
 from pam.training.checkpoint import CURRENT
 from pam.training.distributed import step_seed
 from tests.training import groups, runs, small

@@ -8,8 +8,8 @@ import torch
 from pam.config import Decoding
 from pam.data.dataset import Examples, Split
 from pam.data.vocabulary import EOS, STEP
-from pam.decoding.decode import decode
-from pam.decoding.outputs import Output
+from pam.decoding.generator import decode
+from pam.decoding.hypotheses import Output
 from pam.models.seq2seq import Seq2Seq
 from pam.training.distributed import ProcessGroup
 from pam.training.evaluate import evaluate

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pam.models.saved import load_model, load_tensors
+from pam.models.checkpoint import load_model, load_tensors
 from tests.training import runs, small
 from tests.training.runs import COLUMNS, Command, Fault
 

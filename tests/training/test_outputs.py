@@ -17,7 +17,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import pam
 from pam.config import load_run
 from pam.data.dataset import Prepared
-from pam.models.saved import load_model, load_tensors
+from pam.models.checkpoint import load_model, load_tensors
 from pam.training import logging as training_logging
 from pam.training import trainer as training_loop
 from pam.training.checkpoint import Progress, StateFolder

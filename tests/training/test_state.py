@@ -16,7 +16,7 @@ import torch
 
 from pam.config import RunConfig
 from pam.io import UserError, write_text
-from pam.models.saved import load_tensors, save_tensors
+from pam.models.checkpoint import load_tensors, save_tensors
 from pam.training.checkpoint import (
     CURRENT,
     FINISHED,
