@@ -107,8 +107,7 @@ class Training(Strict):
     )
     eval_metrics: bool = Field(
         False,
-        description="after each epoch, on the development split, also measure how often the next "
-        "symbol is right, and the objective or bound that is trained",
+        description="after each epoch, measure the accuracy of symbols and the trained objective too",
     )
     average: int = Field(
         1, ge=1, description="mean of the weights after each of so many last epochs, that one's too"
@@ -120,8 +119,7 @@ class Training(Strict):
     state_every_s: float = Field(
         30.0,
         ge=0,
-        description="seconds between two saved states within an epoch; more where saving them "
-        "would take over a twentieth of the time",
+        description="least seconds between two saved states; saving takes at most 1/20 of the time",
     )
     divergence: float = Field(
         10.0, gt=1, description="stop when an epoch's loss is this many times the first batch's"
@@ -224,7 +222,7 @@ class ModelConfig(Strict):
     )
     architecture: Architecture = Field(
         options.Recurrent(),
-        description="LSTMs with attention, of which all below speaks, or transformer",
+        description="what reads and writes",
     )
     score: Score = Field(options.General(), description="score e_t(a) of a source position")
     window: Window = Field(
@@ -272,7 +270,7 @@ class TaskConfig(Strict):
         None, description="row of the paper's table that was run on this very data set"
     )
     paper_reference: Text | None = Field(
-        None, description="row of the paper's table shown for comparison, though its data differ"
+        None, description="row of the paper's table to compare with, though its data differ"
     )
     note: str = Field("", description="what a reader of the report has to know about the task")
     models: list[str] | None = Field(
@@ -359,7 +357,7 @@ class Member(Strict):
 class RunConfig(Strict):
     """One training, resolved: nothing is left to default or to another file."""
 
-    plugins: Plugins = []
+    plugins: Plugins = Field([], description="as in the experiment")
     experiment: str = Field(pattern=NAME)
     task: str = Field(pattern=NAME)
     model: str = Field(pattern=NAME)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pam.components import OptionLayer, read_options
 from pam.config import (
     Decoding,
     Experiment,
@@ -18,11 +19,10 @@ from pam.config import (
     TaskConfig,
     load_model,
 )
-from pam.components import OptionLayer, read_options
 from pam.data.registry import Dataset
 from pam.data.tasks import load_task
 from pam.io import Section, UserError, parse, placed, read_yaml, unknown
-from pam.models.fitting import Misfit, check_parts, check_sizes
+from pam.models.fitting import FitError, check_parts, check_sizes
 from pam.models.options import COMPONENTS
 
 RESERVED_TASKS = frozenset({"tables", "figures", "logs", "report", "benchmarks"})
@@ -85,11 +85,11 @@ class Plan:
                 raise placed(error, *place) from error
             targets.add(components.targets)
             if components.members or len(targets) > 1:
-                error = UserError(
+                misfit = UserError(
                     f"`{member}` cannot be joined with the others",
                     hint="join models of their own training, all of symbols or all of actions",
                 )
-                raise placed(error, *place)
+                raise placed(misfit, *place)
         return members
 
     def task(self, name: str) -> TaskConfig:
@@ -280,14 +280,14 @@ def _checked_model(model: str) -> ModelConfig:
     components, file = load_model(model, MODELS), _file_of(model)
     try:
         check_parts(components)
-    except Misfit as error:
+    except FitError as error:
         raise placed(error, [file], error.keys) from error
     for key in OF_TASKS & components.decoding.keys():
-        error = UserError(
+        of_task = UserError(
             f"`{key}` is the same for all models of a task",
             hint=f"set `decoding: {{{key}: ...}}` in the experiment or in its task",
         )
-        raise placed(error, [file], ["decoding", key])
+        raise placed(of_task, [file], ["decoding", key])
     return components
 
 
@@ -299,9 +299,10 @@ def _check_run(plan: Plan, task: str, model: str) -> None:
     """A model can be resolved for a task, and can have the sizes of the task."""
     run = plan.run(task, model, plan.experiment.seeds_of(task)[0])
     try:
-        for one in run.members or [run]:
-            check_sizes(one.components, one.network)
-    except Misfit as error:
+        check_sizes(run.components, run.network)
+        for member in run.members:
+            check_sizes(member.components, member.network)
+    except FitError as error:
         message = f"model `{model}` of task `{task}`: {error.message}"
         placeless = UserError(message, hint=error.hint)
         raise placed(placeless, plan.files, ["tasks", task]) from error
