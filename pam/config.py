@@ -66,7 +66,7 @@ class Network(Strict):
     )
     decoder_layers: int = Field(1, ge=1, le=DEEPEST, description="layers of the decoder")
     encoder_reads: Literal["both", "forward", "backward"] = Field(
-        "both", description="directions in which the encoder reads; backward: a reversed source"
+        "both", description="how the encoder reads; backward: a reversed source"
     )
     dropout: float = Field(
         0.2, ge=0, lt=1, description="on embeddings, encoder states and decoder states"
@@ -107,7 +107,7 @@ class Training(Strict):
     )
     eval_metrics: bool = Field(
         False,
-        description="after each epoch, measure the accuracy of symbols and the trained objective too",
+        description="measure accuracy of symbols and the objective too, after each epoch",
     )
     average: int = Field(
         1, ge=1, description="mean of the weights after each of so many last epochs, that one's too"
