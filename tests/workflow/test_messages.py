@@ -77,6 +77,7 @@ def test_a_model_that_cannot_be_ends_a_dry_run(
 def test_actions_without_a_pointer_end_a_dry_run(fresh: Checkout) -> None:
     with_own_pairs(fresh)
     fresh.edit("own/translation.yaml", "models: [", "models: [hard-mono, ")
+    fresh.edit("own/translation.yaml", "models: [soft]", "models: [soft, hard-mono]")
     outcome = fresh.plan("--configfile", "own/translation.yaml")
     check(fresh, outcome, "model `hard-mono` of task", "writes actions", "hint: leave it out there")
 
