@@ -20,7 +20,7 @@ def prepare(made: Checkout, plan: Plan) -> None:
     """Puts empty files there for all that is made of the attentions's data, which nobody reads here."""
     for name, task in plan.experiment.tasks.items():
         files = [f"data/{file}" for file in (*VOCABULARIES, *SPLITS)]
-        files += [f"gold/{file}" for file in (*VOCABULARIES, *LINKS) if task.gold]
+        files += [f"gold/{file}" for file in (*VOCABULARIES, *LINKS) if task.word_alignments]
         for file in files:
             write_text(made.folder / "results/attentions" / name / file, "")
 
