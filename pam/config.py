@@ -236,7 +236,7 @@ class ModelConfig(Strict):
     )
     latent: Latent = Field(
         options.NoLatent(),
-        description="latent vectors besides the alignment, of contexts or of the sentence",
+        description="latent vectors in addition to the alignment, of contexts or of the sentence",
     )
     marginalization: Marginalization = Field(
         options.Input(), description="where attention is summed out"

@@ -420,7 +420,7 @@ def parse_yaml(text: str, path: Path | str) -> Any:
 
 
 def _check_size(node: yaml.Node | None) -> None:
-    """Refuses aliases (`*name`) that stand for more than any file holds, or for themselves."""
+    """Refuses aliases (`*name`) that repeat more than any file holds, or for themselves."""
     sizes: dict[int, float] = {}
 
     def size(node: yaml.Node) -> float:
