@@ -98,7 +98,7 @@ def _make(args: argparse.Namespace, group: ProcessGroup, stop: Stop) -> None:
     train, dev = (_examples(data, name, run) for name in ("train", "dev"))
     # What the model will be saved with is read now: a fault must not show after the training.
     _ = data.summary, data.codec
-    code = args.code or fingerprint("pam.commands.train", *model_modules(run.components))
+    code = args.code or fingerprint("pam.commands.train", *model_modules(run))
     key, state = _key(run, data, code), args.state or args.out / "state"
     with locked(state) if group.is_main else nullcontext():
         results, states = Results(state / "finished", key), StateFolder(state, key)
