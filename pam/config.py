@@ -369,7 +369,7 @@ class RunConfig(Strict):
     training: Training
     decoding: Decoding
 
-    def recipe(self) -> dict[str, Any]:
+    def training_config(self) -> dict[str, Any]:
         """What decides what the training results in: a change of it is a reason to train again.
 
         A new label in tables or a wider beam at test time is none.

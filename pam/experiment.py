@@ -53,17 +53,38 @@ class Plan:
         Raises:
             UserError: no such task or model, or an override that its section does not allow.
         """
-        components = self._components(model)
-        run = resolve_run(
-            self.experiment, task, model, seed, components, self.files, _file_of(model)
-        )
-        if not components.members:
+        run = self._resolved(task, model, seed)
+        if not run.components.members:
             return run
-        runs = [self.run(task, member, seed) for member in components.members]
+        runs = [self.run(task, member, seed) for member in self.members(model)]
         members = [Member(components=one.components, network=one.network) for one in runs]
         # An ensemble writes what its members write.
         joined = run.components.model_copy(update={"targets": runs[0].components.targets})
         return run.model_copy(update={"components": joined, "members": members})
+
+    def _resolved(self, task: str, model: str, seed: int) -> RunConfig:
+        """Defaults, then the experiment's, the task's and the model's, later ones winning."""
+        own, components = self.task(task), self._components(model)
+
+        def layered(section: str, base: Section) -> Section:
+            kind, under = type(base), ("tasks", task, section)
+            merged = parse(kind, base.model_dump() | getattr(own, section), self.files, under)
+            override = getattr(components, section)
+            return parse(kind, merged.model_dump() | override, _file_of(model), (section,))
+
+        experiment = self.experiment
+        return RunConfig(
+            plugins=experiment.plugins,
+            experiment=experiment.experiment,
+            task=task,
+            model=model,
+            label=components.label,
+            seed=seed,
+            components=with_options(components, experiment.options, own.options),
+            network=layered("network", experiment.network),
+            training=layered("training", experiment.training),
+            decoding=layered("decoding", experiment.decoding),
+        )
 
     def _components(self, model: str) -> ModelConfig:
         return self.components.get(model) or _checked_model(model)
@@ -176,49 +197,6 @@ class Plan:
             return Resources(**base)
         under = (*(under if "models" in own else ("resources",)), "models", model)
         return parse(Resources, base | by_model.models[model], self.files, under)
-
-
-def resolve_run(
-    experiment: Experiment,
-    task: str,
-    model: str,
-    seed: int,
-    components: ModelConfig,
-    file: Path | str | Sequence[Path] | None = None,
-    model_file: Path | str | None = None,
-) -> RunConfig:
-    """Defaults, then the experiment's, the task's and the model's, later ones winning.
-
-    Args:
-        file: where the experiment was written, to be named in messages.
-        model_file: where the model was written, likewise.
-
-    Raises:
-        UserError: an unknown task, or an override that its section does not allow.
-    """
-    if task not in experiment.tasks:
-        raise unknown("task", task, sorted(experiment.tasks))
-
-    def layered(section: str, base: Section) -> Section:
-        kind = type(base)
-        under = ("tasks", task, section)
-        override = getattr(experiment.tasks[task], section)
-        merged = parse(kind, base.model_dump() | override, file, under)
-        override = getattr(components, section)
-        return parse(kind, merged.model_dump() | override, model_file, (section,))
-
-    return RunConfig(
-        plugins=experiment.plugins,
-        experiment=experiment.experiment,
-        task=task,
-        model=model,
-        label=components.label,
-        seed=seed,
-        components=with_options(components, experiment.options, experiment.tasks[task].options),
-        network=layered("network", experiment.network),
-        training=layered("training", experiment.training),
-        decoding=layered("decoding", experiment.decoding),
-    )
 
 
 def with_options(components: ModelConfig, *layers: OptionLayer) -> ModelConfig:

@@ -355,7 +355,7 @@ def test_an_ensemble_holds_its_members_as_they_are_run() -> None:
     assert [one.components for one in run.members] == [
         plan.run("nouns", model, 1).components for model in ("soft", "postr-joint")
     ]
-    assert run.recipe() != load(text).run("nouns", "pair", 1).recipe()
+    assert run.training_config() != load(text).run("nouns", "pair", 1).training_config()
     Path("config/models/pair.yaml").write_text(
         "label: Pair\nmembers: [soft, soft-dot]\n", encoding="utf-8"
     )
@@ -365,12 +365,12 @@ def test_an_ensemble_holds_its_members_as_they_are_run() -> None:
     )
 
 
-def test_a_default_that_is_written_out_is_no_other_recipe() -> None:
-    before = load(RIGHT).run("nouns", "soft", 1).recipe()
+def test_a_default_that_is_written_out_is_no_other_training() -> None:
+    before = load(RIGHT).run("nouns", "soft", 1).training_config()
     path = Path("config/models/soft.yaml")
     own = path.read_text(encoding="utf-8")
     path.write_text(own.replace("coupling: none", "coupling: {kind: none}"), encoding="utf-8")
-    assert load(RIGHT).run("nouns", "soft", 1).recipe() == before
+    assert load(RIGHT).run("nouns", "soft", 1).training_config() == before
 
 
 def test_a_task_runs_its_own_models_in_the_experiments_order() -> None:
