@@ -158,7 +158,7 @@ def _key(run: RunConfig, data: Prepared, code: str) -> str:
     """What decides a training's result; a state with another key is not gone on from."""
     files = ("train.safetensors", "dev.safetensors", "source.vocab", "target.vocab")
     # The files have been read, and held to what the summary says of them.
-    parts = [json.dumps(run.recipe(), sort_keys=True), code]
+    parts = [json.dumps(run.training_config(), sort_keys=True), code]
     parts += [data.summary["outputs_sha256"][name] for name in files]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

@@ -153,4 +153,4 @@ def _of(found: Taken, name: Name, kept: Path, results: Path, plan: Plan) -> list
 
 def _decisive(run: RunConfig) -> tuple[object, ...]:
     """What of a run decides what its files hold."""
-    return run.recipe(), run.decoding.model_dump(exclude={"batch_size"})
+    return run.training_config(), run.decoding.model_dump(exclude={"batch_size"})

@@ -131,7 +131,7 @@ def run_as_it_is(wildcards, output):
 
 def recipe(wildcards):
     """What of a run decides what its training results in."""
-    return run(wildcards).recipe()
+    return run(wildcards).training_config()
 
 
 def decoding(wildcards):
