@@ -138,6 +138,13 @@ def test_of_a_module_of_choices_what_is_chosen_counts(
     assert {entry for entry in entries if fingerprint(entry) != before[entry]} == changed
 
 
+def test_of_any_module_an_entry_may_name_one_definition(made_up: Change) -> None:
+    before = fingerprint("pam.tools:helper"), fingerprint("pam.tools")
+    made_up("tools.py", "def other(): ...", "def other(): return 1")
+    after = fingerprint("pam.tools:helper"), fingerprint("pam.tools")
+    assert after[0] == before[0] and after[1] != before[1]
+
+
 def test_what_does_not_exist_is_an_error(made_up: Change) -> None:
     with pytest.raises(ModuleNotFoundError, match=r"no module pam\.trian"):
         fingerprint("pam.trian")
