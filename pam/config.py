@@ -27,7 +27,7 @@ from pam.components import (
     Score,
     Window,
 )
-from pam.io import Strict, UserError, parse, read_yaml, unknown
+from pam.io import Strict, parse, read_yaml, unknown
 from pam.models import options
 from pam.models.options import DEEPEST, LARGEST
 
@@ -38,19 +38,6 @@ Name = Annotated[str, Field(pattern=NAME)]
 Text = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")]
 """Words for people, on one line: tables, figures and the report show them as they are."""
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
-Choice = str | dict[str, Any]
-"""What a data set's format chooses, by its name or as `{kind: name, option: value, ...}`."""
-
-
-def kind_of(choice: Choice) -> tuple[str, dict[str, Any]]:
-    """A choice as the name of its kind, and its options."""
-    if isinstance(choice, str):
-        return choice, {}
-    options = dict(choice)
-    kind = options.pop("kind", None)
-    if not isinstance(kind, str):
-        raise UserError(f"no `kind` in {choice!r}", hint="add `kind: name`")
-    return kind, options
 
 
 class Network(Strict):
