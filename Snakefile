@@ -56,7 +56,7 @@ rule data:
 
 rule train:
     input:
-        of_cells("training.json"),
+        of_runs("training.json"),
 
 
 rule tables:

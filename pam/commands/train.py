@@ -98,7 +98,7 @@ def _make(args: argparse.Namespace, group: ProcessGroup, stop: Stop) -> None:
     train, dev = (_examples(data, name, run) for name in ("train", "dev"))
     # What the model will be saved with is read now: a fault must not show after the training.
     _ = data.summary, data.codec
-    code = args.code or fingerprint("pam.commands.train", *model_modules(run.components))
+    code = args.code or fingerprint("pam.commands.train", *model_modules(run))
     key, state = _key(run, data, code), args.state or args.out / "state"
     with locked(state) if group.is_main else nullcontext():
         results, states = Results(state / "finished", key), StateFolder(state, key)
@@ -158,7 +158,7 @@ def _key(run: RunConfig, data: Prepared, code: str) -> str:
     """What decides a training's result; a state with another key is not gone on from."""
     files = ("train.safetensors", "dev.safetensors", "source.vocab", "target.vocab")
     # The files have been read, and held to what the summary says of them.
-    parts = [json.dumps(run.recipe(), sort_keys=True), code]
+    parts = [json.dumps(run.training_config(), sort_keys=True), code]
     parts += [data.summary["outputs_sha256"][name] for name in files]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

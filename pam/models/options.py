@@ -186,7 +186,7 @@ class PointerCoupling(Options):
     kind: Literal["pointer"] = "pointer"
 
 
-# latent: latent vectors besides the alignment
+# latent: latent vectors in addition to the alignment
 
 
 class NoLatent(Options):

@@ -37,7 +37,7 @@ def always(experiment: Experiment, task: str) -> bool:
 
 def has_gold(experiment: Experiment, task: str) -> bool:
     """There are word alignments that its models are held to."""
-    return bool(experiment.tasks[task].gold)
+    return bool(experiment.tasks[task].word_alignments)
 
 
 def has_baseline(experiment: Experiment, task: str) -> bool:

@@ -77,10 +77,6 @@ BEAMS = {name: or_exit(PLAN.beams, name) for name in EXPERIMENT.tasks}
 
 
 onstart:
-    # Here, as it takes torch: neither a dry run nor a job waits for that.
-    from pam.models.fitting import check_fit
-
-    or_exit(check_fit, PLAN)
     scheduler.wake_once(JobScheduler)
     or_exit(run_lock.hold, EXPERIMENT.experiment)
     for folder in ("data", RESULTS):
@@ -135,7 +131,7 @@ def run_as_it_is(wildcards, output):
 
 def recipe(wildcards):
     """What of a run decides what its training results in."""
-    return run(wildcards).recipe()
+    return run(wildcards).training_config()
 
 
 def decoding(wildcards):
@@ -152,8 +148,7 @@ def code_with_model(verb):
     """A function of a run's wildcards: fingerprint of a verb and of its model's components."""
 
     def code(wildcards):
-        components = run(wildcards).components
-        return fingerprint(verb, *model_modules(components), *codec_modules(wildcards))
+        return fingerprint(verb, *model_modules(run(wildcards)), *codec_modules(wildcards))
 
     return code
 

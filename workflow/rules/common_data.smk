@@ -126,7 +126,7 @@ def codec_modules(wildcards):
 
 def gold_of(wildcards):
     """Name of the word alignments to which a task's attention is held."""
-    return or_exit(PLAN.task, wildcards.task).gold
+    return or_exit(PLAN.task, wildcards.task).word_alignments
 
 
 def fetched_gold(wildcards):

@@ -1,6 +1,5 @@
 # Small functions of the rules that score, and of those that make tables, figures and the report.
 
-from pam.config import kind_of
 from pam.reporting.catalogue import ANALYSED
 from pam.reporting.catalogue import DRAWINGS
 from pam.reporting.catalogue import TABLES
@@ -52,7 +51,7 @@ def others(task):
 
 def posterior(task):
     """The first of them that attends a posteriori, for heat maps, if there is one."""
-    kinds = {model: kind_of(PLAN.components[model].feedback)[0] for model in others(task)}
+    kinds = {model: PLAN.components[model].input_feeding.kind for model in others(task)}
     return [model for model, kind in kinds.items() if kind == "posterior"][:1]
 
 
@@ -92,7 +91,7 @@ def lacking(task, model):
     found = {
         # Without the baseline, or with nothing but it, nothing is tested against it.
         "significance": bool(others(task)),
-        "gold-scores": EXPERIMENT.tasks[task].gold is not None,
+        "gold-scores": EXPERIMENT.tasks[task].word_alignments is not None,
         # A test row has no pointer actions to be forced.
         "analyses": PLAN.components[model].targets == "symbols",
     }
@@ -182,7 +181,7 @@ def all_figures():
 
 def gold_summaries():
     """What was made of the word alignments, of every task that has them."""
-    golden = [name for name, task in EXPERIMENT.tasks.items() if task.gold]
+    golden = [name for name, task in EXPERIMENT.tasks.items() if task.word_alignments]
     return expand(f"{GOLD}/summary.json", task=golden)
 
 

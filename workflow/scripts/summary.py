@@ -67,7 +67,7 @@ if __name__ == "__main__":
     with open(snakemake.log[0], "w", encoding="utf-8") as sys.stderr:
         files = snakemake.input
         experiment = load_experiment(files.experiment)
-        golden = [name for name, task in experiment.tasks.items() if task.gold]
+        golden = [name for name, task in experiment.tasks.items() if task.word_alignments]
         data, gold = (
             dict(zip(tasks, map(read_json, paths), strict=True))
             for tasks, paths in ((experiment.tasks, files.data), (golden, files.gold))
