@@ -1,4 +1,11 @@
-"""Prepared data on disk, and the batches that are drawn from it."""
+"""Prepared data on disk, and the batches that are drawn from it.
+
+A prepared folder holds `{train,dev,test}.tsv`, `{train,dev,test}.safetensors`, `source.vocab`,
+`target.vocab`, the files of its codec, and `summary.json`. Each tensor file has the name of its
+split and digests of its own arrays, of the two vocabularies and of the text it belongs to, and the
+summary has digests of all files and of itself, so that a damaged or foreign file is found when it
+is read.
+"""
 
 from __future__ import annotations
 
@@ -9,38 +16,48 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
-from torch import Tensor
 
-from pam.data.actions import to_actions
-from pam.data.tasks import Codec, load_task
-from pam.data.vocabulary import EOS, PAD, Vocabulary
+from pam.data.tokenizers import Codec, load_codec
+from pam.data.vocabulary import EOS, PAD, UNK, Vocabulary, to_actions
 from pam.io import UserError, atomic_write, read_json, sha256_of, write_json
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+SPLITS = ("train", "dev", "test")
+SUMMARY = "summary.json"
+"""In a prepared folder: its counts, and the hashes of its files; written last."""
+RECORD = "record.json"
+"""The same in the folder of a stage before the last."""
+HINT = "delete the folder and prepare the data again"
+CHECKSUM = "content_sha256"
+Ids = NDArray[np.int32]
+Offsets = NDArray[np.int64]
+Rows = NDArray[np.int64]
 
 # JSON with a digest of its own content, so that damage is found when it is read.
 
-SEAL = "content_sha256"
 
-
-def write_sealed(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
+def write_checksummed(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     """Writes keys and values as JSON, whole or not at all.
 
     Returns:
         What was written, the digest included.
     """
-    sealed = dict(content) | {SEAL: _digest(content)}
-    write_json(path, sealed)
-    return sealed
+    written = dict(content) | {CHECKSUM: _digest(content)}
+    write_json(path, written)
+    return written
 
 
-def read_sealed(path: Path, what: str, hint: str) -> dict[str, Any]:
-    """Reads what `write_sealed` wrote.
+def read_checksummed(path: Path, what: str, hint: str) -> dict[str, Any]:
+    """Reads what `write_checksummed` wrote.
 
     Args:
         what: what the file is, for the message.
@@ -49,35 +66,20 @@ def read_sealed(path: Path, what: str, hint: str) -> dict[str, Any]:
         UserError: missing, damaged, or something else.
     """
     content = read_json(path)
-    if not isinstance(content, dict) or SEAL not in content:
+    if not isinstance(content, dict) or CHECKSUM not in content:
         raise UserError(f"not {what}", file=path, hint=hint)
-    if content[SEAL] != _digest(content):
+    if content[CHECKSUM] != _digest(content):
         raise UserError("the file is damaged", file=path, hint=hint)
     return content
 
 
 def _digest(content: Mapping[str, Any]) -> str:
     """Of keys and values, whatever their order and the layout of the file."""
-    own = {key: value for key, value in content.items() if key != SEAL}
+    own = {key: value for key, value in content.items() if key != CHECKSUM}
     return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
 
 
-# A prepared data set: checked text, vocabularies and ids, as the verb `prepare` leaves them.
-#
-# A folder holds `{train,dev,test}.tsv`, `{train,dev,test}.safetensors`, `source.vocab`,
-# `target.vocab`, what else its kind of task needs, and `summary.json`. Each tensor file carries the
-# name of its split and digests of its own arrays, of the two vocabularies and of the text beside it,
-# and the summary carries digests of all files and of itself, so that a damaged or foreign file is
-# found when it is read.
-
-SPLITS = ("train", "dev", "test")
-SUMMARY = "summary.json"
-"""In a prepared folder: what it holds, and the hashes of its files; written last."""
-RECORD = "record.json"
-"""The same in the folder of a stage before the last."""
-HINT = "delete the folder and prepare the data again"
-Ids = NDArray[np.int32]
-Offsets = NDArray[np.int64]
+# Ids of a split.
 
 
 @dataclass(frozen=True)
@@ -241,6 +243,17 @@ class Split:
         """Target ids of each row, EOS included."""
         return Ragged(self.target, self.target_offsets)
 
+    def symbol_counts(self) -> dict[str, dict[str, int]]:
+        """By side, symbols but the ends of rows, how many are unknown, and the longest row's."""
+        return {
+            side: {
+                "symbols": len(rows.values) - len(rows),
+                "unknown": int((rows.values == UNK).sum()),
+                "longest": int(rows.lengths.max()) - 1,
+            }
+            for side, rows in (("source", self.sources), ("target", self.targets))
+        }
+
     def source_row(self, row: int) -> Ids:
         """Source ids of a row, EOS included: (n,)."""
         return self.sources[row]
@@ -278,7 +291,9 @@ def write_summary(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     Returns:
         What was written.
     """
-    return write_sealed(folder / SUMMARY, dict(content) | {"outputs_sha256": hashes_of(folder)})
+    return write_checksummed(
+        folder / SUMMARY, dict(content) | {"outputs_sha256": hashes_of(folder)}
+    )
 
 
 def hashes_of(folder: Path) -> dict[str, str]:
@@ -289,7 +304,7 @@ def hashes_of(folder: Path) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A folder made by `prepare`; what it hands out is checked to belong together."""
+    """A folder made by `prepare`; its parts are checked to belong together."""
 
     folder: Path
 
@@ -305,9 +320,9 @@ class Prepared:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """What `prepare` counted; `summary["task"]` is the kind of task."""
+        """Counts of `prepare`; `summary["task"]` is the kind of task."""
         path = self.folder / SUMMARY
-        summary = read_sealed(path, "the summary of a prepared data set", HINT)
+        summary = read_checksummed(path, "the summary of a prepared data set", HINT)
         if not {"task", "outputs_sha256"} <= summary.keys():
             raise UserError("not the summary of a prepared data set", file=path, hint=HINT)
         return summary
@@ -315,9 +330,8 @@ class Prepared:
     @cached_property
     def codec(self) -> Codec:
         """Text to symbols and back, as the data was prepared."""
-        task = load_task(self.summary["task"])
-        codec = task.codec(self.folder)
-        for name in task.FILES:
+        codec = load_codec(self.summary["task"], self.folder)
+        for name in codec.files:
             self.file(name)
         return codec
 
@@ -374,8 +388,6 @@ class Prepared:
 
 # Bucketed batches, the same for a seed and an epoch wherever and whenever they are drawn.
 
-Rows = NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class Batch:
@@ -411,7 +423,7 @@ class Examples:
     Args:
         split: prepared ids.
         targets: `symbols`: as they are; `actions`: with the steps of a pointer, which needs the
-            split's alignment (`pam.data.actions`).
+            split's alignment (`pam.data.vocabulary.to_actions`).
     """
 
     def __init__(self, split: Split, targets: Literal["symbols", "actions"]) -> None:
@@ -437,14 +449,14 @@ class Examples:
         return len(self.sources)
 
     def batch(self, rows: Rows) -> Batch:
-        """The given rows, padded; longest target first, by which `pam.fast` gains."""
+        """The given rows, padded; longest target first, so that ended rows are at the end."""
         rows = rows[np.argsort(-self.target_lengths[rows], kind="stable")]
-        lengths = torch.from_numpy(self.source_lengths[rows])
         source = _padded([self.sources[row] for row in rows])
-        return Batch(rows, source, lengths, _padded([self.targets[row] for row in rows]))
+        target = _padded([self.targets[row] for row in rows])
+        return Batch(rows, source, _tensor(self.source_lengths[rows]), target)
 
     def in_order(self, size: int) -> Iterator[Batch]:
-        """All rows, similar lengths side by side: for decoding and evaluation."""
+        """All rows, similar lengths in a batch: for decoding and evaluation."""
         order = np.lexsort((self.target_lengths, self.source_lengths))
         for first in range(0, len(order), size):
             yield self.batch(order[first : first + size])
@@ -467,4 +479,10 @@ def _padded(rows: list[NDArray[np.int32]]) -> Tensor:
     padded = np.full((len(rows), width), PAD, np.int64)
     for number, row in enumerate(rows):
         padded[number, : len(row)] = row
-    return torch.from_numpy(padded)
+    return _tensor(padded)
+
+
+def _tensor(values: NDArray[Any]) -> Tensor:
+    import torch  # here, so that reading and preparing data go without it
+
+    return torch.from_numpy(values)

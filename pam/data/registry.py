@@ -1,7 +1,7 @@
 """The registry: what each data set consists of, where its files come from, how they are read.
 
 A registry is a YAML file of data set names with the keys of `Dataset`. The project's own is
-`config/datasets.yaml`; a user's file is read beside it.
+`config/datasets.yaml`; a user's file is read with it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,25 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from pam.config import NAME
+from pam.data import class_names
 from pam.data.dataset import SPLITS
-from pam.data.packages import load_package
-from pam.data.tasks import load_task
+from pam.data.generated import find_generator
+from pam.data.inflection import Inflection
+from pam.data.tasks import Task
+from pam.data.translation import Translation
+from pam.data.word_alignments import WordAlignments
 from pam.io import Strict, UserError, line_of, parse, read_yaml, unknown
 
 Section = TypeVar("Section", bound=Strict)
 HASH = r"^[0-9a-f]{64}$"
+
+
+TASKS: dict[str, type[Task[Any]]] = {
+    "inflection": Inflection,
+    "translation": Translation,
+    "alignment": WordAlignments,
+}
+"""Kind of task, as `task:` names it, to its class."""
 
 
 class File(Strict):
@@ -40,15 +52,15 @@ class File(Strict):
 class Package(Strict):
     """An installed Python package whose data the files are drawn from."""
 
-    name: str = Field(description="a module of pam.data.packages", pattern=NAME)
+    name: str = Field(description="one of pam.data.generated.GENERATORS", pattern=NAME)
     version: str = Field(description="the version that the hashes belong to")
-    options: dict[str, Any] = Field({}, description="what the module lets one choose")
+    options: dict[str, Any] = Field({}, description="fields of its generator")
 
 
 class Dataset(Strict):
     """A data set."""
 
-    task: str = Field(description="kind of task, a module of pam.data.tasks")
+    task: str = Field(description="kind of task, one of TASKS")
     title: str = Field("", description="what it is, in a line")
     licence: str = Field("", description="licence of the data, or what is known of it")
     citation: str = Field("", description="publication to cite")
@@ -77,9 +89,24 @@ class Dataset(Strict):
         """
         return self.model_copy(update={"format": self.format | dict(overrides)})
 
+    def generator_names(self) -> list[str]:
+        """`module:Class` of what draws the files, if a package is their source."""
+        return class_names(find_generator(self.package.name)) if self.package else []
+
     def local_paths(self) -> list[Path]:
         """Files of the user's own that the data set is copied from."""
         return [Path(file.path) for file in self.files.values() if file.path is not None]
+
+
+def load_task(kind: str) -> Task[Any]:
+    """A kind of task by its name.
+
+    Raises:
+        UserError: there is no such kind; names the closest.
+    """
+    if kind not in TASKS:
+        raise unknown("kind of task", kind, sorted(TASKS))
+    return TASKS[kind]()
 
 
 def load_registries(paths: Sequence[Path | str]) -> dict[str, Dataset]:
@@ -134,7 +161,7 @@ def _is_trusted(url: str, *, known: bool) -> bool:
 
 
 class _Entry:
-    """One data set of a registry file while it is read: knows where a fault is."""
+    """One data set of a registry file while it is read; its errors name the line."""
 
     def __init__(self, path: Path, name: str) -> None:
         self.path = path
@@ -203,10 +230,10 @@ class _Entry:
                 )
         if package is not None:
             try:
-                options = load_package(package.name).Options
+                generator = find_generator(package.name)
             except UserError as error:
                 raise self.fault(error.message, ["package", "name"], error.hint) from error
-            self._parse(options, package.options, ["package", "options"])
+            self._parse(generator, package.options, ["package", "options"])
 
     def _check_splits(self, dataset: Dataset, wanted: Sequence[str]) -> None:
         if sorted(dataset.splits) != sorted(wanted):

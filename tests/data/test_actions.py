@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pam.data.actions import strip, to_actions
-from pam.data.vocabulary import EOS, STEP
+from pam.data.vocabulary import EOS, STEP, strip, to_actions
 
 
 def test_the_pointer_steps_to_where_each_symbol_is_written() -> None:

@@ -9,10 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pam.data.dataset import Prepared
-from pam.data.subwords import Subwords, join, learn_merges, word_numbers
-from pam.data.tasks import inflection, load_task
-from pam.data.tokenizers import load_tokenizer
-from pam.data.translation.codec import load_codec
+from pam.data.inflection import Inflection
+from pam.data.tokenizers import (
+    BytePairEncoding,
+    InflectionCodec,
+    Settings,
+    TranslationCodec,
+    join_subwords,
+    learn_merges,
+    load_tokenizer,
+    word_numbers,
+)
 from pam.io import UserError
 
 from .pairs import SENTENCES, many, ready
@@ -23,9 +30,9 @@ MERGES = learn_merges({"aba": 5, "abba": 3, "ca": 2, "@@a": 4}, 6)
 
 @given(WORDS)
 def test_subwords_join_to_the_words_that_they_came_from(words: list[str]) -> None:
-    symbols = Subwords(MERGES).split(words)
+    symbols = BytePairEncoding(MERGES).split(words)
     plain = [word[:-2] + "＠＠" if word.endswith("@@") else word for word in words]
-    assert join(symbols) == plain
+    assert join_subwords(symbols) == plain
     numbers = word_numbers(symbols)
     assert sorted(set(numbers)) == list(range(len(words)))
     assert numbers == sorted(numbers) and len(numbers) == len(symbols)
@@ -35,13 +42,13 @@ def test_merges_are_those_of_the_most_frequent_pairs() -> None:
     assert learn_merges({"low": 5, "lower": 2, "newest": 6, "widest": 3}, 3) == [
         "s t</w>", "e st</w>", "l o",
     ]  # fmt: skip
-    assert Subwords(["s t</w>", "e st</w>"]).split(["best", "low"]) == [
+    assert BytePairEncoding(["s t</w>", "e st</w>"]).split(["best", "low"]) == [
         "b@@", "est", "l@@", "o@@", "w",
     ]  # fmt: skip
 
 
 def test_an_output_that_stops_within_a_word_is_still_words() -> None:
-    assert join(["ab@@", "c", "d@@"]) == ["abc", "d"]
+    assert join_subwords(["ab@@", "c", "d@@"]) == ["abc", "d"]
 
 
 def test_a_codec_of_subwords_turns_sentences_into_symbols_and_back(tmp_path: Path) -> None:
@@ -56,17 +63,26 @@ def test_a_codec_of_subwords_turns_sentences_into_symbols_and_back(tmp_path: Pat
     assert codec.words(target, "target")[-1] == 5
 
 
+def settings(folder: Path) -> Settings:
+    return TranslationCodec.load(folder).settings
+
+
 def test_separate_and_joint_merges(tmp_path: Path) -> None:
-    apart = load_codec(ready(tmp_path / "a", subwords={"merges": 9})).settings
-    joint = load_codec(ready(tmp_path / "b", subwords={"merges": 9, "joint": True})).settings
+    apart = TranslationCodec.load(ready(tmp_path / "a", subwords={"merges": 9})).settings
+    joint = TranslationCodec.load(
+        ready(tmp_path / "b", subwords={"merges": 9, "joint": True})
+    ).settings
     assert apart.source.merges != apart.target.merges
     assert joint.source.merges == joint.target.merges
 
 
 def test_merges_come_from_training_text_alone(tmp_path: Path) -> None:
     other = SENTENCES | {"dev": many(50)["dev"], "test": many(50)["test"]}
-    first = load_codec(ready(tmp_path / "a", subwords={"merges": 9})).settings
-    assert load_codec(ready(tmp_path / "b", other, subwords={"merges": 9})).settings == first
+    first = TranslationCodec.load(ready(tmp_path / "a", subwords={"merges": 9})).settings
+    assert (
+        TranslationCodec.load(ready(tmp_path / "b", other, subwords={"merges": 9})).settings
+        == first
+    )
 
 
 def test_text_without_pairs_of_characters_has_no_merges(tmp_path: Path) -> None:
@@ -78,25 +94,25 @@ def test_text_without_pairs_of_characters_has_no_merges(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", ["", " \t ", "\u00a0"])
 def test_a_typed_line_without_words_is_refused(tmp_path: Path, line: str) -> None:
     with pytest.raises(UserError, match="expected a sentence"):
-        load_codec(ready(tmp_path)).typed_source(line)
+        TranslationCodec.load(ready(tmp_path)).typed_source(line)
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"source": 3}', "\xff"])
 def test_a_damaged_codec_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "codec.json").write_bytes(content.encode("latin-1"))
     with pytest.raises(UserError, match="not a codec of translation"):
-        load_codec(tmp_path)
+        TranslationCodec.load(tmp_path)
 
 
 def test_a_missing_codec_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such file") as caught:
-        load_codec(tmp_path)
+        TranslationCodec.load(tmp_path)
     assert caught.value.file == str(tmp_path / "codec.json")
 
 
 def test_the_codec_of_inflection_needs_no_files(tmp_path: Path) -> None:
-    codec = load_task("inflection").codec(tmp_path)
-    assert codec.columns == inflection.COLUMNS
+    codec = Inflection().codec(tmp_path)
+    assert codec.columns == InflectionCodec.columns
     assert codec.typed_source("Haus\tcase=dative") == ("Haus", "case=dative")
     symbols = codec.source_symbols(("Haus", "case=dative"))
     assert symbols == ["case=dative", "H", "a", "u", "s"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pam.data.readers import load_reader
+from pam.data.readers import Segments
 from pam.io import UserError
 
 SGM = """<refset setid="newsdev2016" srclang="any" trglang="en">
@@ -24,9 +24,8 @@ def read(folder: Path, english: str) -> list[tuple[str, str]]:
     source, target = folder / "dev.ro", folder / "dev.en.sgm"
     source.write_text("Smith și fiii\n<b> este aldin.\n", encoding="utf-8")
     target.write_text(english, encoding="utf-8")
-    reader = load_reader("segments")
     files = {"dev": {"ro": source, "en": target}}
-    ((split, pairs),) = reader.read(files, ("ro", "en"), reader.Options())
+    ((split, pairs),) = Segments().read(files, ("ro", "en"))
     assert split == "dev"
     return [(one.text, other.text) for one, other in pairs]
 

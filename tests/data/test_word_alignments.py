@@ -10,11 +10,10 @@ import pytest
 
 from pam.data.dataset import Prepared
 from pam.data.download import fetch
-from pam.data.gold import prepare_gold
-from pam.data.links import Links, parse_links
-from pam.data.prepare import prepare
+from pam.data.prepare import prepare, prepare_word_alignments
 from pam.data.registry import Dataset, find_dataset
 from pam.data.text import Line
+from pam.data.word_alignments import Links, parse_links
 from pam.io import UserError
 
 from .conftest import ROOT
@@ -86,7 +85,7 @@ def alignments(folder: Path, **texts: str) -> Dataset:
 def gold(folder: Path, data: Path, **texts: str) -> Path:
     own = alignments(folder / "gold files", **texts)
     fetch("links", own, folder / "gold raw")
-    prepare_gold("links", own, folder / "gold raw", data, folder / "gold")
+    prepare_word_alignments("links", own, folder / "gold raw", data, folder / "gold")
     return folder / "gold"
 
 
@@ -159,7 +158,9 @@ def test_alignments_of_other_languages_are_refused(tmp_path: Path) -> None:
 def test_sentence_pairs_are_no_alignments(tmp_path: Path) -> None:
     data = ready(tmp_path)
     with pytest.raises(UserError, match="are not word alignments and a task of translation"):
-        prepare_gold("pairs", pair_dataset(tmp_path / "own"), tmp_path / "raw", data, tmp_path)
+        prepare_word_alignments(
+            "pairs", pair_dataset(tmp_path / "own"), tmp_path / "raw", data, tmp_path
+        )
 
 
 def test_alignments_alone_are_no_task(tmp_path: Path) -> None:
@@ -171,7 +172,9 @@ def test_the_german_english_alignments_of_aachen(tmp_path: Path, corpora: Path) 
     rwth = find_dataset(OURS, "rwth-de-en")
     fetch("rwth-de-en", rwth, tmp_path / "rwth", str(corpora))
     data = ready(tmp_path, lowercase=True)
-    summary = prepare_gold("rwth-de-en", rwth, tmp_path / "rwth", data, tmp_path / "gold")
+    summary = prepare_word_alignments(
+        "rwth-de-en", rwth, tmp_path / "rwth", data, tmp_path / "gold"
+    )
     assert summary["rows"] == 508
     assert summary["links"] == {"sure": 9613, "possible": 10534}
     # `wir glauben nicht , daß wir nur rosinen herauspicken sollten .`: the verb moves.

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pam.data.tasks import load_task
-from pam.data.tasks.inflection import Codec, Format, Row, prepare, read_rows
+from pam.data.inflection import Index, InflectionFormat, Row, read_rows
+from pam.data.registry import load_task
+from pam.data.tokenizers import InflectionCodec
 from pam.io import UserError
 
 GOOD = "Haus\tcase=dative,number=plural\tHäusern\n"
@@ -38,39 +39,39 @@ def test_a_fault_is_named_with_file_line_and_hint(
 ) -> None:
     path = written(tmp_path, content)
     with pytest.raises(UserError, match=message) as caught:
-        read_rows(path, Format())
+        read_rows(path, InflectionFormat())
     assert (caught.value.file, caught.value.line) == (str(path), line)
     assert caught.value.hint
 
 
 def test_windows_files_and_decomposed_letters_are_read_as_any_other(tmp_path: Path) -> None:
     decomposed = "\ufeff" + GOOD.replace("ä", "a\u0308").replace("\n", "\r\n")
-    assert read_rows(written(tmp_path, decomposed), Format()) == [
+    assert read_rows(written(tmp_path, decomposed), InflectionFormat()) == [
         Row("Haus", "case=dative,number=plural", "Häusern")
     ]
 
 
 def test_other_orders_of_columns_and_separators_can_be_named(tmp_path: Path) -> None:
-    layout = Format(columns=["lemma", "form", "features"], separator=";")
+    layout = InflectionFormat(columns=["lemma", "form", "features"], separator=";")
     path = written(tmp_path, "Haus\tHäusern\tN;DAT;PL\n")
     assert read_rows(path, layout) == [Row("Haus", "N,DAT,PL", "Häusern")]
 
 
 def test_source_is_features_then_letters_and_a_one_letter_feature_is_no_letter() -> None:
-    assert Codec().source_symbols(("Vau", "V,tense=past")) == [
+    assert InflectionCodec().source_symbols(("Vau", "V,tense=past")) == [
         "feature=V",
         "tense=past",
         "V",
         "a",
         "u",
     ]
-    assert Codec().source_symbols(("Vau", "")) == ["V", "a", "u"]
+    assert InflectionCodec().source_symbols(("Vau", "")) == ["V", "a", "u"]
 
 
 @pytest.mark.parametrize("columns", [(), ("Haus",), ("", "x=y"), ("a", "b", "c")])
 def test_what_is_no_source_is_refused(columns: tuple[str, ...]) -> None:
     with pytest.raises(UserError, match="a lemma, a tab and features"):
-        Codec().source_symbols(columns)
+        InflectionCodec().source_symbols(columns)
 
 
 def prepared(tmp_path: Path, **splits: str) -> dict:
@@ -78,7 +79,7 @@ def prepared(tmp_path: Path, **splits: str) -> dict:
     for name, content in splits.items():
         files[name] = tmp_path / f"{name}.txt"
         files[name].write_text(content, encoding="utf-8")
-    return prepare(files, Format(), tmp_path / "out")
+    return Index(files, InflectionFormat(), tmp_path / "out").run()
 
 
 def test_lemmas_in_two_splits_are_counted_and_warned_of(tmp_path: Path) -> None:
@@ -109,7 +110,7 @@ def test_duplicates_and_competing_forms_are_counted_and_kept(tmp_path: Path) -> 
     counts = prepared(tmp_path, train=train, dev="a\tx=1\ta\n", test="b\tx=1\tb\n")
     train_counts = counts["splits"]["train"]
     assert (train_counts["rows"], train_counts["lemmas"]) == (3, 1)
-    assert (train_counts["duplicate_rows"], train_counts["runs_with_several_forms"]) == (1, 1)
+    assert (train_counts["duplicate_rows"], train_counts["cells_with_several_forms"]) == (1, 1)
     assert len((tmp_path / "out" / "train.tsv").read_text().splitlines()) == 3
 
 

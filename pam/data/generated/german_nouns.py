@@ -26,11 +26,11 @@ CELLS = {
     )
     for number in ("singular", "plural")
 }
-"""The package's columns and what we call them, in the order of Durrett and DeNero (2013)."""
+"""The package's columns and our names for them, in the order of Durrett and DeNero (2013)."""
 
 
-class Options(Strict):
-    """What is drawn."""
+class GermanNouns(Strict):
+    """Draws nouns; its fields are what one can choose."""
 
     seed: int = Field(1, description="another seed draws other nouns")
     longest: int = Field(12, ge=1, description="letters of the longest lemma")
@@ -38,36 +38,38 @@ class Options(Strict):
     dev: int = Field(200, ge=1, description="lemmas for development")
     test: int = Field(200, ge=1, description="lemmas for testing")
 
+    def draw(self, package: Distribution) -> dict[str, str]:
+        """Texts of `{train,dev,test}.tsv`: lemma, features and form, eight rows a lemma.
 
-def draw(package: Distribution, options: Options) -> dict[str, str]:
-    """Texts of `{train,dev,test}.tsv`: lemma, features and form, eight rows a lemma.
+        Nouns are ranked by a hash of the seed and the lemma, so that the draw depends on nothing
+        else: not on the order of the table, nor on a random generator.
 
-    Nouns are ranked by a hash of the seed and the lemma, so that the draw depends on nothing else:
-    not on the order of the table, nor on a random generator.
+        Raises:
+            UserError: the package has fewer suitable nouns than were asked for.
+        """
+        paradigms = {
+            lemma: forms
+            for lemma, forms in read_paradigms(Path(str(package.locate_file(TABLE)))).items()
+            if len(lemma) <= self.longest
+        }
+        sizes = {name: getattr(self, name) for name in SPLITS}
+        if sum(sizes.values()) > len(paradigms):
+            raise UserError(
+                f"{sum(sizes.values())} lemmas are wanted, the package has {len(paradigms)}",
+                hint="ask for fewer in `package: options:`",
+            )
+        ranked = iter(sorted(paradigms, key=self._rank))
+        return {
+            f"{name}.tsv": "".join(
+                f"{lemma}\t{features}\t{form}\n"
+                for lemma in islice(ranked, size)
+                for features, form in zip(CELLS.values(), paradigms[lemma], strict=True)
+            )
+            for name, size in sizes.items()
+        }
 
-    Raises:
-        UserError: the package has fewer suitable nouns than were asked for.
-    """
-    paradigms = {
-        lemma: forms
-        for lemma, forms in read_paradigms(Path(str(package.locate_file(TABLE)))).items()
-        if len(lemma) <= options.longest
-    }
-    sizes = {name: getattr(options, name) for name in SPLITS}
-    if sum(sizes.values()) > len(paradigms):
-        raise UserError(
-            f"{sum(sizes.values())} lemmas are wanted, the package has {len(paradigms)}",
-            hint="ask for fewer in `package: options:`",
-        )
-    ranked = iter(sorted(paradigms, key=lambda lemma: _rank(options.seed, lemma)))
-    return {
-        f"{name}.tsv": "".join(
-            f"{lemma}\t{features}\t{form}\n"
-            for lemma in islice(ranked, size)
-            for features, form in zip(CELLS.values(), paradigms[lemma], strict=True)
-        )
-        for name, size in sizes.items()
-    }
+    def _rank(self, lemma: str) -> bytes:
+        return hashlib.sha256(f"{self.seed} {lemma}".encode()).digest()
 
 
 def read_paradigms(table: Path) -> dict[str, list[str]]:
@@ -91,7 +93,3 @@ def read_paradigms(table: Path) -> dict[str, list[str]]:
 
 def _is_word(form: str) -> bool:
     return form.isalpha() and form[0].isupper() and form[1:].islower()
-
-
-def _rank(seed: int, lemma: str) -> bytes:
-    return hashlib.sha256(f"{seed} {lemma}".encode()).digest()

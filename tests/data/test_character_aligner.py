@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pam.data.alignment import EPSILON, Aligner, _expected_counts
+from pam.data.character_aligner import EPSILON, CharacterAligner, _expected_counts
 
 STEMS = ["Haus", "Maus", "Laus", "Strauß", "Baum", "Raum", "Zaun", "Tag", "Hut", "Rat", "Land"]
 STEMS += ["Stand", "Ort", "Bein", "Stein", "Film"]
@@ -30,7 +30,7 @@ def paths(n: int, m: int) -> list[list[tuple[int, int]]]:
     return found
 
 
-def enumerated_counts(aligner: Aligner, pair: tuple[str, str]) -> np.ndarray:
+def enumerated_counts(aligner: CharacterAligner, pair: tuple[str, str]) -> np.ndarray:
     """Expected operations of a pair by going through all of its paths."""
     total, counts = 0.0, np.zeros(aligner.log_probs.shape)
     for path in paths(len(pair[0]), len(pair[1])):
@@ -50,14 +50,14 @@ def enumerated_counts(aligner: Aligner, pair: tuple[str, str]) -> np.ndarray:
 
 def test_expected_counts_equal_enumeration() -> None:
     pairs = [("ab", "abc"), ("ab", "bca"), ("a", "c"), ("ab", "abc")]
-    aligner = Aligner.fit(pairs, iterations=2)
+    aligner = CharacterAligner.fit(pairs, iterations=2)
     computed = sum(_expected_counts(aligner.log_probs, group) for group in aligner._groups(pairs))
     expected = sum(enumerated_counts(aligner, pair) for pair in pairs)
     np.testing.assert_allclose(computed, expected, rtol=1e-10)
 
 
 def test_em_never_lowers_the_likelihood() -> None:
-    def log_likelihood(aligner: Aligner) -> float:
+    def log_likelihood(aligner: CharacterAligner) -> float:
         total = 0.0
         for source, target in [("Tag", "Tage"), ("Haus", "Häu"), ("sag", "sa")] * 5:
             weights = []
@@ -74,7 +74,7 @@ def test_em_never_lowers_the_likelihood() -> None:
         return total
 
     pairs = [("Tag", "Tage"), ("Haus", "Häu"), ("sag", "sa")] * 5
-    values = [log_likelihood(Aligner.fit(pairs, iterations=k)) for k in range(1, 5)]
+    values = [log_likelihood(CharacterAligner.fit(pairs, iterations=k)) for k in range(1, 5)]
     assert all(later > earlier - 0.05 for earlier, later in itertools.pairwise(values))
     assert values[-1] > values[0]
 
@@ -91,7 +91,7 @@ def test_em_never_lowers_the_likelihood() -> None:
 def test_suffixes_and_umlauts_align_as_a_person_would(
     source: str, target: str, positions: list[int]
 ) -> None:
-    assert Aligner.fit(PAIRS).align([(source, target)]) == [positions]
+    assert CharacterAligner.fit(PAIRS).align([(source, target)]) == [positions]
 
 
 WORDS = st.text(alphabet="abcdé ", min_size=1, max_size=7)
@@ -104,7 +104,7 @@ def test_positions_never_decrease_and_stay_inside(
 ) -> None:
     pairs_to_align = [*pairs, other]
     for (source, target), positions in zip(
-        pairs_to_align, Aligner.fit(pairs, iterations=2).align(pairs_to_align), strict=True
+        pairs_to_align, CharacterAligner.fit(pairs, iterations=2).align(pairs_to_align), strict=True
     ):
         assert len(positions) == len(target)
         assert positions == sorted(positions)
@@ -112,20 +112,20 @@ def test_positions_never_decrease_and_stay_inside(
 
 
 def test_the_order_of_pairs_does_not_matter() -> None:
-    forward, backward = Aligner.fit(PAIRS), Aligner.fit(PAIRS[::-1])
+    forward, backward = CharacterAligner.fit(PAIRS), CharacterAligner.fit(PAIRS[::-1])
     np.testing.assert_array_equal(forward.log_probs, backward.log_probs)
     assert forward.align(PAIRS) == backward.align(PAIRS)
 
 
 def test_symbols_never_seen_in_training_align_all_the_same() -> None:
-    assert Aligner.fit(PAIRS).align([("Żaba", "Żabas")]) == [[0, 1, 2, 3, 3]]
+    assert CharacterAligner.fit(PAIRS).align([("Żaba", "Żabas")]) == [[0, 1, 2, 3, 3]]
 
 
 def test_real_participles_keep_their_stems_together(corpora: Path) -> None:
     path = corpora / "ddn13-german-inflection/base_forms_de_verb_dev.txt.sigmorphon_format.txt"
     runs = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
     pairs = [(lemma, form) for lemma, _, form in runs]
-    aligned = Aligner.fit(pairs).align(pairs)
+    aligned = CharacterAligner.fit(pairs).align(pairs)
     same = sum(
         pair[0][position] == char
         for pair, positions in zip(pairs, aligned, strict=True)

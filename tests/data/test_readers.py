@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pam.data.divide import Divide, divided
-from pam.data.readers import Pair
+from pam.data.readers import Divide, divided
 from pam.data.registry import Dataset
-from pam.data.text import Line
+from pam.data.text import Line, Pair
 from pam.io import UserError
 
 from .pairs import columns, prepared

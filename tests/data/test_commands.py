@@ -66,14 +66,14 @@ def test_a_fault_is_named_in_the_users_own_file_and_nothing_is_written(
     assert not (tmp_path / "ready").exists()
 
 
-@pytest.mark.parametrize(("kind", "lemmas", "runs"), [("noun", 2364, 8), ("verb", 1627, 27)])
+@pytest.mark.parametrize(("kind", "lemmas", "cells"), [("noun", 2364, 8), ("verb", 1627, 27)])
 def test_the_papers_data_is_complete_and_its_text_unchanged(
     corpora: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     kind: str,
     lemmas: int,
-    runs: int,
+    cells: int,
 ) -> None:
     monkeypatch.setenv(MIRROR, str(corpora))
     named = ("--dataset", f"ddn13-de-{kind}", "--registry", ROOT / "config" / "datasets.yaml")
@@ -83,7 +83,7 @@ def test_the_papers_data_is_complete_and_its_text_unchanged(
     assert [split["lemmas"] for split in summary["splits"].values()] == [lemmas, 200, 200]
     assert [split["rows"] for split in summary["splits"].values()] == [
         {"noun": 18912, "verb": 43929}[kind],
-        *(200 * runs,) * 2,
+        *(200 * cells,) * 2,
     ]
     raw = tmp_path / "raw" / f"base_forms_de_{kind}_test.txt.sigmorphon_format.txt"
     assert (tmp_path / "ready" / "test.tsv").read_bytes() == raw.read_bytes()

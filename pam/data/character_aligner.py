@@ -44,7 +44,7 @@ class Group:
     weight: Floats
 
 
-class Aligner:
+class CharacterAligner:
     """Aligns pairs of strings; made by `fit`.
 
     Attributes:
@@ -59,7 +59,7 @@ class Aligner:
         self.log_probs = log_probs
 
     @classmethod
-    def fit(cls, pairs: Sequence[Pair], iterations: int = 8) -> Aligner:
+    def fit(cls, pairs: Sequence[Pair], iterations: int = 8) -> CharacterAligner:
         """Learns the operations' probabilities from `pairs` of non-empty strings.
 
         The start is uniform, so the result depends on nothing but the pairs.
