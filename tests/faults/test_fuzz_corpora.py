@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from pam.data.dataset import SPLITS, Prepared
 from pam.data.download import fetch
-from pam.data.gold import prepare_gold
-from pam.data.prepare import prepare
+from pam.data.prepare import prepare, prepare_word_alignments
 from pam.data.registry import Dataset
 from pam.data.vocabulary import UNK, Vocabulary
 from pam.evaluation.kinds import EvalInputs, translation
@@ -232,7 +231,7 @@ def of_links(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]
             }
         )
         fetch("gold", own, folder / "raw")
-        prepare_gold("gold", own, folder / "raw", data, folder / "out")
+        prepare_word_alignments("gold", own, folder / "raw", data, folder / "out")
         assert Prepared(folder / "out").rows("gold")
 
     def five(link: st.SearchStrategy[str]) -> st.SearchStrategy[bytes]:

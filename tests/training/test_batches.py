@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from pam.data.actions import strip
 from pam.data.dataset import Examples, Prepared
-from pam.data.vocabulary import EOS, PAD, STEP
+from pam.data.vocabulary import EOS, PAD, STEP, strip
 from pam.io import UserError
 
 
