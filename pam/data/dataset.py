@@ -111,27 +111,36 @@ class Ragged:
     def __getitem__(self, row: int) -> Ids:
         return self.values[self.offsets[row] : self.offsets[row + 1]]
 
+    def __iter__(self) -> Iterator[Ids]:
+        return (self[row] for row in range(len(self)))
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def is_sound(self) -> bool:
+        """Whether the arrays fit together and all rows are ids that end with EOS."""
+        ids, offsets = self.values, self.offsets
+        if ids.dtype != np.int32 or offsets.dtype != np.int64:
+            return False
+        if offsets[0] != 0 or offsets[-1] != len(ids) or (np.diff(offsets) < 1).any():
+            return False
+        return bool((ids >= 0).all() and (ids[offsets[1:] - 1] == EOS).all())
 
 
 @dataclass(frozen=True)
 class Split:
-    """One split as flat arrays; row `i` of `source` is `source[offsets[i]:offsets[i + 1]]`.
+    """One split.
 
     Attributes:
-        source, target: int32 ids of all rows, one after another; each row ends with EOS.
-        source_offsets, target_offsets: int64, rows + 1 values from 0.
-        alignment: for each target symbol but the EOS, the position in its source row to which it
+        sources, targets: ids of each row; each row ends with EOS.
+        alignments: for each target symbol but the EOS, the position in its source row to which it
             is monotonically aligned; None where no alignment is known.
         digests: of the vocabularies (`source`, `target`) and the text (`text`) it belongs to.
     """
 
-    source: Ids
-    source_offsets: Offsets
-    target: Ids
-    target_offsets: Offsets
-    alignment: Ids | None
+    sources: Ragged
+    targets: Ragged
+    alignments: Ragged | None
     digests: dict[str, str]
 
     @classmethod
@@ -143,11 +152,11 @@ class Split:
         digests: dict[str, str],
     ) -> Split:
         """Rows of ids without EOS, which is added here; `alignment` has the target's lengths."""
-        sources = Ragged.of([*row, EOS] for row in source)
-        targets = Ragged.of([*row, EOS] for row in target)
-        aligned = None if alignment is None else Ragged.of(alignment).values
         return cls(
-            sources.values, sources.offsets, targets.values, targets.offsets, aligned, digests
+            Ragged.of([*row, EOS] for row in source),
+            Ragged.of([*row, EOS] for row in target),
+            None if alignment is None else Ragged.of(alignment),
+            digests,
         )
 
     @classmethod
@@ -165,15 +174,15 @@ class Split:
                 notes = json.loads((file.metadata() or {})["pam"])
                 names = list(file.keys())
             arrays = {name: _read(path, name) for name in names}
-            split = cls(
-                arrays["source"],
-                arrays["source_offsets"],
-                arrays["target"],
-                arrays["target_offsets"],
-                arrays.get("alignment"),
-                dict(notes["digests"]),
-            )
-            intact = split._digest() == notes["content"] and split._consistent()
+            targets = Ragged(arrays["target"], arrays["target_offsets"])
+            alignments = None
+            if "alignment" in arrays:
+                # Every row has one symbol less here than in `targets`.
+                offsets = targets.offsets - np.arange(len(targets.offsets))
+                alignments = Ragged(arrays["alignment"], offsets)
+            sources = Ragged(arrays["source"], arrays["source_offsets"])
+            split = cls(sources, targets, alignments, dict(notes["digests"]))
+            intact = split.content == notes["content"] and split._is_sound()
             own = notes["split"]
         except (SafetensorError, ValueError, KeyError, TypeError, IndexError) as error:
             raise UserError("not a prepared split", file=path, hint=HINT) from error
@@ -186,7 +195,7 @@ class Split:
     def save(self, folder: Path | str, name: str) -> None:
         """Writes `<folder>/<name>.safetensors`, whole or not at all, the same bytes each time."""
         # One metadata key: safetensors does not keep the order of several.
-        notes = {"split": name, "content": self._digest(), "digests": self.digests}
+        notes = {"split": name, "content": self.content, "digests": self.digests}
         with atomic_write(Path(folder) / f"{name}.safetensors") as temporary:
             # Bytes first: on a full disk safetensors itself raises an error of its own kind.
             content = save(self._arrays, {"pam": json.dumps(notes, sort_keys=True)})
@@ -195,53 +204,32 @@ class Split:
     @cached_property
     def content(self) -> str:
         """SHA-256 over all arrays."""
-        return self._digest()
-
-    @property
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        arrays: dict[str, NDArray[Any]] = {
-            "source": self.source,
-            "source_offsets": self.source_offsets,
-            "target": self.target,
-            "target_offsets": self.target_offsets,
-        }
-        return arrays if self.alignment is None else arrays | {"alignment": self.alignment}
-
-    def _digest(self) -> str:
         digest = hashlib.sha256()
         for name, values in sorted(self._arrays.items()):
             digest.update(f"{name} {values.dtype.str} {values.shape}\n".encode())
             digest.update(np.ascontiguousarray(values).data)
         return digest.hexdigest()
 
-    def _consistent(self) -> bool:
+    @property
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """As they are on disk, where alignments need no offsets of their own."""
+        arrays: dict[str, NDArray[Any]] = {
+            "source": self.sources.values,
+            "source_offsets": self.sources.offsets,
+            "target": self.targets.values,
+            "target_offsets": self.targets.offsets,
+        }
+        return arrays | ({} if self.alignments is None else {"alignment": self.alignments.values})
+
+    def _is_sound(self) -> bool:
         """Whether the arrays fit together, whoever wrote them."""
-        for ids, offsets in (
-            (self.source, self.source_offsets),
-            (self.target, self.target_offsets),
-        ):
-            if ids.dtype != np.int32 or offsets.dtype != np.int64:
+        if self.alignments is not None:
+            ids, expected = self.alignments.values, len(self.targets.values) - len(self)
+            if ids.dtype != np.int32 or len(ids) != expected:
                 return False
-            if offsets[0] != 0 or offsets[-1] != len(ids) or (np.diff(offsets) < 1).any():
-                return False
-            if (ids < 0).any() or (ids[offsets[1:] - 1] != EOS).any():
-                return False
-        known = self.alignment
-        if known is not None and (
-            known.dtype != np.int32 or len(known) != len(self.target) - len(self)
-        ):
-            return False
-        return len(self.source_offsets) == len(self.target_offsets)
-
-    @property
-    def sources(self) -> Ragged:
-        """Source ids of each row, EOS included."""
-        return Ragged(self.source, self.source_offsets)
-
-    @property
-    def targets(self) -> Ragged:
-        """Target ids of each row, EOS included."""
-        return Ragged(self.target, self.target_offsets)
+        return (
+            self.sources.is_sound() and self.targets.is_sound() and len(self.sources) == len(self)
+        )
 
     def symbol_counts(self) -> dict[str, dict[str, int]]:
         """By side, symbols but the ends of rows, how many are unknown, and the longest row's."""
@@ -254,28 +242,8 @@ class Split:
             for side, rows in (("source", self.sources), ("target", self.targets))
         }
 
-    def source_row(self, row: int) -> Ids:
-        """Source ids of a row, EOS included: (n,)."""
-        return self.sources[row]
-
-    def target_row(self, row: int) -> Ids:
-        """Target ids of a row, EOS included: (m,)."""
-        return self.targets[row]
-
-    def alignment_row(self, row: int) -> Ids:
-        """Aligned source positions of a row's target symbols, EOS left out: (m - 1,).
-
-        Raises:
-            ValueError: the split has no alignment.
-        """
-        if self.alignment is None:
-            raise ValueError("this split has no alignment")
-        # Every row before this one has one symbol less here than in `target`.
-        first, last = self.target_offsets[row] - row, self.target_offsets[row + 1] - row - 1
-        return self.alignment[first:last]
-
     def __len__(self) -> int:
-        return len(self.target_offsets) - 1
+        return len(self.targets)
 
 
 def _read(path: Path, name: str) -> NDArray[Any]:
@@ -429,18 +397,15 @@ class Examples:
     def __init__(self, split: Split, targets: Literal["symbols", "actions"]) -> None:
         self.sources, self.targets = split.sources, split.targets
         if targets == "actions":
-            if split.alignment is None:
+            if split.alignments is None:
                 raise UserError(
                     "this split has no alignment, from which step actions are made",
                     hint="use `targets: symbols`, or a split that is aligned (train, dev)",
                 )
+            rows = zip(split.sources, split.targets, split.alignments, strict=True)
             self.targets = Ragged.of(
-                to_actions(
-                    split.target_row(row).tolist(),
-                    split.alignment_row(row).tolist(),
-                    len(split.source_row(row)),
-                )
-                for row in range(len(split))
+                to_actions(target.tolist(), alignment.tolist(), len(source))
+                for source, target, alignment in rows
             )
         self.source_lengths = self.sources.lengths
         self.target_lengths = self.targets.lengths

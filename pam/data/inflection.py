@@ -119,7 +119,6 @@ class Index(Stage[InflectionFormat]):
 class Inflection(Task[InflectionFormat]):
     """The kind of task; the only one whose characters are aligned, as pointer actions need it."""
 
-    Codec = InflectionCodec
     Format = InflectionFormat
     STAGES: ClassVar[Mapping[str, type[Stage[Any]]]] = {"index": Index}
     has_actions = True
@@ -130,7 +129,7 @@ class Inflection(Task[InflectionFormat]):
 
     def modules(self, stage: str, layout: InflectionFormat) -> list[str]:
         """The stage's class, or the codec's."""
-        return class_names(self.Codec if stage == "codec" else self.STAGES[stage])
+        return class_names(InflectionCodec if stage == "codec" else self.STAGES[stage])
 
 
 def read_rows(path: Path, layout: InflectionFormat) -> list[Row]:

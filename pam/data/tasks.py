@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from pam.data import tokenizers
 from pam.data.text import Files
 from pam.io import Strict
 
@@ -53,9 +52,6 @@ class Stage(ABC, Generic[Layout]):
 class Task(ABC, Generic[Layout]):
     """A kind of task."""
 
-    Codec: ClassVar[type[tokenizers.Codec]]
-    """Text to symbols and back."""
-
     Format: ClassVar[type[Strict]]
     """Keys that a data set of this kind may have under `format`."""
 
@@ -76,12 +72,3 @@ class Task(ABC, Generic[Layout]):
     def keys(self, stage: str) -> tuple[str, ...]:
         """Keys of `Format` that decide what a stage results in."""
         return self.STAGES[stage].keys
-
-    @property
-    def FILES(self) -> tuple[str, ...]:  # noqa: N802
-        """Files of a prepared folder that a model needs, with the vocabularies, to be used."""
-        return self.Codec.files
-
-    def codec(self, folder: Path) -> tokenizers.Codec:
-        """The codec of a prepared folder or a model folder; errors as `Codec.load`."""
-        return self.Codec.load(folder)

@@ -11,7 +11,6 @@ import io
 import re
 import unicodedata
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stderr
 from functools import cached_property
@@ -204,14 +203,6 @@ def word_numbers(symbols: Sequence[str]) -> list[int]:
         numbers.append(word)
         word += not symbol.endswith(CONTINUES)
     return numbers
-
-
-def count_words(sentences: Iterable[Sequence[str]]) -> Counter[str]:
-    """How often each word occurs."""
-    counts: Counter[str] = Counter()
-    for words in sentences:
-        counts.update(words)
-    return counts
 
 
 # Codecs: all that a model needs to read and write the text of its task.

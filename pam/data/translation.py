@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import IO, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
@@ -37,7 +38,6 @@ from pam.data.tokenizers import (
     Settings,
     SideSettings,
     TranslationCodec,
-    count_words,
     learn_merges,
     unescape_moses,
 )
@@ -352,12 +352,10 @@ class Segment(Stage[TranslationFormat]):
         settings, subwords = self.layout.codec_settings(), self.layout.subwords
         if subwords is None:
             return settings
-        counts = [
-            count_words(
-                pair[side].split(" ") for pair in read_pairs(self.out / "tokenize", "train")
-            )
-            for side in (0, 1)
-        ]
+        counts = [Counter[str](), Counter[str]()]
+        for pair in read_pairs(self.out / "tokenize", "train"):
+            for count, text in zip(counts, pair, strict=True):
+                count.update(text.split(" "))
         if subwords.joint:
             counts = [counts[0] + counts[1]]
         learned = [learn_merges(words, subwords.merges) for words in counts]
@@ -410,7 +408,7 @@ class Index(Stage[TranslationFormat]):
 
     def _vocabulary(self, side: Side) -> Vocabulary:
         words, language = self.layout.vocabulary, self.layout.languages[SIDES.index(side)]
-        counts = count_words(self._symbols("train", side))
+        counts = Counter(chain.from_iterable(self._symbols("train", side)))
         return Vocabulary.by_frequency(counts, words.size_for(language), words.min_count)
 
     def _write_split(self, split: str, vocabularies: dict[Side, Vocabulary]) -> dict[str, Any]:
@@ -459,7 +457,6 @@ def split_stats(split: str, written: int, dropped: Counter[str]) -> dict[str, An
 class Translation(Task[TranslationFormat]):
     """The kind of task."""
 
-    Codec = TranslationCodec
     Format = TranslationFormat
     STAGES: ClassVar[Mapping[str, type[Stage[Any]]]] = {
         "extract": Extract,
@@ -475,7 +472,7 @@ class Translation(Task[TranslationFormat]):
 
     def modules(self, stage: str, layout: TranslationFormat) -> list[str]:
         """The stage's class or the codec's, with the reader or the tokenizers that it uses."""
-        own = self.Codec if stage == "codec" else self.STAGES[stage]
+        own = TranslationCodec if stage == "codec" else self.STAGES[stage]
         if stage == "extract":
             return class_names(own, type(layout.read))
         names = {layout.tokenizer_for(language) for language in layout.languages}

@@ -107,7 +107,6 @@ class AlignedPair(NamedTuple):
 class WordAlignments(Task[AlignmentFormat]):
     """The kind of data. It has no stages, as no model learns it."""
 
-    Codec = TranslationCodec
     Format = AlignmentFormat
     STAGES: ClassVar[Mapping[str, type[Stage[Any]]]] = {}
 
@@ -117,7 +116,7 @@ class WordAlignments(Task[AlignmentFormat]):
 
     def modules(self, stage: str, layout: AlignmentFormat) -> list[str]:
         """The codec, or what prepares them."""
-        return class_names(self.Codec if stage == "codec" else WordAlignments)
+        return class_names(TranslationCodec if stage == "codec" else WordAlignments)
 
     def prepare(
         self, name: str, files: Files, layout: AlignmentFormat, task: Prepared, out: Path

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pam.data.dataset import Prepared
-from pam.data.inflection import Inflection
 from pam.data.tokenizers import (
     BytePairEncoding,
     InflectionCodec,
@@ -17,6 +16,7 @@ from pam.data.tokenizers import (
     TranslationCodec,
     join_subwords,
     learn_merges,
+    load_codec,
     load_tokenizer,
     word_numbers,
 )
@@ -111,7 +111,7 @@ def test_a_missing_codec_is_named(tmp_path: Path) -> None:
 
 
 def test_the_codec_of_inflection_needs_no_files(tmp_path: Path) -> None:
-    codec = Inflection().codec(tmp_path)
+    codec = load_codec("inflection", tmp_path)
     assert codec.columns == InflectionCodec.columns
     assert codec.typed_source("Haus\tcase=dative") == ("Haus", "case=dative")
     symbols = codec.source_symbols(("Haus", "case=dative"))

@@ -24,19 +24,17 @@ def test_rows_come_back_with_their_end_symbols_and_alignments(tmp_path: Path) ->
     small([[0, 0, 1], [0]]).save(tmp_path, "train")
     split = Split.load(tmp_path, "train")
     assert len(split) == 2
-    assert split.source_row(0).tolist() == [5, 6, EOS]
-    assert split.target_row(1).tolist() == [9, EOS]
-    assert [split.alignment_row(row).tolist() for row in range(2)] == [[0, 0, 1], [0]]
-    assert split.source.dtype == np.int32
+    assert split.sources[0].tolist() == [5, 6, EOS]
+    assert split.targets[1].tolist() == [9, EOS]
+    assert [row.tolist() for row in split.alignments or ()] == [[0, 0, 1], [0]]
+    assert split.sources.values.dtype == np.int32
     assert split.digests == {"source": "s"}
 
 
 def test_a_split_without_alignment_says_so(tmp_path: Path) -> None:
     small().save(tmp_path, "test")
     split = Split.load(tmp_path, "test")
-    assert split.alignment is None
-    with pytest.raises(ValueError, match="no alignment"):
-        split.alignment_row(0)
+    assert split.alignments is None
 
 
 def test_the_same_split_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -50,7 +48,7 @@ def test_the_same_split_gives_the_same_bytes(tmp_path: Path) -> None:
 def outcome(folder: Path, name: str) -> str:
     """Digest of what is loaded, or the file that an error names."""
     try:
-        return Split.load(folder, name)._digest()
+        return Split.load(folder, name).content
     except UserError as error:
         return str(error.file)
 
@@ -66,7 +64,7 @@ def test_any_damaged_byte_is_found_or_harmless(tmp_path: Path) -> None:
         damaged[place] ^= 1 << place % 8
         path.write_bytes(bytes(damaged))
         outcomes.append(outcome(tmp_path, "train"))
-    assert set(outcomes) <= {str(path), split._digest()}
+    assert set(outcomes) <= {str(path), split.content}
     assert outcomes.count(str(path)) > 0.8 * len(content)
 
 
@@ -102,11 +100,11 @@ def test_ids_and_text_of_a_prepared_folder_agree(prepared: Path) -> None:
     folder = Prepared(prepared)
     split, rows = folder.split("train"), folder.rows("train")
     assert rows[1] == ("Haus", "case=dative,number=plural", "Häusern")
-    assert folder.source.spell(split.source_row(1)) == [
+    assert folder.source.spell(split.sources[1]) == [
         *("case=dative", "number=plural", "H", "a", "u", "s", "<eos>")
     ]
-    assert folder.target.decode(split.target_row(1)) == list("Häusern")
-    assert folder.split("test").alignment is None
+    assert folder.target.decode(split.targets[1]) == list("Häusern")
+    assert folder.split("test").alignments is None
 
 
 def test_a_foreign_vocabulary_is_refused(prepared: Path) -> None:
@@ -138,7 +136,7 @@ def test_rows_are_taken_one_by_one_and_need_little_more_than_their_numbers() -> 
     split = Split.from_rows(made(), made(), None, {})
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    data = sum(array.nbytes for array in (split.source, split.target))
+    data = sum(array.nbytes for array in (split.sources.values, split.targets.values))
     assert data == 2 * rows * (length + 1) * 4
     assert peak < 2 * data
 

@@ -99,7 +99,7 @@ def test_alignments_take_the_vocabularies_and_the_case_of_the_task(tmp_path: Pat
     assert made.rows("gold")[1] == ("heute schläft die maus", "the mouse sleeps today")
     assert made.source.digest == Prepared(data).source.digest
     split = made.split("gold")
-    assert made.target.spell(split.target_row(0)) == ["this", "is", "a", "dog", ".", "<eos>"]
+    assert made.target.spell(split.targets[0]) == ["this", "is", "a", "dog", ".", "<eos>"]
     assert links(made.folder)["sure"][1] == [[0, 3], [1, 2], [2, 0], [3, 1]]
     assert links(made.folder)["possible"][1] == [[0, 3], [1, 2], [2, 0], [2, 1], [3, 1]]
     assert made.summary["task"] == "alignment"
@@ -110,7 +110,7 @@ def test_alignments_take_the_vocabularies_and_the_case_of_the_task(tmp_path: Pat
 def test_words_are_cut_into_the_subwords_of_the_task(tmp_path: Path) -> None:
     data = ready(tmp_path, subwords={"merges": 5})
     made = Prepared(gold(tmp_path, data))
-    row = made.split("gold").source_row(0)
+    row = made.split("gold").sources[0]
     symbols = made.codec.source_symbols(["Das ist ein Hund ."])
     assert made.source.encode(symbols) == row.tolist()[:-1]
     assert len(symbols) > 5 and made.codec.words(symbols, "source")[-1] == 4

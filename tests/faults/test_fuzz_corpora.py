@@ -97,14 +97,14 @@ def check_prepared(folder: Path) -> None:
                 r"[\x00-\x1f\x7f]", "".join(row)
             )
             for vocabulary, ids, symbols in (
-                (data.source, split.source_row(number), data.codec.source_symbols(row[:-1])),
-                (data.target, split.target_row(number), data.codec.target_symbols(row[-1])),
+                (data.source, split.sources[number], data.codec.source_symbols(row[:-1])),
+                (data.target, split.targets[number], data.codec.target_symbols(row[-1])),
             ):
                 spelt = vocabulary.spell(ids)[:-1]
                 known = [s if s in vocabulary else "<unk>" for s in symbols]
                 assert spelt == known
     if data.summary["task"] == "inflection":
-        assert not (data.split("train").source == UNK).any()
+        assert not (data.split("train").sources.values == UNK).any()
     else:
         for name in ("dev", "test"):
             references = translation.read_references(EvalInputs(data=folder, split=name))
