@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -22,11 +22,7 @@ from pam.data.inflection import Inflection
 from pam.data.tasks import Task
 from pam.data.translation import Translation
 from pam.data.word_alignments import WordAlignments
-from pam.io import Strict, UserError, line_of, parse, read_yaml, unknown
-
-Section = TypeVar("Section", bound=Strict)
-HASH = r"^[0-9a-f]{64}$"
-
+from pam.io import Section, Strict, UserError, line_of, parse, read_yaml, unknown
 
 TASKS: dict[str, type[Task[Any]]] = {
     "inflection": Inflection,
@@ -41,7 +37,9 @@ class File(Strict):
 
     urls: list[str] = Field([], description="addresses, the preferred one first")
     path: str | None = Field(None, description="a local file, relative to the registry's folder")
-    sha256: str | None = Field(None, pattern=HASH, description="SHA-256 of the content")
+    sha256: str | None = Field(
+        None, pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the content"
+    )
     md5: str | None = Field(
         None, pattern=r"^[0-9a-f]{32}$", description="MD5 of the content, where no more is known"
     )
