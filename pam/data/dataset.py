@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from pam.data.text import text_file
 from pam.data.tokenizers import Codec, load_codec
 from pam.data.vocabulary import EOS, PAD, UNK, Vocabulary, to_actions
 from pam.io import UserError, atomic_write, read_json, sha256_of, write_json
@@ -251,6 +252,35 @@ def _read(path: Path, name: str) -> NDArray[Any]:
     with safe_open(path, framework="numpy") as file:
         tensor: NDArray[Any] = file.get_tensor(name)
     return tensor
+
+
+def write_split(
+    folder: Path,
+    name: str,
+    rows: Iterable[Sequence[str]],
+    symbols: tuple[Iterable[Sequence[str]], Iterable[Sequence[str]]],
+    vocabularies: tuple[Vocabulary, Vocabulary],
+    alignment: Iterable[Sequence[int]] | None = None,
+) -> Split:
+    """Writes the text and the ids of a split into a prepared folder.
+
+    Args:
+        rows: the columns of each row's text.
+        symbols, vocabularies: of source and target.
+        alignment: as `Split.from_rows` takes it.
+    """
+    text = folder / f"{name}.tsv"
+    with text_file(text) as tsv:
+        tsv.writelines("\t".join(row) + "\n" for row in rows)
+    source, target = vocabularies
+    split = Split.from_rows(
+        map(source.encode, symbols[0]),
+        map(target.encode, symbols[1]),
+        alignment,
+        {"source": source.digest, "target": target.digest, "text": sha256_of(text)},
+    )
+    split.save(folder, name)
+    return split
 
 
 def write_summary(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,12 +17,12 @@ from pydantic import Field, field_validator
 
 from pam.data import class_names
 from pam.data.character_aligner import CharacterAligner
-from pam.data.dataset import SPLITS, Split
+from pam.data.dataset import SPLITS, write_split
 from pam.data.tasks import Stage, Task
 from pam.data.text import read_lines
 from pam.data.tokenizers import InflectionCodec
 from pam.data.vocabulary import Vocabulary
-from pam.io import Strict, UserError, sha256_of, write_text
+from pam.io import Strict, UserError
 
 ALIGNED = ("train", "dev")
 """Splits whose alignments are given: those that training may look at."""
@@ -63,13 +63,18 @@ class Index(Stage[InflectionFormat]):
             lacks; lemmas that are in two splits.
         """
         rows = {name: self._rows(name, own) for name, own in self.files.items()}
-        source, target = self._vocabularies(rows["train"])
+        source, target = (
+            Vocabulary.of(_sources(rows["train"])),
+            Vocabulary.of(_targets(rows["train"])),
+        )
         source.save(self.out / "source.vocab")
         target.save(self.out / "target.vocab")
         aligner = CharacterAligner.fit([(row.lemma, row.form) for row in rows["train"]])
         counts = {}
         for name, own in rows.items():
-            self._write(name, own, source, target, aligner if name in ALIGNED else None)
+            alignment = _alignments(aligner, own) if name in ALIGNED else None
+            symbols = _sources(own), _targets(own)
+            write_split(self.out, name, own, symbols, (source, target), alignment)
             counts[name] = _counts(own) | {
                 "unseen_source": _unseen(_sources(own), source),
                 "unseen_target": _unseen(_targets(own), target),
@@ -93,27 +98,6 @@ class Index(Stage[InflectionFormat]):
                 f"split {split} has several files", hint="name one file of three columns"
             )
         return read_rows(own, self.layout)
-
-    def _vocabularies(self, train: Sequence[Row]) -> tuple[Vocabulary, Vocabulary]:
-        return Vocabulary.of(_sources(train)), Vocabulary.of(_targets(train))
-
-    def _write(
-        self,
-        name: str,
-        rows: Sequence[Row],
-        source: Vocabulary,
-        target: Vocabulary,
-        aligner: CharacterAligner | None,
-    ) -> None:
-        """Writes the text and the ids of a split."""
-        text = self.out / f"{name}.tsv"
-        write_text(text, "".join("\t".join(row) + "\n" for row in rows))
-        Split.from_rows(
-            map(source.encode, _sources(rows)),
-            map(target.encode, _targets(rows)),
-            None if aligner is None else _alignments(aligner, rows),
-            {"source": source.digest, "target": target.digest, "text": sha256_of(text)},
-        ).save(self.out, name)
 
 
 class Inflection(Task[InflectionFormat]):

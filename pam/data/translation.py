@@ -20,7 +20,7 @@ from typing import IO, Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
 from pam.data import class_names
-from pam.data.dataset import SPLITS, Split
+from pam.data.dataset import SPLITS, write_split
 from pam.data.readers import Reader, load_reader
 from pam.data.tasks import Stage, Task
 from pam.data.text import (
@@ -42,7 +42,7 @@ from pam.data.tokenizers import (
     unescape_moses,
 )
 from pam.data.vocabulary import Vocabulary
-from pam.io import Strict, UserError, atomic_write, sha256_of
+from pam.io import Strict, UserError, atomic_write
 
 LANGUAGE = r"^[a-z]{2,3}$"
 
@@ -382,17 +382,22 @@ class Index(Stage[TranslationFormat]):
             sizes of the vocabularies; for each split its rows, its symbols and how many of them
             are unknown; training pairs that are in another split too.
         """
-        vocabularies = {side: self._vocabulary(side) for side in SIDES}
-        for side, vocabulary in vocabularies.items():
-            vocabulary.save(self.out / f"{side}.vocab")
-        counts = {split: self._write_split(split, vocabularies) for split in SPLITS}
+        source, target = self._vocabulary("source"), self._vocabulary("target")
+        source.save(self.out / "source.vocab")
+        target.save(self.out / "target.vocab")
+        counts = {}
+        for split in SPLITS:
+            rows = read_pairs(self.out / "tokenize", split)
+            symbols = self._symbols(split, "source"), self._symbols(split, "target")
+            made = write_split(self.out, split, rows, symbols, (source, target))
+            counts[split] = {"rows": len(made), **made.symbol_counts()}
         self._copy("segment", *TranslationCodec.files)
         self._copy("tokenize", *(REFERENCES.format(split=split) for split in SCORED))
         shared = self._seen_in_training()
         return {
             "languages": {"source": self.layout.source, "target": self.layout.target},
-            "source_symbols": len(vocabularies["source"]),
-            "target_symbols": len(vocabularies["target"]),
+            "source_symbols": len(source),
+            "target_symbols": len(target),
             "splits": counts,
             "pairs_in_train_too": shared,
             "warnings": [
@@ -410,20 +415,6 @@ class Index(Stage[TranslationFormat]):
         words, language = self.layout.vocabulary, self.layout.languages[SIDES.index(side)]
         counts = Counter(chain.from_iterable(self._symbols("train", side)))
         return Vocabulary.by_frequency(counts, words.size_for(language), words.min_count)
-
-    def _write_split(self, split: str, vocabularies: dict[Side, Vocabulary]) -> dict[str, Any]:
-        text = self.out / f"{split}.tsv"
-        with text_file(text) as tsv:
-            for pair in read_pairs(self.out / "tokenize", split):
-                tsv.write("\t".join(pair) + "\n")
-        source, target = (
-            map(vocabulary.encode, self._symbols(split, side))
-            for side, vocabulary in vocabularies.items()
-        )
-        digests: dict[str, str] = {side: own.digest for side, own in vocabularies.items()}
-        made = Split.from_rows(source, target, None, digests | {"text": sha256_of(text)})
-        made.save(self.out, split)
-        return {"rows": len(made), **made.symbol_counts()}
 
     def _seen_in_training(self) -> dict[str, int]:
         """How many pairs of the other splits training holds word for word."""

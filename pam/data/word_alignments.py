@@ -17,13 +17,13 @@ from typing import Any, ClassVar, NamedTuple
 from pydantic import Field
 
 from pam.data import class_names
-from pam.data.dataset import Prepared, Split
+from pam.data.dataset import Prepared, write_split
 from pam.data.readers import aligned
 from pam.data.tasks import Stage, Task
 from pam.data.text import Files, Line, lines_of
 from pam.data.tokenizers import TranslationCodec
 from pam.data.translation import LANGUAGE
-from pam.io import Strict, UserError, sha256_of, write_text
+from pam.io import Strict, UserError, write_text
 
 GOLD = "gold"
 """The one split."""
@@ -198,19 +198,16 @@ def _write(
     task.source.save(out / "source.vocab")
     task.target.save(out / "target.vocab")
     codec.save(out)
-    text = out / f"{GOLD}.tsv"
-    write_text(text, "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs))
-    split = Split.from_rows(
-        (task.source.encode(codec.source_symbols([pair.source])) for pair in pairs),
-        (task.target.encode(codec.target_symbols(pair.target)) for pair in pairs),
-        None,
-        {
-            "source": task.source.digest,
-            "target": task.target.digest,
-            "text": sha256_of(text),
-        },
+    split = write_split(
+        out,
+        GOLD,
+        [pair[:2] for pair in pairs],
+        (
+            (codec.source_symbols([pair.source]) for pair in pairs),
+            (codec.target_symbols(pair.target) for pair in pairs),
+        ),
+        (task.source, task.target),
     )
-    split.save(out, GOLD)
     links = {
         "sure": [pair.links.sure for pair in pairs],
         "possible": [pair.links.possible for pair in pairs],
