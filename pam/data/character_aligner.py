@@ -31,7 +31,7 @@ LARGEST = 4096
 
 @dataclass(frozen=True)
 class Group:
-    """Pairs of the same lengths, side by side, so that arrays need no padding.
+    """Pairs of the same lengths, in one array, so that arrays need no padding.
 
     Attributes:
         pairs: N of them. source: (N, n) codes. target: (N, m) codes.

@@ -350,7 +350,7 @@ class Prepared:
         """The ids of a split.
 
         Raises:
-            UserError: damaged, or the vocabularies or the summary beside it are not the ones that
+            UserError: damaged, or the vocabularies or the summary are not the ones that
                 were made with it.
         """
         split = Split.load(self.folder, name)

@@ -115,7 +115,7 @@ class Columns(DividingReader):
             cells = line.text.split(self.separator)
             if not all(-len(cells) <= place < len(cells) for place in places):
                 blank = not line.text.strip()
-                raise line.fault(
+                raise line.error(
                     "the line is blank" if blank else f"{len(cells)} columns are too few",
                     "complete the line or delete it, or correct `read` in the registry",
                 )
@@ -171,7 +171,7 @@ class Segments(Lines):
             if "<seg" in line.text.lower():
                 segment = _WMT_SEGMENT.search(line.text)
                 if segment is None:
-                    raise line.fault(
+                    raise line.error(
                         "a segment that does not end in its line",
                         "fetch the file again, or write each segment on one line",
                     )

@@ -126,7 +126,7 @@ def load_registries(paths: Sequence[Path | str]) -> dict[str, Dataset]:
         for name, value in content.items():
             entry = _Entry(path, str(name))
             if name in datasets:
-                raise entry.fault(
+                raise entry.error(
                     f"data set `{name}` is in another registry already", [], "rename it"
                 )
             datasets[entry.name] = entry.read(value)
@@ -146,7 +146,7 @@ def find_dataset(paths: Sequence[Path | str], name: str) -> Dataset:
 
 
 def _is_trusted(url: str, *, known: bool) -> bool:
-    """Whether nobody on the way can give us something else: https, or a known hash."""
+    """Whether no one on the way can replace the file: https, or a known hash."""
     try:
         address = urlsplit(url)
         host = address.hostname
@@ -167,7 +167,7 @@ class _Entry:
 
     def read(self, value: Any) -> Dataset:
         if not re.fullmatch(NAME, self.name):
-            raise self.fault(
+            raise self.error(
                 f"`{self.name}` cannot be a data set's name",
                 [],
                 "use letters, digits, `.`, `_` and `-`",
@@ -180,7 +180,7 @@ class _Entry:
         try:
             task = load_task(dataset.task)
         except UserError as error:
-            raise self.fault(error.message, ["task"], error.hint) from error
+            raise self.error(error.message, ["task"], error.hint) from error
         layout = self._parse(task.Format, dataset.format, ["format"])
         self._check_sources(dataset)
         self._check_splits(dataset, task.splits(layout))
@@ -191,12 +191,12 @@ class _Entry:
         file = self._parse(File, value, place)
         parts = PurePosixPath(key).parts
         if not parts or not all(re.fullmatch(NAME, part) for part in parts):
-            raise self.fault(f"`{key}` cannot be a file's name", place, "use a plain name")
+            raise self.error(f"`{key}` cannot be a file's name", place, "use a plain name")
         if file.urls and file.path is not None:
-            raise self.fault(f"`{key}` has both urls and a path", place, "keep one of them")
+            raise self.error(f"`{key}` has both urls and a path", place, "keep one of them")
         for url in file.urls:
             if not _is_trusted(url, known=file.sha256 is not None):
-                raise self.fault(
+                raise self.error(
                     f"`{url}` is not an https address",
                     [*place, "urls"],
                     "use https; plain http needs a known sha256",
@@ -205,7 +205,7 @@ class _Entry:
             return file
         path = str(self.path.parent / Path(file.path).expanduser())
         if not path.isprintable() or set("{}") & set(path):
-            raise self.fault(
+            raise self.error(
                 f"`{path}` has braces, which Snakemake takes for wildcards, or what does not print",
                 [*place, "path"],
                 "rename the file or the folder",
@@ -217,11 +217,11 @@ class _Entry:
         for key, file in dataset.files.items():
             known = bool(file.urls) or file.path is not None
             if package is not None and known:
-                raise self.fault(
+                raise self.error(
                     f"`{key}` has a source beside the package", ["files", key], "keep one of them"
                 )
             if package is None and not known and not dataset.obtain:
-                raise self.fault(
+                raise self.error(
                     f"`{key}` has no source",
                     ["files", key],
                     "give `urls`, a `path`, or a `package`, or say in `obtain` how to get it",
@@ -230,12 +230,12 @@ class _Entry:
             try:
                 generator = find_generator(package.name)
             except UserError as error:
-                raise self.fault(error.message, ["package", "name"], error.hint) from error
+                raise self.error(error.message, ["package", "name"], error.hint) from error
             self._parse(generator, package.options, ["package", "options"])
 
     def _check_splits(self, dataset: Dataset, wanted: Sequence[str]) -> None:
         if sorted(dataset.splits) != sorted(wanted):
-            raise self.fault(
+            raise self.error(
                 f"splits are {', '.join(dataset.splits) or 'missing'}",
                 ["splits"],
                 f"give {', '.join(wanted)}",
@@ -243,7 +243,7 @@ class _Entry:
         for split, own in dataset.splits.items():
             for key in [own] if isinstance(own, str) else own.values():
                 if key not in dataset.files:
-                    raise self.fault(
+                    raise self.error(
                         f"split {split} is `{key}`, which is not one of the files",
                         ["splits", split],
                         f"files: {', '.join(dataset.files)}",
@@ -252,7 +252,7 @@ class _Entry:
     def _parse(self, kind: type[Section], value: Any, place: list[str]) -> Section:
         return parse(kind, value, self.path, [self.name, *place])
 
-    def fault(self, message: str, keys: list[str], hint: str | None) -> UserError:
+    def error(self, message: str, keys: list[str], hint: str | None) -> UserError:
         """An error at the nested `keys` of this data set."""
         line = line_of(self.path, [self.name, *keys])
         named = message if f"`{self.name}`" in message else f"data set `{self.name}`: {message}"

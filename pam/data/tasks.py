@@ -30,7 +30,7 @@ class Stage(ABC, Generic[Layout]):
     """
 
     keys: ClassVar[tuple[str, ...]]
-    """Keys of the format that decide the result, beside what the stage before wrote."""
+    """Keys of the format that decide the result, besides what the stage before wrote."""
 
     def __init__(self, files: Files, layout: Layout, out: Path) -> None:
         self.files = files

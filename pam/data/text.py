@@ -30,7 +30,7 @@ class Line(NamedTuple):
     file: Path
     number: int
 
-    def fault(self, message: str, hint: str) -> UserError:
+    def error(self, message: str, hint: str) -> UserError:
         """An error at this line."""
         return UserError(message, file=self.file, line=self.number, hint=hint)
 
@@ -49,7 +49,7 @@ def read_lines(path: Path | str) -> list[str]:
     for line in lines_of(Path(path)):
         control = CONTROL.search(line.text)
         if control:
-            raise line.fault(
+            raise line.error(
                 f"control character U+{ord(control[0]):04X} in the text",
                 "delete it; a line ends with LF or CR LF",
             )

@@ -1,7 +1,7 @@
 """Text to symbols and back: tokenizers, subwords, and the codec of each kind of task.
 
 A tokenizer splits a sentence into words, byte pair encoding splits words into subwords. A codec
-joins both: it is all that a model needs, beside its vocabularies, to read and write text.
+joins both: it is all that a model needs, with its vocabularies, to read and write text.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ class Extract(Stage[TranslationFormat]):
                 yield texts
             elif self.layout.blank_lines == "refuse":
                 blank = pair[0] if not texts[0] else pair[1]
-                raise blank.fault(
+                raise blank.error(
                     "the line is blank",
                     "delete it together with the same line of the other language, "
                     "or write `format: {blank_lines: drop}`",

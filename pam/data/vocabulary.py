@@ -29,7 +29,7 @@ def escape(symbol: str) -> str:
     r"""A symbol as its line of a vocabulary file; `unescape` is the inverse.
 
     Backslash, space, tab, line feed and carriage return become ``\\ \s \t \n \r``, other
-    characters that do not print become ``\u{hex}``, and an ordinary symbol that is spelt like
+    characters that do not print become ``\u{hex}``, and an ordinary symbol that is spelled like
     a special one, such as ``<unk>`` in a text, gets a backslash in front.
     """
     if symbol in SPECIALS:

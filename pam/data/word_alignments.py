@@ -79,14 +79,14 @@ def parse_links(line: Line, lengths: tuple[int, int], first: int) -> Links:
     for written in line.text.split():
         match = _LINK.fullmatch(written)
         if match is None:
-            raise line.fault(
+            raise line.error(
                 f"`{written}` is not a link",
                 "write SOURCE-TARGET where it is sure, else SOURCEpTARGET",
             )
         link = int(match[1]) - first, int(match[3]) - first
         for side, number, length in zip(("source", "target"), link, lengths, strict=True):
             if not 0 <= number < length:
-                raise line.fault(
+                raise line.error(
                     f"link `{written}`: the {side} sentence has no word {number + first}",
                     f"its words are {first} to {length - 1 + first}",
                 )
@@ -188,7 +188,7 @@ def _read(files: Files, layout: AlignmentFormat) -> Iterator[AlignedPair]:
 def _words(line: Line) -> list[str]:
     words = unicodedata.normalize("NFC", line.text).split()
     if not words:
-        raise line.fault("the line is blank", "complete it")
+        raise line.error("the line is blank", "complete it")
     return words
 
 

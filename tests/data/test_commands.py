@@ -15,10 +15,10 @@ from pam.io import UserError
 from .conftest import ROOT, write_rows
 
 
-def called(verb: ModuleType, *arguments: str | Path) -> int:
+def called(command: ModuleType, *arguments: str | Path) -> int:
     parser = argparse.ArgumentParser()
-    verb.add_arguments(parser)
-    return int(verb.run(parser.parse_args([str(argument) for argument in arguments])))
+    command.add_arguments(parser)
+    return int(command.run(parser.parse_args([str(argument) for argument in arguments])))
 
 
 def prepared(own: Path, out: Path) -> Path:
@@ -66,7 +66,7 @@ def test_a_fault_is_named_in_the_users_own_file_and_nothing_is_written(
     assert not (tmp_path / "ready").exists()
 
 
-@pytest.mark.parametrize(("kind", "lemmas", "cells"), [("noun", 2364, 8), ("verb", 1627, 27)])
+@pytest.mark.parametrize(("kind", "lemmas", "cells"), [("noun", 2364, 8), ("command", 1627, 27)])
 def test_the_papers_data_is_complete_and_its_text_unchanged(
     corpora: Path,
     tmp_path: Path,
@@ -82,7 +82,7 @@ def test_the_papers_data_is_complete_and_its_text_unchanged(
     summary = json.loads((tmp_path / "ready" / "summary.json").read_text())
     assert [split["lemmas"] for split in summary["splits"].values()] == [lemmas, 200, 200]
     assert [split["rows"] for split in summary["splits"].values()] == [
-        {"noun": 18912, "verb": 43929}[kind],
+        {"noun": 18912, "command": 43929}[kind],
         *(200 * cells,) * 2,
     ]
     raw = tmp_path / "raw" / f"base_forms_de_{kind}_test.txt.sigmorphon_format.txt"

@@ -1,7 +1,8 @@
-"""Texts in columns, and texts that are divided into splits."""
+"""Lines of text files; sentence pairs in columns, lines and segments; texts divided into splits."""
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pam.data.readers import Divide, divided
+from pam.data.readers import Divide, Segments, divided
 from pam.data.registry import Dataset
-from pam.data.text import Line, Pair
+from pam.data.text import Line, Pair, lines_of, read_lines
 from pam.io import UserError
 
 from .pairs import columns, prepared
@@ -143,3 +144,89 @@ def test_two_files_and_six_lines_make_a_task_of_ones_own(tmp_path: Path) -> None
     )
     folder = prepared(dataset, tmp_path)
     assert [len(columns(folder, split)) for split in ("train", "dev", "test")] == [4, 2, 3]
+
+
+def test_only_line_feeds_end_lines_and_each_knows_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("\ufeffone\r\ntwo\u2028still two\n\nfour".encode())
+    lines = list(lines_of(path))
+    assert [line.text for line in lines] == ["one", "two\u2028still two", "", "four"]
+    assert [(line.file, line.number) for line in lines][3] == (path, 4)
+    assert read_lines(path) == ["one", "two\u2028still two", "", "four"]
+
+
+def test_compressed_files_are_read_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "a.de.gz"
+    path.write_bytes(gzip.compress("Größe\nzwei\n".encode()))
+    assert [line.text for line in lines_of(path)] == ["Größe", "zwei"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [gzip.compress(b"line\n" * 900)[:-9], b"no gzip at all"],
+    ids=["cut short", "no gzip at all"],
+)
+def test_a_damaged_compressed_file_is_an_error(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.de.gz"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="damaged or cut short") as caught:
+        list(lines_of(path))
+    assert caught.value.file == str(path)
+
+
+@pytest.mark.parametrize("content", [b"", b" \n\n"])
+def test_a_file_without_text_is_an_error(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a").write_bytes(content)
+    with pytest.raises(UserError, match="the file is empty"):
+        list(lines_of(tmp_path / "a"))
+
+
+def test_bytes_that_are_not_utf8_are_named_with_their_line(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"one\ntwo\nGr\xf6\xdfe\n")
+    with pytest.raises(UserError, match="byte 0xf6") as caught:
+        list(lines_of(tmp_path / "a"))
+    assert caught.value.line == 3
+
+
+SGM = """<refset setid="newsdev2016" srclang="any" trglang="en">
+<doc docid="one">
+<p>
+<seg id="1">Smith &amp; Sons </seg>
+<seg id="2"> &lt;b&gt; is bold.</seg>
+</p>
+</doc>
+</refset>
+"""
+
+
+def read(folder: Path, english: str) -> list[tuple[str, str]]:
+    source, target = folder / "dev.ro", folder / "dev.en.sgm"
+    source.write_text("Smith și fiii\n<b> este aldin.\n", encoding="utf-8")
+    target.write_text(english, encoding="utf-8")
+    files = {"dev": {"ro": source, "en": target}}
+    ((split, pairs),) = Segments().read(files, ("ro", "en"))
+    assert split == "dev"
+    return [(one.text, other.text) for one, other in pairs]
+
+
+def test_segments_are_paired_with_lines_and_unescaped(tmp_path: Path) -> None:
+    assert read(tmp_path, SGM) == [
+        ("Smith și fiii", "Smith & Sons"),
+        ("<b> este aldin.", "<b> is bold."),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("english", "message", "line"),
+    [
+        (SGM.replace(" </seg>", ""), "does not end in its line", 4),
+        (SGM.replace("seg", "s"), "no segments", None),
+        (SGM.replace('<seg id="2"> &lt;b&gt; is bold.</seg>\n', ""), "2 lines, but", None),
+    ],
+)
+def test_a_faulty_file_is_named(
+    tmp_path: Path, english: str, message: str, line: int | None
+) -> None:
+    with pytest.raises(UserError, match=message) as raised:
+        read(tmp_path, english)
+    assert raised.value.line == line

@@ -149,10 +149,10 @@ def linked(source: Words, target: Words) -> str:
     Words of the same origin are partners: in their order where both sides have as many, else each
     with all. That is sure where one side has a single one.
     """
-    ours, theirs = _places(source), _places(target)
+    sources, targets = _places(source), _places(target)
     links = []
-    for origin, first in ours.items():
-        second = theirs.get(origin, [])
+    for origin, first in sources.items():
+        second = targets.get(origin, [])
         in_order = len(first) == len(second)
         known = in_order or 1 in (len(first), len(second))
         for i, j in zip(first, second, strict=True) if in_order else product(first, second):
@@ -340,7 +340,7 @@ def percent(draw: Draw) -> Both:
 
 
 def _names(pairs: Sequence[tuple[str, str]]) -> Slot:
-    """Names that stand for each other, word for word where they have as many."""
+    """Names that translate each other, word for word if they have the same number of words."""
 
     def field(draw: Draw) -> Both:
         german, english = draw.one_of(pairs)
@@ -373,7 +373,7 @@ FIELDS: dict[str, Slot] = {
     "temperature": quantity(SMALL, "temperature-celsius", "temperature-fahrenheit"),
     "time": time,
 }
-"""What may stand in a frame as `{name}`."""
+"""What a frame may name as `{name}`."""
 
 
 # Frames: sentences in both languages with slots for fields.
