@@ -19,8 +19,7 @@ from pam.config import (
     TaskConfig,
     load_model,
 )
-from pam.data.registry import Dataset
-from pam.data.tasks import load_task
+from pam.data.registry import Dataset, load_task
 from pam.io import Section, UserError, parse, placed, read_yaml, unknown
 from pam.models.fitting import FitError, check_parts, check_sizes
 from pam.models.options import COMPONENTS
