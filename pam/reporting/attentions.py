@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,13 +11,22 @@ from pam.config import Experiment
 from pam.evaluation.attention import Analysis
 from pam.evaluation.metrics import perplexity
 from pam.reporting.comparison import Row, compare
-from pam.reporting.numbers import between, fixed, grouped, rounded
-from pam.reporting.runs import ScoredRun, TaskRuns
-from pam.reporting.typeset import Sheet
+from pam.reporting.render import Column, Table, between, fixed, grouped, rounded, table_of
+from pam.reporting.runs import ScoredRun, TaskRuns, mean_if_known, processor_seconds
 
 QUALITY, ALIGNMENT = ("accuracy", "bleu_b*"), ("one_minus_aer",)
-Key = tuple[str, str]
-"""A task and a model."""
+
+
+class Glance(NamedTuple):
+    """One model on one task, means over seeds; None where it was not measured."""
+
+    row: Row
+    perplexity: float | None
+    one_minus_aer: float | None
+    entropy: float | None
+    trained_per_s: float | None
+    decoded_per_s: float | None
+    parameters: float | None
 
 
 def attentions(
@@ -25,60 +35,74 @@ def attentions(
     analyses: Sequence[Analysis],
     experiment: Experiment,
     title: str,
-) -> Sheet:
-    """One row per task and model, means over seeds.
+) -> Table:
+    """One row per task and model.
 
     Args:
-        gold: the runs that were held to word alignments, of the tasks that have some.
+        gold: the runs that were compared with word alignments, of the tasks that have some.
         analyses: of the models that were analyzed under teacher forcing.
     """
     rows = compare(tasks, experiment, QUALITY, None, first=True)
-    alignment = _alignments(gold, experiment)
-    perplexities, entropies = _by_model(analyses, _perplexity), _by_model(analyses, _entropy)
-    runs = {(task.name, model): of for task in tasks for model, of in task.models.items()}
-    records: list[tuple[object, ...]] = []
-    body: list[tuple[str, ...]] = []
-    for row in rows:
+    aligned = compare(gold, experiment, ALIGNMENT, None, first=True) if gold else []
+    alignment = {(row.task, row.model): row.mean for row in aligned}
+    perplexities = _by_model(analyses, _perplexity)
+    entropies = _by_model(analyses, lambda analysis: analysis.entropy.mean)
+    runs = {(task.name, model): own for task in tasks for model, own in task.models.items()}
+
+    def glance(row: Row) -> Glance:
         key = row.task, row.model
-        speeds = [_mean(runs[key], speed) for speed in (_trained, _decoded)]
-        size = _mean(runs[key], lambda run: run.scores.training.get("parameters"))
-        numbers = [perplexities.get(key), alignment.get(key), entropies.get(key)]
-        records.append(
-            (row.task, row.model, row.metric.name, rounded(row.mean, 4), rounded(row.sd, 4))
-            + (rounded(row.interval.low, 4), rounded(row.interval.high, 4))
-            + tuple(rounded(number, 4) for number in numbers)
-            + (*(rounded(speed, 2) for speed in speeds), size, row.seeds)
+        speed_and_size = (
+            mean_if_known([number(run) for run in runs[key]])
+            for number in (_trained, _decoded, _parameters)
         )
-        body.append(
-            (row.task_label, row.label, _quality(row), between(row.interval, 2))
-            + tuple(fixed(number, 3) for number in numbers)
-            + (*(grouped(speed) for speed in speeds), grouped(size), str(row.seeds))
-        )
-    return Sheet(
-        title=f"All models at a glance{title}",
-        columns=(
-            *("task", "model", "metric", "mean", "sd", "low", "high", "ppl", "one_minus_aer"),
-            *("entropy", "trained_per_s", "decoded_per_s", "parameters", "n"),
-        ),
-        records=records,
-        headings=(
-            *("Task", "Model", "Quality", "95 %", "Perplexity", "1 - AER", "Entropy"),
-            *("Trained/s", "Decoded/s", "Parameters", "Seeds"),
-        ),
-        body=body,
-        align="llrlrrrrrrr",
-        notes=(
-            _explained(rows),
-            "Perplexity is of the likelihood, also where a bound was trained: positions are summed "
-            "out by the prior, latent vectors are at their means, hard attention feeds back the "
-            "most probable position; it counts target symbols (letters, words or pieces of words). "
-            "Entropy: mean of the prior's over positions, in nats; a model without attention "
-            "counts as attending to all positions alike. Trained/s: training examples, Decoded/s: "
-            "test rows with the main beam, per processor second, or per GPU second where one was "
-            "used; other work on the machine blurs both, `python -m pam bench` takes the models in "
-            "turns.",
-        ),
+        known = perplexities.get(key), alignment.get(key), entropies.get(key)
+        return Glance(row, *known, *speed_and_size)
+
+    return table_of(
+        title,
+        [glance(row) for row in rows],
+        {
+            "task": lambda one: one.row.task,
+            "model": lambda one: one.row.model,
+            "metric": lambda one: one.row.metric.name,
+            "mean": lambda one: rounded(one.row.mean, 4),
+            "sd": lambda one: rounded(one.row.sd, 4),
+            "low": lambda one: rounded(one.row.interval.low, 4),
+            "high": lambda one: rounded(one.row.interval.high, 4),
+            "ppl": lambda one: rounded(one.perplexity, 4),
+            "one_minus_aer": lambda one: rounded(one.one_minus_aer, 4),
+            "entropy": lambda one: rounded(one.entropy, 4),
+            "trained_per_s": lambda one: rounded(one.trained_per_s, 2),
+            "decoded_per_s": lambda one: rounded(one.decoded_per_s, 2),
+            "parameters": lambda one: one.parameters,
+            "n": lambda one: one.row.seeds,
+        },
+        [
+            Column("Task", lambda one: one.row.task_label, "l"),
+            Column("Model", lambda one: one.row.label, "l"),
+            Column("Quality", lambda one: _quality(one.row)),
+            Column("95 %", lambda one: between(one.row.interval, 2), "l"),
+            Column("Perplexity", lambda one: fixed(one.perplexity, 3)),
+            Column("1 - AER", lambda one: fixed(one.one_minus_aer, 3)),
+            Column("Entropy", lambda one: fixed(one.entropy, 3)),
+            Column("Trained/s", lambda one: grouped(one.trained_per_s)),
+            Column("Decoded/s", lambda one: grouped(one.decoded_per_s)),
+            Column("Parameters", lambda one: grouped(one.parameters)),
+            Column("Seeds", lambda one: str(one.row.seeds)),
+        ],
+        (_explained(rows), _NOTE),
     )
+
+
+_NOTE = (
+    "Perplexity is of the likelihood, also where a bound was trained: positions are summed out by "
+    "the prior, latent vectors are at their means, hard attention feeds back the most probable "
+    "position; it counts target symbols (letters, words or pieces of words). Entropy: mean of the "
+    "prior's over positions, in nats; a model without attention counts as attending to all "
+    "positions alike. Trained/s: training examples, Decoded/s: test rows with the main beam, per "
+    "processor second, or per GPU second where one was used; other work on the machine blurs both, "
+    "`python -m pam bench` takes the models in turns."
+)
 
 
 def _explained(rows: Sequence[Row]) -> str:
@@ -94,17 +118,11 @@ def _quality(row: Row) -> str:
     return f"{fixed(row.mean, 2)}{spread}"
 
 
-def _alignments(gold: Sequence[TaskRuns], experiment: Experiment) -> Mapping[Key, float]:
-    """1 - AER, mean over seeds."""
-    rows = compare(gold, experiment, ALIGNMENT, None, first=True) if gold else []
-    return {(row.task, row.model): row.mean for row in rows}
-
-
 def _by_model(
     analyses: Sequence[Analysis], number: Callable[[Analysis], float]
-) -> Mapping[Key, float]:
-    """A number's mean over seeds."""
-    found: dict[Key, list[float]] = {}
+) -> Mapping[tuple[str, str], float]:
+    """A number's mean over seeds, by task and model."""
+    found: dict[tuple[str, str], list[float]] = {}
     for analysis in analyses:
         found.setdefault((analysis.task, analysis.model), []).append(number(analysis))
     return {key: float(np.mean(numbers)) for key, numbers in found.items()}
@@ -112,33 +130,24 @@ def _by_model(
 
 def _perplexity(analysis: Analysis) -> float:
     """Of a target symbol."""
-    forced = analysis.sentences
-    return float(perplexity(np.array([sum(forced.nll), sum(forced.tokens)])))
-
-
-def _entropy(analysis: Analysis) -> float:
-    """In nats, the mean over target symbols."""
-    return analysis.entropy.mean
-
-
-def _mean(runs: Sequence[ScoredRun], number: Callable[[ScoredRun], float | None]) -> float | None:
-    """Over seeds; None unless each has it."""
-    values = [number(run) for run in runs]
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known and len(known) == len(values) else None
+    sentences = analysis.sentences
+    return float(perplexity(np.array([sum(sentences.nll), sum(sentences.tokens)])))
 
 
 def _trained(run: ScoredRun) -> float | None:
     """Training examples per processor or GPU second."""
     training = run.scores.training
-    spent = training.get("gpu_s") or training.get("cpu_s")
-    if not spent or not training.get("examples_per_second"):
+    spent = processor_seconds(training)
+    if spent is None or not training.get("examples_per_second"):
         return None
-    return float(training["examples_per_second"] * training["wall_s"] / spent)
+    return float(training["examples_per_second"] * training["wall_s"] / spent[1])
 
 
 def _decoded(run: ScoredRun) -> float | None:
     """Test rows per processor or GPU second, with the main beam."""
-    main = next(iter(run.decodings.values()), {})
-    spent = main.get("gpu_s") or main.get("cpu_s")
-    return float(main["sentences"] / spent) if spent and main.get("sentences") else None
+    rows, spent = run.main_decoding.get("sentences"), processor_seconds(run.main_decoding)
+    return float(rows / spent[1]) if spent and rows else None
+
+
+def _parameters(run: ScoredRun) -> float | None:
+    return run.scores.training.get("parameters")

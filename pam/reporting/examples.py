@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pam.config import Experiment, load_run
-from pam.evaluation.predictions import read_predictions
+from pam.evaluation.inputs import read_predictions
 from pam.io import UserError
-from pam.reporting.typeset import Sheet
+from pam.reporting.render import Column, Table, table_of
 
 COUNT = 6
 """Sentences of each task."""
@@ -30,32 +30,49 @@ class Outputs(NamedTuple):
     lines: list[tuple[str, ...]]
 
 
-def examples(experiment: Experiment, predictions: Sequence[Path], title: str) -> Sheet:
+class Line(NamedTuple):
+    """A row of the table: a source, a reference or an output."""
+
+    task: str
+    task_label: str
+    number: int
+    model: str
+    label: str
+    text: str
+
+
+def examples(experiment: Experiment, predictions: Sequence[Path], title: str) -> Table:
     """Some sentences of each task with the outputs of every model's first seed.
 
     Raises:
         UserError: predictions of one task are about different sentences.
     """
     read = [_read(path) for path in predictions]
-    shown: list[tuple[str, int, str, str, str]] = []
-    for name in experiment.tasks:
+    shown: list[Line] = []
+    for name, task in experiment.tasks.items():
         models = _in_order([one for one in read if one.task == name], experiment)
-        for line in _telling([one.lines for one in models]):
-            source, target, _ = models[0].lines[line]
+        for place in _most_different([one.lines for one in models]):
+            source, target, _ = models[0].lines[place]
             texts = [("", "Source", source), ("", "Reference", target)]
-            texts += [(one.model, one.label, one.lines[line][2]) for one in models]
-            shown += [(name, line + 1, *text) for text in texts]
-    return Sheet(
-        title=f"Translations of all models{title}",
-        columns=("task", "sentence", "model", "label", "text"),
-        records=list(shown),
-        headings=("Task", "Sentence", "", "Text"),
-        body=[
-            (experiment.tasks[task].label or task, str(line), label, text or "(empty)")
-            for task, line, _, label, text in shown
+            texts += [(one.model, one.label, one.lines[place][2]) for one in models]
+            shown += [Line(name, task.label or name, place + 1, *text) for text in texts]
+    return table_of(
+        title,
+        shown,
+        {
+            "task": lambda line: line.task,
+            "sentence": lambda line: line.number,
+            "model": lambda line: line.model,
+            "label": lambda line: line.label,
+            "text": lambda line: line.text,
+        },
+        [
+            Column("Task", lambda line: line.task_label, "l"),
+            Column("Sentence", lambda line: str(line.number)),
+            Column("", lambda line: line.label, "l"),
+            Column("Text", lambda line: line.text or "(empty)", "p"),
         ],
-        align="lrlp",
-        notes=(
+        (
             f"First seed, main beam, words as the models write them. {COUNT} sentences of "
             f"{WORDS.start} to {WORDS.stop - 1} source words, spread evenly over those of the test "
             "split on which the models differ most: not the best ones, nor drawn at random.",
@@ -84,10 +101,10 @@ def _in_order(found: Sequence[Outputs], experiment: Experiment) -> list[Outputs]
     return models
 
 
-def _telling(outputs: Sequence[Sequence[tuple[str, ...]]], count: int = COUNT) -> list[int]:
-    """Numbers of sentences to show: of each of `count` stretches the one that tells most apart.
+def _most_different(outputs: Sequence[Sequence[tuple[str, ...]]], count: int = COUNT) -> list[int]:
+    """Numbers of sentences to show: of each of `count` stretches the one on which models differ.
 
-    Most telling is the sentence with most different outputs, the first of equals; those whose
+    That is the sentence with most different outputs, the first of equals; those whose
     source has a length in `WORDS` come before all others.
     """
     sentences = len(outputs[0]) if outputs else 0

@@ -16,7 +16,7 @@ from pathlib import Path
 from pam.config import Experiment, RunConfig
 from pam.experiment import Plan
 from pam.io import UserError, atomic_write, parse, read_json, read_yaml
-from pam.reporting.catalogue import DRAWINGS, TABLES
+from pam.reporting.catalogue import FIGURES, TABLES
 
 LARGE = 200_000
 """Bytes of a file above which it is packed: such are those of thousands of sentences."""
@@ -55,9 +55,9 @@ def files_to_keep(experiment: Experiment, task: str, results: Path) -> list[str]
     kinds = dict.fromkeys(experiment.tasks, summary["task"])  # that of this task decides
     patterns = [
         pattern
-        for item in (*TABLES.values(), *DRAWINGS.values())
+        for item in (*TABLES.values(), *FIGURES.values())
         if task in item.shows(experiment, kinds)
-        for pattern in (*item.files.values(), *item.beside)
+        for pattern in (*item.files.values(), *item.also_reads)
         if pattern.startswith("{run}/")
     ]
     found = [pattern.removeprefix("{run}/").format(beam=beam) for pattern in patterns]

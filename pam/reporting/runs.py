@@ -1,9 +1,10 @@
-"""The runs of one experiment, in the order in which its configuration names them."""
+"""The runs of one experiment: scores, analyses and histories, in the configuration's order."""
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -11,16 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from pam.config import Experiment, TaskConfig
+from pam.config import Experiment, TaskConfig, load_run
+from pam.evaluation import attention
 from pam.evaluation import scores as record
-from pam.evaluation.metrics import metric_of
+from pam.evaluation.attention import Analysis
+from pam.evaluation.metrics import Floats, metric_of
 from pam.evaluation.scores import Scores
 from pam.io import UserError, parse, read_yaml, unknown
 
 
 @dataclass(frozen=True)
 class ScoredRun:
-    """One `scores.json` whose owner is known."""
+    """One `scores.json`, and the run that it belongs to."""
 
     path: Path
     task: str
@@ -34,6 +37,11 @@ class ScoredRun:
         """What decoding recorded, by beam, the main one first."""
         recorded = self.scores.decoding
         return {str(recorded["beam"]): recorded} if "beam" in recorded else recorded
+
+    @property
+    def main_decoding(self) -> dict[str, Any]:
+        """What decoding with the main beam recorded; empty if nothing."""
+        return next(iter(self.decodings.values()), {})
 
 
 @dataclass(frozen=True)
@@ -172,3 +180,123 @@ def _line_of(path: Path, unit: str) -> int | None:
         if line.startswith(start):
             return number
     return None
+
+
+def mean_if_known(values: Sequence[float | None]) -> float | None:
+    """The mean over runs; None unless it is known of each."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def processor_seconds(recorded: dict[str, Any]) -> tuple[str, float] | None:
+    """Which processor did a piece of work, the GPU where one was used, and its seconds."""
+    for processor, key in (("GPU", "gpu_s"), ("CPU", "cpu_s")):
+        if recorded.get(key):
+            return processor, float(recorded[key])
+    return None
+
+
+# Analyses: what attention does, seeds added up.
+
+
+@dataclass(frozen=True)
+class TaskAnalyses:
+    """One task: its label, and each model's analyses by seed, models as the experiment has them."""
+
+    label: str
+    models: dict[str, list[Analysis]]
+
+    def total(self, model: str, counts: Callable[[Analysis], Sequence[int]]) -> Floats:
+        """A model's counts, such as those of a histogram, added up over seeds."""
+        found = np.array([counts(one) for one in self.models[model]], dtype=np.float64)
+        total: Floats = found.sum(axis=0)
+        return total
+
+
+def load_analyses(paths: Sequence[Path], experiment: Experiment) -> list[TaskAnalyses]:
+    """Reads and groups, tasks and models in the order of the experiment.
+
+    Raises:
+        UserError: an analysis of a task that the experiment does not have.
+    """
+    found = []
+    for path in paths:
+        found.append(attention.load(path))
+        if found[-1].task not in experiment.tasks:
+            raise UserError(
+                f"this is task `{found[-1].task}`, not one of `{experiment.experiment}`",
+                file=path,
+                hint="draw each experiment on its own",
+            )
+    return [
+        _task_analyses(name, [one for one in found if one.task == name], experiment)
+        for name in experiment.tasks
+        if any(one.task == name for one in found)
+    ]
+
+
+def _task_analyses(name: str, found: Sequence[Analysis], experiment: Experiment) -> TaskAnalyses:
+    models = {
+        model: sorted((one for one in found if one.model == model), key=lambda one: one.seed)
+        for model in experiment.models_of(name)
+    }
+    label = experiment.tasks[name].label or name
+    return TaskAnalyses(label, {model: own for model, own in models.items() if own})
+
+
+# Training histories, `history.csv`.
+
+HISTORY_COLUMNS = ("epoch", "step", "train_loss", "dev_loss")
+OPTIONAL_COLUMNS = ("dev_accuracy", "dev_token_accuracy", "dev_objective")
+"""Columns that are empty where a training did not measure them after each epoch."""
+
+
+@dataclass(frozen=True)
+class History:
+    """One training: the run it belongs to and a column of numbers per name."""
+
+    task: str
+    model: str
+    label: str
+    seed: int
+    columns: dict[str, Floats]
+
+
+def load_history(path: Path | str) -> History:
+    """Reads a history and the `run.yaml` in its folder.
+
+    Raises:
+        UserError: a missing column, no epoch at all, or an entry that is not a number; names file
+            and line.
+    """
+    path = Path(path)
+    run = load_run(path.with_name("run.yaml"))
+    return History(run.task, run.model, run.label, run.seed, _history_columns(path))
+
+
+def _history_columns(path: Path) -> dict[str, Floats]:
+    hint = "delete the run's history and train again"
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError as error:
+        raise UserError("no such file", file=path, hint="train the run first") from error
+    reader = csv.DictReader(lines)
+    for column in HISTORY_COLUMNS:
+        if column not in (reader.fieldnames or ()):
+            raise UserError(f"missing column `{column}`", file=path, line=1, hint=hint)
+    read = list(reader)
+    known = [
+        *HISTORY_COLUMNS,
+        *(name for name in OPTIONAL_COLUMNS if any(row.get(name) for row in read)),
+    ]
+    rows = []
+    for line, row in enumerate(read, start=2):
+        try:
+            rows.append([float(row[column]) for column in known])
+        except (TypeError, ValueError) as error:
+            raise UserError(
+                "a number is missing or is none", file=path, line=line, hint=hint
+            ) from error
+    if not rows:
+        raise UserError("no epochs", file=path, hint=hint)
+    return dict(zip(known, np.array(rows).T, strict=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,10 +13,8 @@ from matplotlib.ticker import MaxNLocator
 
 from pam.evaluation.metrics import Floats
 from pam.io import UserError
-from pam.reporting import runs, style
-from pam.reporting.histories import History, load
-
-HELP = "quality on the development split by epoch, mean over seeds, seeds thin"
+from pam.reporting.figures import style
+from pam.reporting.runs import History, load_experiment, load_history
 
 
 class Kind(NamedTuple):
@@ -44,7 +41,7 @@ LEFT = (
 """The first one that all histories of a task have."""
 RIGHT = Kind("dev_loss", "development loss", "nats a symbol", _same)
 
-WATCHED = (
+EVAL_METRICS = (
     Kind("dev_token_accuracy", "next symbol right", "%", _in_per_cent),
     Kind("dev_objective", "objective", "nats a symbol", _same),
     Kind("dev_loss", "perplexity", "a symbol", np.exp),
@@ -52,40 +49,29 @@ WATCHED = (
 """What Figures 1 to 3 of Orlova et al. show, on the development split."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--experiment", type=Path, required=True, help="configuration (YAML)")
-    parser.add_argument(
-        "--histories",
-        type=Path,
-        nargs="+",
-        required=True,
-        help="history.csv of every run, its run.yaml beside it",
-    )
-    parser.add_argument(
-        "--watched",
-        action="store_true",
-        help="accuracy of single symbols, objective and perplexity, in place of accuracy and loss",
-    )
+def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> Figure:
+    """A row of panels per task: accuracy or training loss, then development loss.
 
-
-def draw(args: argparse.Namespace) -> Figure:
-    """A row of panels per task: accuracy or training loss, then development loss; or `WATCHED`."""
-    experiment = runs.load_experiment(args.experiment)
-    histories = [load(path) for path in args.histories]
-    tasks = [task for task in experiment.tasks if any(one.task == task for one in histories)]
-    tasks += sorted({one.task for one in histories} - set(tasks))
-    models = _in_order({one.model: one.label for one in histories}, experiment.models)
-    columns = len(WATCHED) if args.watched else 2
+    Args:
+        histories: `history.csv` of every run, its `run.yaml` in the same folder.
+        eval_metrics: draw `EVAL_METRICS` instead.
+    """
+    known = load_experiment(experiment)
+    read = [load_history(path) for path in histories]
+    tasks = [task for task in known.tasks if any(one.task == task for one in read)]
+    tasks += sorted({one.task for one in read} - set(tasks))
+    models = _in_order({one.model: one.label for one in read}, known.models)
+    columns = len(EVAL_METRICS) if eval_metrics else 2
     figure, axes = style.panels(len(tasks), columns, height=0.75 + 2.5 * len(tasks))
     for index, task in enumerate(tasks):
-        own = [one for one in histories if one.task == task]
-        label = experiment.tasks[task].label if task in experiment.tasks else None
-        kinds = WATCHED if args.watched else (_left(own), RIGHT)
+        own = [one for one in read if one.task == task]
+        label = known.tasks[task].label if task in known.tasks else None
+        kinds = EVAL_METRICS if eval_metrics else (_left(own), RIGHT)
         row = axes[columns * index :]
         for panel, kind in zip(row, kinds, strict=False):
             _panel(panel, own, list(models), kind)
         style.head(row[0], label or task, across=columns)
-    several = len({one.seed for one in histories}) > 1
+    several = len({one.seed for one in read}) > 1
     title = "mean over seeds; thin lines: each seed" if several else None
     style.legend_models(figure, models, title=title, marker=None)
     return figure
@@ -105,7 +91,7 @@ def _panel(axes: Axes, histories: Sequence[History], models: Sequence[str], kind
         curves = [kind.read(_column(one, kind)) for one in own]
         if len(own) > 1:
             for one, curve in zip(own, curves, strict=True):
-                axes.plot(one.columns["epoch"], curve, color=look.colour, lw=0.6, alpha=0.35)
+                axes.plot(one.columns["epoch"], curve, color=look.color, lw=0.6, alpha=0.35)
         # Of the epochs that every seed has reached.
         count = min(map(len, curves))
         mean = np.mean([curve[:count] for curve in curves], axis=0)
@@ -113,7 +99,7 @@ def _panel(axes: Axes, histories: Sequence[History], models: Sequence[str], kind
         # A single epoch makes no line.
         point = look.marker if count == 1 else None
         epochs = own[0].columns["epoch"][:count]
-        axes.plot(epochs, mean, color=look.colour, ls=look.dashes, marker=point, lw=1.8, zorder=3)
+        axes.plot(epochs, mean, color=look.color, ls=look.dashes, marker=point, lw=1.8, zorder=3)
     axes.set_ylabel(f"{kind.words} ({kind.unit})")
     axes.set_xlabel(_epoch(histories))
     if all(len(middle) == 1 for middle in middles):
