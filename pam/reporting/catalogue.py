@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from pam.config import Experiment
 
@@ -144,52 +145,48 @@ def gains_of(spec: TableSpec, label: str = "") -> TableSpec:
     return replace(spec, label=label, builder="gains", front=False)
 
 
-_TABLE1 = TableSpec(
+_inflection = partial(TableSpec, kind=INFLECTION, files=SCORES)
+_translation = partial(TableSpec, kind=TRANSLATION, files=SCORES)
+_costs = partial(TableSpec, kind=None, files=SCORES, category=COSTS)
+
+_TABLE1 = _translation(
     "Table 1: perplexity and BLEU",
-    TRANSLATION,
-    SCORES,
     title="Perplexity and BLEU of translation (the paper's Table 1)",
     metrics=("ppl", "bleu_b*"),
     paper="table1",
     front=True,
 )
-_TABLE2 = TableSpec(
+_TABLE2 = _inflection(
     "Table 2: accuracy over forms",
-    INFLECTION,
-    SCORES,
     title="Accuracy over test forms, morphological inflection (the paper's Table 2)",
     metrics=("accuracy",),
     paper="table2",
     front=True,
 )
-_PARADIGMS = TableSpec(
+_PARADIGMS = _inflection(
     "Whole paradigms",
-    INFLECTION,
-    SCORES,
     title="Accuracy over whole paradigms: lemmas with every form right",
     metrics=("paradigm_accuracy",),
 )
-_TABLE3 = TableSpec(
+_TABLE3 = _translation(
     "Table 3: alignment",
-    TRANSLATION,
-    GOLD_SCORES,
-    has_gold,
     title="Agreement of attention with gold word alignments (the paper's Table 3)",
     metrics=("one_minus_aer", "aer", "one_minus_aer_prior"),
     paper="table3",
+    files=GOLD_SCORES,
+    only=has_gold,
     front=True,
 )
 
 TABLES: dict[str, TableSpec] = {
     "table1": _TABLE1,
     "table1_gains": gains_of(_TABLE1, "Table 1: gains over the baseline"),
-    "table1_more": TableSpec(
+    "table1_more": _translation(
         "sacreBLEU, chrF, exact perplexity",
-        TRANSLATION,
-        SCORES | SIGNIFICANCE,
         title="sacreBLEU and chrF of readable text, and perplexity with the exact sum over "
         "positions",
         metrics=("sacrebleu_b*", "chrf_b*", "ppl_exact"),
+        files=SCORES | SIGNIFICANCE,
     ),
     "table2": _TABLE2,
     "table2_gains": gains_of(_TABLE2, "Table 2: gains over the baseline"),
@@ -197,69 +194,59 @@ TABLES: dict[str, TableSpec] = {
     "table2_paradigms_gains": gains_of(_PARADIGMS, "Whole paradigms: gains over the baseline"),
     "table3": _TABLE3,
     "table3_gains": gains_of(_TABLE3, "Table 3: gains over the baseline"),
-    "table1_dev": TableSpec(
+    "table1_dev": _translation(
         "Table 1: development split",
-        TRANSLATION,
-        DEV_SCORES,
-        has_dev,
         title="The development split: next symbol, perplexity and BLEU",
         metrics=("token_accuracy", "ppl", "bleu_b*"),
+        files=DEV_SCORES,
+        only=has_dev,
     ),
-    "table_acvi_mt": TableSpec(
+    "table_acvi_mt": _translation(
         "Latent contexts: BLEU",
-        TRANSLATION,
-        SCORES,
-        LATENT,
         title="BLEU on the test split (Amortized Context Vector Inference, Table 4)",
         metrics=("bleu_b*",),
         paper="table_acvi_mt",
+        only=LATENT,
     ),
-    "table_acvi_mt_dev": TableSpec(
+    "table_acvi_mt_dev": _translation(
         "Latent contexts: BLEU, development split",
-        TRANSLATION,
-        DEV_SCORES,
-        both(LATENT, has_dev),
         title="BLEU on the development split (Amortized Context Vector Inference, Table 4)",
         metrics=("bleu_b*",),
         paper="table_acvi_mt_dev",
+        files=DEV_SCORES,
+        only=both(LATENT, has_dev),
     ),
-    "table_variational": TableSpec(
+    "table_variational": _translation(
         "Variational attention: development split",
-        TRANSLATION,
-        DEV_SCORES,
-        both(SAMPLED, has_dev),
         title="Accuracy and perplexity on the development split (Orlova et al., Latent Alignment "
         "and Variational Attention, section 4)",
         metrics=("token_accuracy", "ppl"),
         paper="table_variational",
+        files=DEV_SCORES,
+        only=both(SAMPLED, has_dev),
     ),
-    "table_variational_bleu": TableSpec(
+    "table_variational_bleu": _translation(
         "Variational attention: BLEU",
-        TRANSLATION,
-        SCORES,
-        SAMPLED,
         title="BLEU on the test split (Orlova et al., Latent Alignment and Variational Attention, "
         "section 4)",
         metrics=("bleu_b*",),
         paper="table_variational",
+        only=SAMPLED,
     ),
-    "table_ablation": TableSpec(
+    "table_ablation": _translation(
         "What each part adds",
-        TRANSLATION,
-        SCORES,
-        has_one_of("luong-base"),
         title="What each part adds to translation without attention (Luong et al. 2015, Table 1)",
         metrics=("ppl", "bleu_b*"),
         paper="table_ablation",
+        only=has_one_of("luong-base"),
     ),
-    "table_ablation_aer": TableSpec(
+    "table_ablation_aer": _translation(
         "Alignment error of attentions",
-        TRANSLATION,
-        GOLD_SCORES,
-        both(WINDOWED, has_gold),
         title="Alignment error rate of attention (Luong et al. 2015, Table 6)",
         metrics=("aer",),
         paper="table_ablation",
+        files=GOLD_SCORES,
+        only=both(WINDOWED, has_gold),
     ),
     "attentions": TableSpec(
         "All models at a glance",
@@ -268,55 +255,36 @@ TABLES: dict[str, TableSpec] = {
         title="All models at a glance",
         builder="attentions",
     ),
-    "examples": TableSpec(
+    "examples": _translation(
         "Examples of translations",
-        TRANSLATION,
-        PREDICTIONS,
-        also_reads=RUN_CONFIG,
         title="Translations of all models",
         builder="examples",
+        files=PREDICTIONS,
+        also_reads=RUN_CONFIG,
     ),
-    "overhead": TableSpec(
+    "overhead": _costs(
         "Time over the baseline's",
-        None,
-        SCORES,
         title="Time of every model over the baseline's",
         builder="overhead",
         paper="overhead",
-        category=COSTS,
     ),
-    "costs": TableSpec(
-        "Cost of every run",
-        None,
-        SCORES,
-        title="Cost of every training",
-        builder="costs",
-        category=COSTS,
-    ),
-    "environment": TableSpec(
-        "Versions and hardware",
-        None,
-        SCORES,
-        title="Versions and hardware",
-        builder="environment",
-        category=COSTS,
+    "costs": _costs("Cost of every run", title="Cost of every training", builder="costs"),
+    "environment": _costs(
+        "Versions and hardware", title="Versions and hardware", builder="environment"
     ),
 }
 
 
+_FIGURES = "pam.reporting.figures"
 FIGURE_CODE = {
-    "quality": "pam.reporting.figures.models",
-    "gains": "pam.reporting.figures.models",
-    "cost": "pam.reporting.figures.models",
-    "curves": "pam.reporting.figures.curves",
-    "attention": "pam.reporting.figures.attention",
-    "entropy_accuracy": "pam.reporting.figures.translation",
-    "coverage": "pam.reporting.figures.translation",
-    "bleu_by_length": "pam.reporting.figures.translation",
-    "bleu_by_size": "pam.reporting.figures.translation",
+    **dict.fromkeys(("quality", "gains", "cost"), f"{_FIGURES}.models"),
+    **dict.fromkeys(("entropy_accuracy", "coverage"), f"{_FIGURES}.translation"),
+    **dict.fromkeys(("bleu_by_length", "bleu_by_size"), f"{_FIGURES}.translation"),
+    "curves": f"{_FIGURES}.curves",
+    "attention": f"{_FIGURES}.attention",
 }
 """The module that draws each kind of figure, whose change draws it again; a test checks that it is
-the module of `pam.reporting.figures.draw.KINDS`."""
+the module of the function in `pam.reporting.figures.draw.KINDS`."""
 
 
 @dataclass(frozen=True)

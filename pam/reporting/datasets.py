@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from pam.config import Experiment
 from pam.reporting.render import Column, Table, grouped, table_of
+from pam.reporting.runs import label_of
 
 SPLITS = ("train", "dev", "test")
 
@@ -21,7 +22,7 @@ def datasets(experiment: Experiment, data: Summaries, gold: Summaries) -> list[T
         data: of the prepared data of every task.
         gold: of the word alignments of those tasks that have some.
     """
-    labels = {name: task.label or name for name, task in experiment.tasks.items()}
+    labels = {name: label_of(name, experiment) for name in experiment.tasks}
     tables = []
     for kind, about in KINDS.items():
         own = {task: found for task, found in data.items() if found["task"] == kind}

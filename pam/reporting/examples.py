@@ -11,6 +11,7 @@ from pam.config import Experiment, load_run
 from pam.evaluation.inputs import read_predictions
 from pam.io import UserError
 from pam.reporting.render import Column, Table, table_of
+from pam.reporting.runs import label_of
 
 COUNT = 6
 """Sentences of each task."""
@@ -49,13 +50,13 @@ def examples(experiment: Experiment, predictions: Sequence[Path], title: str) ->
     """
     read = [_read(path) for path in predictions]
     shown: list[Line] = []
-    for name, task in experiment.tasks.items():
+    for name in experiment.tasks:
         models = _in_order([one for one in read if one.task == name], experiment)
         for place in _most_different([one.lines for one in models]):
             source, target, _ = models[0].lines[place]
             texts = [("", "Source", source), ("", "Reference", target)]
             texts += [(one.model, one.label, one.lines[place][2]) for one in models]
-            shown += [Line(name, task.label or name, place + 1, *text) for text in texts]
+            shown += [Line(name, label_of(name, experiment), place + 1, *text) for text in texts]
     return table_of(
         title,
         shown,

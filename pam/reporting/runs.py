@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -77,6 +77,49 @@ def load_experiment(path: Path | str) -> Experiment:
     return parse(Experiment, read_yaml(path), path)
 
 
+def label_of(task: str, experiment: Experiment) -> str:
+    """A task's name in tables and figures."""
+    return experiment.tasks[task].label or task
+
+
+class OfRun(Protocol):
+    """Whatever belongs to a run."""
+
+    @property
+    def task(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+
+
+Own = TypeVar("Own", bound=OfRun)
+ByTask = dict[str, dict[str, list[Own]]]
+"""Task -> model -> seeds, ascending."""
+
+
+def by_task(found: Sequence[Own], experiment: Experiment) -> ByTask[Own]:
+    """Groups what belongs to runs; tasks and models as the experiment has them, others last."""
+    grouped: ByTask[Own] = {}
+    for task in experiment.tasks:
+        own = [one for one in found if one.task == task]
+        models = [*experiment.models_of(task), *(one.model for one in own)]
+        seeds = {
+            model: sorted((one for one in own if one.model == model), key=lambda one: one.seed)
+            for model in models
+        }
+        if own:
+            grouped[task] = {model: ascending for model, ascending in seeds.items() if ascending}
+    return grouped
+
+
+def labels(grouped: ByTask[Own]) -> dict[str, str]:
+    """Every model that any task has, with its name."""
+    return {model: own[0].label for models in grouped.values() for model, own in models.items()}
+
+
 def load_runs(paths: Sequence[Path | str], experiment: Experiment) -> list[TaskRuns]:
     """Reads and groups scored runs.
 
@@ -97,11 +140,15 @@ def load_runs(paths: Sequence[Path | str], experiment: Experiment) -> list[TaskR
         runs[key] = run
     if not runs:
         raise UserError("no scores to report", hint="name at least one scores.json")
-    return [
-        _task(name, config, [run for run in runs.values() if run.task == name], experiment)
-        for name, config in experiment.tasks.items()
-        if any(run.task == name for run in runs.values())
+    grouped = by_task(list(runs.values()), experiment)
+    tasks = [
+        TaskRuns(name, label_of(name, experiment), experiment.tasks[name], models)
+        for name, models in grouped.items()
     ]
+    for task in tasks:
+        for run in task.runs[1:]:
+            check_comparable(task.runs[0], run)
+    return tasks
 
 
 def _read(path: Path, experiment: Experiment) -> ScoredRun:
@@ -122,19 +169,6 @@ def _read(path: Path, experiment: Experiment) -> ScoredRun:
     return ScoredRun(
         path, scores.task, scores.model, scores.label or scores.model, scores.seed, scores
     )
-
-
-def _task(name: str, config: TaskConfig, runs: list[ScoredRun], experiment: Experiment) -> TaskRuns:
-    for run in runs[1:]:
-        check_comparable(runs[0], run)
-    present = list(dict.fromkeys(run.model for run in runs))
-    known = [model for model in experiment.models_of(name) if model in present]
-    order = known + [model for model in present if model not in known]
-    models = {
-        model: sorted((run for run in runs if run.model == model), key=lambda run: run.seed)
-        for model in order
-    }
-    return TaskRuns(name, config.label or name, config, models)
 
 
 def check_comparable(first: ScoredRun, other: ScoredRun) -> None:
@@ -196,52 +230,25 @@ def processor_seconds(recorded: dict[str, Any]) -> tuple[str, float] | None:
     return None
 
 
-# Analyses: what attention does, seeds added up.
-
-
-@dataclass(frozen=True)
-class TaskAnalyses:
-    """One task: its label, and each model's analyses by seed, models as the experiment has them."""
-
-    label: str
-    models: dict[str, list[Analysis]]
-
-    def total(self, model: str, counts: Callable[[Analysis], Sequence[int]]) -> Floats:
-        """A model's counts, such as those of a histogram, added up over seeds."""
-        found = np.array([counts(one) for one in self.models[model]], dtype=np.float64)
-        total: Floats = found.sum(axis=0)
-        return total
-
-
-def load_analyses(paths: Sequence[Path], experiment: Experiment) -> list[TaskAnalyses]:
-    """Reads and groups, tasks and models in the order of the experiment.
+def load_analyses(paths: Sequence[Path], experiment: Experiment) -> ByTask[Analysis]:
+    """Reads and groups analyses.
 
     Raises:
         UserError: an analysis of a task that the experiment does not have.
     """
-    found = []
-    for path in paths:
-        found.append(attention.load(path))
-        if found[-1].task not in experiment.tasks:
-            raise UserError(
-                f"this is task `{found[-1].task}`, not one of `{experiment.experiment}`",
-                file=path,
-                hint="draw each experiment on its own",
-            )
-    return [
-        _task_analyses(name, [one for one in found if one.task == name], experiment)
-        for name in experiment.tasks
-        if any(one.task == name for one in found)
-    ]
+    found = [attention.load(path) for path in paths]
+    for path, one in zip(paths, found, strict=True):
+        _check_task(one, path, experiment)
+    return by_task(found, experiment)
 
 
-def _task_analyses(name: str, found: Sequence[Analysis], experiment: Experiment) -> TaskAnalyses:
-    models = {
-        model: sorted((one for one in found if one.model == model), key=lambda one: one.seed)
-        for model in experiment.models_of(name)
-    }
-    label = experiment.tasks[name].label or name
-    return TaskAnalyses(label, {model: own for model, own in models.items() if own})
+def _check_task(found: OfRun, path: Path, experiment: Experiment) -> None:
+    if found.task not in experiment.tasks:
+        raise UserError(
+            f"this is task `{found.task}`, not one of `{experiment.experiment}`",
+            file=path,
+            hint="draw each experiment on its own",
+        )
 
 
 # Training histories, `history.csv`.
@@ -262,19 +269,23 @@ class History:
     columns: dict[str, Floats]
 
 
-def load_history(path: Path | str) -> History:
-    """Reads a history and the `run.yaml` in its folder.
+def load_histories(paths: Sequence[Path], experiment: Experiment) -> ByTask[History]:
+    """Reads and groups histories, each with the `run.yaml` in its folder.
 
     Raises:
-        UserError: a missing column, no epoch at all, or an entry that is not a number; names file
-            and line.
+        UserError: a missing column, no epoch at all, an entry that is not a number, or a task that
+            the experiment does not have; names file and line.
     """
-    path = Path(path)
-    run = load_run(path.with_name("run.yaml"))
-    return History(run.task, run.model, run.label, run.seed, _history_columns(path))
+    found = []
+    for path in paths:
+        run = load_run(path.with_name("run.yaml"))
+        found.append(History(run.task, run.model, run.label, run.seed, history_columns(path)))
+        _check_task(found[-1], path, experiment)
+    return by_task(found, experiment)
 
 
-def _history_columns(path: Path) -> dict[str, Floats]:
+def history_columns(path: Path) -> dict[str, Floats]:
+    """The columns of `history.csv`, each (epochs,)."""
     hint = "delete the run's history and train again"
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -28,7 +28,7 @@ from pam.reporting.comparison import compare
 from pam.reporting.figures import style, translation
 from pam.reporting.figures.attention import attention
 from pam.reporting.figures.draw import KINDS, parser_of
-from pam.reporting.runs import load_experiment, load_history
+from pam.reporting.runs import history_columns, load_experiment
 
 
 def draw(kind: str, *arguments: object) -> None:
@@ -62,7 +62,7 @@ def drawn(kind: str, made: MadeExperiment, *more: object) -> Iterator[Figure]:
     """The figure before it is written."""
     options = [str(one) for one in (*arguments(kind, made), *more)]
     with style.styled():
-        figure = KINDS[kind].draw(**vars(parser_of(kind).parse_args(options)))
+        figure = KINDS[kind](**vars(parser_of(kind).parse_args(options)))
         yield figure
         plt.close(figure)
 
@@ -207,7 +207,7 @@ def test_trainings_without_accuracy_show_their_training_loss(tmp_path: Path) -> 
 
 def test_curves_show_the_mean_over_seeds_in_per_cent(made: MadeExperiment) -> None:
     paths = [made.run("de-noun", "soft", seed) / "history.csv" for seed in (1, 2)]
-    own = [load_history(path).columns["dev_accuracy"] for path in paths]
+    own = [history_columns(path)["dev_accuracy"] for path in paths]
     with drawn("curves", made) as figure:
         thick = [line for line in figure.axes[0].lines if line.get_linewidth() > 1]
         np.testing.assert_allclose(thick[0].get_ydata(), 50 * (own[0] + own[1]))
@@ -225,7 +225,7 @@ def test_measured_trainings_show_symbols_bound_and_perplexity(tmp_path: Path) ->
     ):
         pass
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    losses = load_history(path).columns["dev_loss"]
+    losses = history_columns(path)["dev_loss"]
     with drawn("curves", made, "--eval-metrics") as figure:
         found = [axes.lines[0].get_ydata() for axes in figure.axes[:3]]
         assert [float(line[0]) for line in found[:2]] == [50.0, -1.5]

@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from pam.evaluation.metrics import Floats
 from pam.io import UserError
 from pam.reporting.figures import style
-from pam.reporting.runs import History, load_experiment, load_history
+from pam.reporting.runs import History, label_of, labels, load_experiment, load_histories
 
 
 class Kind(NamedTuple):
@@ -57,36 +57,26 @@ def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> F
         eval_metrics: draw `EVAL_METRICS` instead.
     """
     known = load_experiment(experiment)
-    read = [load_history(path) for path in histories]
-    tasks = [task for task in known.tasks if any(one.task == task for one in read)]
-    tasks += sorted({one.task for one in read} - set(tasks))
-    models = _in_order({one.model: one.label for one in read}, known.models)
+    tasks = load_histories(histories, known)
     columns = len(EVAL_METRICS) if eval_metrics else 2
     figure, axes = style.panels(len(tasks), columns, height=0.75 + 2.5 * len(tasks))
-    for index, task in enumerate(tasks):
-        own = [one for one in read if one.task == task]
-        label = known.tasks[task].label if task in known.tasks else None
-        kinds = EVAL_METRICS if eval_metrics else (_left(own), RIGHT)
+    for index, (task, models) in enumerate(tasks.items()):
+        own = [one for seeds in models.values() for one in seeds]
+        left = next(kind for kind in LEFT if all(kind.column in one.columns for one in own))
         row = axes[columns * index :]
-        for panel, kind in zip(row, kinds, strict=False):
-            _panel(panel, own, list(models), kind)
-        style.head(row[0], label or task, across=columns)
-    several = len({one.seed for one in read}) > 1
+        for panel, kind in zip(row, EVAL_METRICS if eval_metrics else (left, RIGHT), strict=False):
+            _panel(panel, models, kind)
+            panel.set_xlabel(_epoch(own))
+        style.head(row[0], label_of(task, known), across=columns)
+    several = len({one.seed for task in tasks.values() for own in task.values() for one in own}) > 1
     title = "mean over seeds; thin lines: each seed" if several else None
-    style.legend_models(figure, models, title=title, marker=None)
+    style.legend_models(figure, labels(tasks), title=title, marker=None)
     return figure
 
 
-def _left(histories: Sequence[History]) -> Kind:
-    return next(kind for kind in LEFT if all(kind.column in one.columns for one in histories))
-
-
-def _panel(axes: Axes, histories: Sequence[History], models: Sequence[str], kind: Kind) -> None:
-    middles = []
-    for model in models:
-        own = [one for one in histories if one.model == model]
-        if not own:
-            continue
+def _panel(axes: Axes, models: dict[str, list[History]], kind: Kind) -> None:
+    means = []
+    for model, own in models.items():
         look = style.look(model)
         curves = [kind.read(_column(one, kind)) for one in own]
         if len(own) > 1:
@@ -94,18 +84,16 @@ def _panel(axes: Axes, histories: Sequence[History], models: Sequence[str], kind
                 axes.plot(one.columns["epoch"], curve, color=look.color, lw=0.6, alpha=0.35)
         # Of the epochs that every seed has reached.
         count = min(map(len, curves))
-        mean = np.mean([curve[:count] for curve in curves], axis=0)
-        middles.append(mean)
+        means.append(np.mean([curve[:count] for curve in curves], axis=0))
         # A single epoch makes no line.
-        point = look.marker if count == 1 else None
-        epochs = own[0].columns["epoch"][:count]
-        axes.plot(epochs, mean, color=look.color, ls=look.dashes, marker=point, lw=1.8, zorder=3)
+        mark = look.marker if count == 1 else None
+        line = {"color": look.color, "ls": look.dashes, "marker": mark, "lw": 1.8, "zorder": 3}
+        axes.plot(own[0].columns["epoch"][:count], means[-1], **line)
     axes.set_ylabel(f"{kind.words} ({kind.unit})")
-    axes.set_xlabel(_epoch(histories))
-    if all(len(middle) == 1 for middle in middles):
+    if all(len(mean) == 1 for mean in means):
         axes.set_xlim(0.5, 1.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    _zoom(axes, middles)
+    _zoom(axes, means)
 
 
 def _column(history: History, kind: Kind) -> Floats:
@@ -135,8 +123,3 @@ def _zoom(axes: Axes, curves: Sequence[np.ndarray]) -> None:
     low, high = float(seen.min()), float(seen.max())
     margin = 0.12 * (high - low) or 0.05 * abs(high) or 1.0
     axes.set_ylim(low - margin, high + margin)
-
-
-def _in_order(labels: dict[str, str], models: Sequence[str]) -> dict[str, str]:
-    known = [model for model in models if model in labels]
-    return {model: labels[model] for model in [*known, *sorted(set(labels) - set(known))]}

@@ -6,9 +6,9 @@ beyond a dotted line at the edge instead, with its value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,11 +16,15 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from pam.evaluation.bootstrap import Interval
 from pam.evaluation.metrics import Metric
 from pam.io import UserError, unknown
 from pam.reporting.comparison import Row, check_rows, compare, load_papers
 from pam.reporting.figures import style
 from pam.reporting.runs import load_experiment, load_runs
+
+Drawn = TypeVar("Drawn")
+"""What is drawn of a row."""
 
 
 def compared(
@@ -46,7 +50,185 @@ def compared(
     return compare(tasks, known, [metric], shown, first=True)
 
 
-# Marks of models that are drawn, and those that are far out.
+# The figures.
+
+
+def quality(
+    experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None
+) -> Figure:
+    """A metric by model with 95 % intervals, seeds and the paper's mark."""
+    rows = compared(experiment, scores, metric, paper, paper_table)
+    seeds = sorted({row.seeds for row in rows})
+    count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    return _line_per_model(
+        [(row, Mark(row.mean, row.interval, row.paper, row.values)) for row in rows],
+        _worded,
+        f"mean of {count} seeds," if seeds[-1] > 1 else "one seed,",
+    )
+
+
+def gains(
+    experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None
+) -> Figure:
+    """Gains over the baseline with paired 95 % intervals, better to the right, and the paper's.
+
+    Raises:
+        UserError: there is no model but the baseline.
+    """
+    rows = compared(experiment, scores, metric, paper, paper_table)
+    baseline = next((row.label for row in rows if row.gain is None), "the baseline")
+    marks = [
+        (row, Mark(row.gain.value, row.gain.interval, row.gain.paper)) for row in rows if row.gain
+    ]
+    if not marks:
+        raise UserError("no gains to draw", hint="score the baseline and at least one other model")
+
+    def axis(metric: Metric) -> str:
+        unit = "points" if metric.unit == "%" else metric.unit
+        return f"{metric.label}: gain over {baseline}{f' ({unit})' if unit else ''}"
+
+    return _line_per_model(marks, axis, "ours, paired", zero=True)
+
+
+def cost(
+    experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None
+) -> Figure:
+    """A metric against CPU (or GPU) seconds of training and decoding.
+
+    An ensemble costs what its members do, besides its own decoding.
+
+    Raises:
+        UserError: no run's cost is known.
+    """
+    rows = compared(experiment, scores, metric, paper, paper_table)
+    on_gpu = any(row.gpu_s for row in rows)
+    known = [(row, _seconds(row, rows, on_gpu)) for row in rows]
+    spent = [(row, seconds) for row, seconds in known if seconds is not None]
+    if not spent:
+        raise UserError("no cost is known", hint="score the runs again with --training")
+    tasks = _by_task(spent)
+    figure, axes = style.task_panels(len(tasks), height=3.1)
+    for panel, task in zip(axes, tasks, strict=True):
+        far = far_out([row.mean for row, _ in task])
+        for place, (row, seconds) in enumerate(task):
+            if place not in far:
+                color, ends = style.look(row.model).color, (row.interval.low, row.interval.high)
+                panel.plot([seconds] * 2, ends, color=color, lw=1.4)
+                style.draw_ours(panel, row.model, seconds, row.mean)
+        beyond = [task[place] for place in far]
+        pin_along(panel, [Outlier(row.model, row.mean, seconds) for row, seconds in beyond])
+        panel.margins(x=0.1)
+        style.head(panel, task[0][0].task_label)
+        panel.set_ylabel(_worded(task[0][0].metric))
+        panel.set_xlabel(f"{'GPU' if on_gpu else 'CPU'} seconds of training and decoding")
+    labels = {row.model: row.label for row, _ in spent}
+    style.legend_models(figure, labels, ls="none", ms=7)
+    return figure
+
+
+def _seconds(row: Row, rows: Sequence[Row], on_gpu: bool) -> float | None:
+    """A row's cost with that of the members of an ensemble; None where one is unknown."""
+    of_task = {other.model: other for other in rows if other.task == row.task}
+    known = [_seconds(of_task[one], rows, on_gpu) for one in row.members if one in of_task]
+    parts = [row.gpu_s if on_gpu else row.cpu_s, *known]
+    if None in parts or len(known) < len(row.members):
+        return None
+    return sum(part or 0.0 for part in parts)
+
+
+# One line per model.
+
+
+class Mark(NamedTuple):
+    """What is drawn on a model's line: our value, the paper's, and that of each seed."""
+
+    value: float
+    interval: Interval
+    paper: float | None
+    seeds: Sequence[float] = ()
+
+
+def _line_per_model(
+    marks: Sequence[tuple[Row, Mark]],
+    axis: Callable[[Metric], str],
+    words: str,
+    zero: bool = False,
+) -> Figure:
+    """One panel per task, one line per model, the first on top.
+
+    Args:
+        axis: what to write at the axis of a metric.
+        words: what our marks are, for the legend.
+        zero: whether to draw a line there.
+    """
+    tasks = _by_task(marks)
+    figure, axes = style.task_panels(len(tasks), 0.9 + 0.36 * max(map(len, tasks)))
+    names = [[row.label for row, _ in task] for task in tasks]
+    for place, (panel, task) in enumerate(zip(axes, tasks, strict=True)):
+        # Where all panels have the same models, those at the left edge name them.
+        named = names.count(names[0]) < len(names) or place % style.ACROSS == 0
+        panel.set_yticks(range(len(task)), names[place])
+        panel.set_ylim(len(task) - 0.4, -0.6)
+        panel.tick_params(axis="y", length=0, labelleft=named)
+        panel.grid(axis="y", visible=False)
+        if zero:
+            panel.axvline(0, color=style.INK, lw=1)
+        _draw_marks(panel, [(row.model, mark) for row, mark in task])
+        style.head(panel, task[0][0].task_label)
+        panel.set_xlabel(axis(task[0][0].metric))
+    handles = _handles(marks, words)
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    return figure
+
+
+def _draw_marks(axes: Axes, marks: Sequence[tuple[str, Mark]]) -> None:
+    far = far_out([mark.value for _, mark in marks])
+    for place, (model, mark) in enumerate(marks):
+        if mark.paper is not None:
+            style.draw_paper(axes, mark.paper, place)
+        if place in far:
+            continue
+        color = style.look(model).color
+        axes.plot([mark.interval.low, mark.interval.high], [place] * 2, color=color, lw=2.2)
+        if len(mark.seeds) > 1:
+            below = [place + 0.22] * len(mark.seeds)
+            axes.plot(mark.seeds, below, "o", color=color, ms=2.8, mew=0, alpha=0.8)
+        style.draw_ours(axes, model, mark.value, place)
+    pin_across(axes, [Outlier(marks[place][0], marks[place][1].value, place) for place in far])
+
+
+def _handles(marks: Sequence[tuple[Row, Mark]], words: str) -> list[Line2D]:
+    """The legend's entries."""
+    units = " or ".join(dict.fromkeys(row.metric.over for row, _ in marks))
+    label = f"{words} 95 % interval over {units}"
+    handles = [_entry(label, style.INK, marker="o", mec="white", mew=0.7, ms=7, lw=2.2)]
+    if any(len(mark.seeds) > 1 for _, mark in marks):
+        handles.append(_entry("each seed", style.INK, ls="none", marker="o", ms=3))
+    if any(mark.paper is not None for _, mark in marks):
+        same_data = all(row.same_data for row, _ in marks)
+        label = "paper" if same_data else "paper (its own data)"
+        handles.append(_entry(label, style.PAPER, ls="none", marker="|", ms=13, mew=2))
+    return handles
+
+
+def _entry(label: str, color: str, **look: Any) -> Line2D:
+    return Line2D([], [], label=label, color=color, **look)
+
+
+def _worded(metric: Metric) -> str:
+    """A metric on an axis, with its unit and which way is better where it is not up."""
+    unit = [metric.unit] if metric.unit else []
+    notes = ", ".join([*unit, *(["lower is better"] if metric.lower_is_better else [])])
+    return f"{metric.label} ({notes})" if notes else metric.label
+
+
+def _by_task(rows: Sequence[tuple[Row, Drawn]]) -> list[list[tuple[Row, Drawn]]]:
+    """Rows of each task, tasks in their order, each with what is drawn of it."""
+    tasks = dict.fromkeys(row.task for row, _ in rows)
+    return [[one for one in rows if one[0].task == task] for task in tasks]
+
+
+# Values far out.
 
 ENOUGH, FAR = 8, 3.0
 """Models of which some may be called far out; in interquartile ranges beyond the quartiles, the
@@ -128,228 +310,4 @@ def _draw_outlier(axes: Axes, one: Outlier, x: float, y: float, arrow: str) -> N
         textcoords="offset points",
         va="center",
         fontsize="small",
-    )
-
-
-# Quality.
-
-
-def quality(
-    experiment: Path,
-    scores: Sequence[Path],
-    metric: str,
-    paper: Path,
-    paper_table: str | None,
-) -> Figure:
-    """One panel per task, one line per model."""
-    rows = compared(experiment, scores, metric, paper, paper_table)
-    tasks = by_task(rows)
-    figure, axes = model_panels(tasks)
-    for panel, task in zip(axes, tasks, strict=True):
-        _quality_panel(panel, task)
-    legend(figure, _quality_handles(rows))
-    return figure
-
-
-def _quality_panel(axes: Axes, rows: Sequence[Row]) -> None:
-    far = far_out([row.mean for row in rows])
-    for place, row in enumerate(rows):
-        if row.paper is not None:
-            style.draw_paper(axes, row.paper, place)
-        if place in far:
-            continue
-        color, spread = style.look(row.model).color, row.interval
-        axes.plot([spread.low, spread.high], [place, place], color=color, lw=2.2)
-        if row.seeds > 1:
-            below = [place + 0.22] * row.seeds
-            axes.plot(row.values, below, "o", color=color, ms=2.8, mew=0, alpha=0.8)
-        style.draw_ours(axes, row.model, row.mean, place)
-    beyond = [Outlier(rows[place].model, rows[place].mean, place) for place in far]
-    pin_across(axes, beyond)
-    style.head(axes, rows[0].task_label)
-    axes.set_xlabel(worded(rows[0].metric))
-
-
-def _quality_handles(rows: Sequence[Row]) -> list[Line2D]:
-    seeds = sorted({row.seeds for row in rows})
-    count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    ours = f"mean of {count} seeds" if seeds[-1] > 1 else "one seed"
-    handles = [ours_handle(f"{ours}, 95 % interval over {units(rows)}")]
-    if seeds[-1] > 1:
-        handles.append(
-            Line2D([], [], ls="none", marker="o", color=style.INK, ms=3, label="each seed")
-        )
-    if any(row.paper is not None for row in rows):
-        handles.append(paper_handle(rows))
-    return handles
-
-
-# Gains.
-
-
-def gains(
-    experiment: Path,
-    scores: Sequence[Path],
-    metric: str,
-    paper: Path,
-    paper_table: str | None,
-) -> Figure:
-    """One panel per task, one line per model except the baseline.
-
-    Raises:
-        UserError: there is no model beside the baseline.
-    """
-    rows = compared(experiment, scores, metric, paper, paper_table)
-    baseline = next((row.label for row in rows if row.gain is None), "the baseline")
-    rows = [row for row in rows if row.gain is not None]
-    if not rows:
-        raise UserError("no gains to draw", hint="score the baseline and at least one other model")
-    tasks = by_task(rows)
-    figure, axes = model_panels(tasks)
-    for panel, task in zip(axes, tasks, strict=True):
-        _gains_panel(panel, task, baseline)
-    handles = [ours_handle(f"ours, paired 95 % interval over {units(rows)}")]
-    if any(row.gain and row.gain.paper is not None for row in rows):
-        handles.append(paper_handle(rows))
-    legend(figure, handles)
-    return figure
-
-
-def _gains_panel(axes: Axes, rows: Sequence[Row], baseline: str) -> None:
-    axes.axvline(0, color=style.INK, lw=1)
-    gains = [row.gain for row in rows if row.gain is not None]
-    far = far_out([gain.value for gain in gains])
-    for place, (row, gain) in enumerate(zip(rows, gains, strict=True)):
-        if gain.paper is not None:
-            style.draw_paper(axes, gain.paper, place)
-        if place in far:
-            continue
-        color, spread = style.look(row.model).color, gain.interval
-        axes.plot([spread.low, spread.high], [place, place], color=color, lw=2.2)
-        style.draw_ours(axes, row.model, gain.value, place)
-    beyond = [Outlier(rows[place].model, gains[place].value, place) for place in far]
-    pin_across(axes, beyond)
-    style.head(axes, rows[0].task_label)
-    metric = rows[0].metric
-    points = " (points)" if metric.unit == "%" else f" ({metric.unit})" if metric.unit else ""
-    axes.set_xlabel(f"{metric.label}: gain over {baseline}{points}")
-
-
-# Cost.
-
-
-def cost(
-    experiment: Path,
-    scores: Sequence[Path],
-    metric: str,
-    paper: Path,
-    paper_table: str | None,
-) -> Figure:
-    """One panel per task, one mark per model; GPU seconds where a GPU was used.
-
-    A model that is joined from others costs what they do, besides its own decoding.
-
-    Raises:
-        UserError: no run's cost is known.
-    """
-    rows = compared(experiment, scores, metric, paper, paper_table)
-    on_gpu = any(row.gpu_s for row in rows)
-    spent = {(row.task, row.model): _seconds(row, rows, on_gpu) for row in rows}
-    rows = [row for row in rows if spent[row.task, row.model] is not None]
-    if not rows:
-        raise UserError("no cost is known", hint="score the runs again with --training")
-    tasks = by_task(rows)
-    figure, axes = style.task_panels(len(tasks), height=3.1)
-    for panel, task in zip(axes, tasks, strict=True):
-        _cost_panel(panel, task, [spent[row.task, row.model] or 0.0 for row in task])
-        panel.set_xlabel(f"{'GPU' if on_gpu else 'CPU'} seconds of training and decoding")
-    style.legend_models(figure, {row.model: row.label for row in rows}, ls="none", ms=7)
-    return figure
-
-
-def _cost_panel(axes: Axes, rows: Sequence[Row], spent: Sequence[float]) -> None:
-    far = far_out([row.mean for row in rows])
-    for place, (row, seconds) in enumerate(zip(rows, spent, strict=True)):
-        if place in far:
-            continue
-        color = style.look(row.model).color
-        axes.plot([seconds] * 2, [row.interval.low, row.interval.high], color=color, lw=1.4)
-        style.draw_ours(axes, row.model, seconds, row.mean)
-    beyond = [Outlier(rows[place].model, rows[place].mean, spent[place]) for place in far]
-    pin_along(axes, beyond)
-    axes.margins(x=0.1)
-    style.head(axes, rows[0].task_label)
-    axes.set_ylabel(worded(rows[0].metric))
-
-
-def _seconds(row: Row, rows: Sequence[Row], on_gpu: bool) -> float | None:
-    """A row's cost with that of the models that it was joined from; None where one is unknown."""
-    of_task = {other.model: other for other in rows if other.task == row.task}
-    known = [_seconds(of_task[one], rows, on_gpu) for one in row.members if one in of_task]
-    parts = [row.gpu_s if on_gpu else row.cpu_s, *known]
-    if None in parts or len(known) < len(row.members):
-        return None
-    return sum(part or 0.0 for part in parts)
-
-
-# What they share.
-
-
-def worded(metric: Metric) -> str:
-    """A metric on an axis, with its unit and which way is better where it is not up."""
-    unit = [metric.unit] if metric.unit else []
-    notes = ", ".join([*unit, *(["lower is better"] if metric.lower_is_better else [])])
-    return f"{metric.label} ({notes})" if notes else metric.label
-
-
-def units(rows: Sequence[Row]) -> str:
-    """What was resampled."""
-    return " or ".join(dict.fromkeys(row.metric.over for row in rows))
-
-
-def by_task(rows: Sequence[Row]) -> list[list[Row]]:
-    """Rows of each task, tasks in their order."""
-    tasks = dict.fromkeys(row.task for row in rows)
-    return [[row for row in rows if row.task == task] for task in tasks]
-
-
-def model_panels(tasks: Sequence[Sequence[Row]]) -> tuple[Figure, list[Axes]]:
-    """Panels with one line per model; models are named at the left edge where all are the same."""
-    height = 0.9 + 0.36 * max(len(task) for task in tasks)
-    figure, axes = style.task_panels(len(tasks), height)
-    same = len({tuple(row.label for row in task) for task in tasks}) == 1
-    for place, (panel, task) in enumerate(zip(axes, tasks, strict=True)):
-        _name_models(panel, task, named=not same or place % style.ACROSS == 0)
-    return figure, axes
-
-
-def _name_models(axes: Axes, rows: Sequence[Row], named: bool) -> None:
-    """One line per model, the first on top."""
-    axes.set_yticks(range(len(rows)), [row.label for row in rows])
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0, labelleft=named)
-    axes.grid(axis="y", visible=False)
-
-
-def paper_word(rows: Sequence[Row]) -> str:
-    """What the paper's mark means here."""
-    return "paper" if all(row.same_data for row in rows) else "paper (its own data)"
-
-
-def legend(figure: Figure, handles: Sequence[Line2D]) -> None:
-    """A legend in one line below all panels."""
-    figure.legend(handles=list(handles), loc="outside lower center", ncols=len(handles))
-
-
-def paper_handle(rows: Sequence[Row]) -> Line2D:
-    """The legend's entry for a paper's figure."""
-    return Line2D(
-        [], [], ls="none", marker="|", color=style.PAPER, ms=13, mew=2, label=paper_word(rows)
-    )
-
-
-def ours_handle(words: str) -> Line2D:
-    """The legend's entry for our figure with its interval."""
-    return Line2D(
-        [], [], color=style.INK, marker="o", mec="white", mew=0.7, ms=7, lw=2.2, label=words
     )

@@ -9,15 +9,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pam.evaluation.attention import COVERED, Coverage
+from pam.evaluation.attention import COVERED, Analysis, Coverage
+from pam.evaluation.metrics import Floats
 from pam.evaluation.translation import LengthBin, by_length
 from pam.io import UserError, read_json
 from pam.reporting.comparison import Row, compare
 from pam.reporting.figures import style
 from pam.reporting.runs import (
-    TaskAnalyses,
     TaskRuns,
     check_known,
+    label_of,
+    labels,
     load_analyses,
     load_experiment,
     load_runs,
@@ -32,37 +34,44 @@ def entropy_accuracy(experiment: Path, analyses: Sequence[Path]) -> Figure:
 
     Two panels per task: accuracy above, the histogram of entropies below; seeds together.
     """
-    tasks = load_analyses(analyses, load_experiment(experiment))
+    known = load_experiment(experiment)
+    tasks = load_analyses(analyses, known)
     figure, axes = style.task_panels(len(tasks), height=4.4, deep=2)
-    for place, task in enumerate(tasks):
+    for place, (task, models) in enumerate(tasks.items()):
         upper, lower = axes[2 * place : 2 * place + 2]
         lower.sharex(upper)
-        _accuracy(upper, task)
-        _entropies(lower, task)
+        _accuracy(upper, models)
+        _entropies(lower, models)
+        style.head(upper, label_of(task, known))
         if place % style.ACROSS == 0:
             upper.set_ylabel("right symbols (%)")
             lower.set_ylabel("share of symbols (%)")
-    style.legend_models(figure, _labels(tasks))
+    style.legend_models(figure, labels(tasks))
     return figure
 
 
-def _accuracy(axes: Axes, task: TaskAnalyses) -> None:
-    for model, own in task.models.items():
+def _total(analyses: Sequence[Analysis], counts: Callable[[Analysis], Sequence[int]]) -> Floats:
+    """Counts, such as those of a histogram, added up over seeds."""
+    total: Floats = np.sum([counts(one) for one in analyses], axis=0, dtype=np.float64)
+    return total
+
+
+def _accuracy(axes: Axes, models: dict[str, list[Analysis]]) -> None:
+    for model, own in models.items():
         edges = np.array(own[0].entropy.edges)
-        count = task.total(model, lambda one: one.entropy.count)
-        correct = task.total(model, lambda one: one.entropy.correct)
+        count = _total(own, lambda one: one.entropy.count)
+        correct = _total(own, lambda one: one.entropy.correct)
         shown = count >= FEWEST_SYMBOLS
         middles = (edges[:-1] + edges[1:]) / 2
         style.curve(axes, middles[shown], 100 * correct[shown] / count[shown], style.look(model))
-    style.head(axes, task.label)
     axes.tick_params(labelbottom=False)
 
 
-def _entropies(axes: Axes, task: TaskAnalyses) -> None:
+def _entropies(axes: Axes, models: dict[str, list[Analysis]]) -> None:
     last = 0
-    for model, own in task.models.items():
+    for model, own in models.items():
         edges = own[0].entropy.edges
-        count = task.total(model, lambda one: one.entropy.count)
+        count = _total(own, lambda one: one.entropy.count)
         style.steps(axes, edges, 100 * count / count.sum(), style.look(model))
         last = max(last, *np.flatnonzero(count >= FEWEST_SYMBOLS).tolist(), 0)
     axes.set_xlim(0, edges[last + 1])
@@ -74,25 +83,28 @@ def coverage(experiment: Path, analyses: Sequence[Path]) -> Figure:
 
     Two panels per task: distribution over sentences above, over source words below.
     """
-    tasks = load_analyses(analyses, load_experiment(experiment))
+    known = load_experiment(experiment)
+    tasks = load_analyses(analyses, known)
     figure, axes = style.task_panels(len(tasks), height=4.4, deep=2)
-    for place, task in enumerate(tasks):
+    for place, (task, models) in enumerate(tasks.items()):
         upper, lower = axes[2 * place : 2 * place + 2]
-        _coverages(upper, task, lambda found: found.sentences)
-        _coverages(lower, task, lambda found: found.words)
-        style.head(upper, task.label)
+        _coverages(upper, models, lambda found: found.sentences)
+        _coverages(lower, models, lambda found: found.words)
+        style.head(upper, label_of(task, known))
         upper.set_xlabel(f"share of source words attended {COVERED} or more in all")
         lower.set_xlabel("attention that a source word got in all, at most 1")
         if place % style.ACROSS == 0:
             upper.set_ylabel("sentences (%)")
             lower.set_ylabel("source words (%)")
-    style.legend_models(figure, _labels(tasks), marker=None)
+    style.legend_models(figure, labels(tasks), marker=None)
     return figure
 
 
-def _coverages(axes: Axes, task: TaskAnalyses, counts: Callable[[Coverage], Sequence[int]]) -> None:
-    for model, own in task.models.items():
-        count = task.total(model, lambda one: counts(one.coverage))
+def _coverages(
+    axes: Axes, models: dict[str, list[Analysis]], counts: Callable[[Coverage], Sequence[int]]
+) -> None:
+    for model, own in models.items():
+        count = _total(own, lambda one: counts(one.coverage))
         style.steps(axes, own[0].coverage.edges, 100 * count / count.sum(), style.look(model))
     axes.set_xlim(0, 1)
 
@@ -107,7 +119,7 @@ def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> Figure:
         _lengths_panel(panel, task)
         if place % style.ACROSS == 0:
             panel.set_ylabel("BLEU")
-    style.legend_models(figure, _labels(tasks))
+    style.legend_models(figure, labels({task.name: task.models for task in tasks}))
     return figure
 
 
@@ -184,8 +196,3 @@ def _sizes_panel(axes: Axes, rows: list[Row], sizes: dict[str, int]) -> None:
         axes.vlines(pairs, lows, highs, color=style.look(model).color, lw=1.2)
     axes.set_xscale("log")
     axes.set_xlabel("training pairs")
-
-
-def _labels(tasks: Sequence[TaskAnalyses] | Sequence[TaskRuns]) -> dict[str, str]:
-    """Every model that any task has, with its name."""
-    return {model: own[0].label for task in tasks for model, own in task.models.items()}
