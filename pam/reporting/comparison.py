@@ -1,20 +1,141 @@
-"""Ours beside the paper's: means over seeds, intervals, gains over the baseline, verdicts."""
+"""Ours against a paper's: its results, means over seeds, intervals, gains, verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
+from pydantic import Field
 
 from pam.config import Experiment
 from pam.evaluation import bootstrap
-from pam.evaluation.bootstrap import Interval
+from pam.evaluation.bootstrap import LEVEL, MANY, RESAMPLES, RESAMPLES_OF_MANY, Interval
 from pam.evaluation.metrics import Floats, Metric, metric_of
-from pam.reporting.paper import PaperTable
-from pam.reporting.runs import ScoredRun, TaskRuns, check_known
-from pam.reporting.verdict import Verdict, judge_gain, judge_level
+from pam.io import Strict, UserError, parse, read_yaml
+from pam.reporting.runs import ScoredRun, TaskRuns, check_known, mean_if_known
+
+# The papers' results, read from one data file.
+
+
+class PaperTable(Strict):
+    """One table of a paper: metric -> row -> model -> value, null where unreadable."""
+
+    source: str = Field(description="paper, section and number of the table")
+    note: str = Field("", description="what a reader has to know about its values")
+    metrics: dict[str, dict[str, dict[str, float | None]]]
+
+    def value(self, metric: str, row: str | None, model: str) -> float | None:
+        """The paper's value, or None where it has none or it cannot be read."""
+        if row is None:
+            return None
+        return self.metrics.get(metric, {}).get(row, {}).get(model)
+
+
+def load_papers(path: Path | str) -> dict[str, PaperTable]:
+    """Reads all tables of `path`.
+
+    Raises:
+        UserError: not YAML, or a value that is not a number; names file and line.
+    """
+    content = read_yaml(path)
+    if not isinstance(content, dict):
+        raise UserError("expected tables by name", file=path, hint="see config/README.md")
+    return {
+        str(name): parse(PaperTable, value, path, [str(name)]) for name, value in content.items()
+    }
+
+
+def check_rows(papers: Mapping[str, PaperTable], tasks: Sequence[TaskRuns]) -> None:
+    """Checks that every row that a task names is in one of the tables.
+
+    Raises:
+        UserError: a task names a row that no table has.
+    """
+    by_row = [rows for table in papers.values() for rows in table.metrics.values()]
+    known = list(dict.fromkeys(name for rows in by_row for name in rows))
+    for task in tasks:
+        named = task.config.paper or task.config.paper_reference
+        if named is not None and named not in known:
+            raise UserError(
+                f"task `{task.name}` names `{named}`, which is no row of the paper's tables",
+                hint=f"rows: {', '.join(known)}; or leave `paper` and `paper_reference` null",
+            )
+
+
+# Reproduced, not reproduced, or cannot tell: the one rule for every table.
+
+RULE = (
+    f"Intervals are {100 * LEVEL:g} % percentile bootstrap intervals over test units (lemmas or "
+    f"sentences; {RESAMPLES:,} draws, {RESAMPLES_OF_MANY:,} of more than {MANY:,} units) of the "
+    "mean over seeds. The baseline is `reproduced` if the paper's "
+    "figure lies in our interval, else `not reproduced`. Every other model is judged by its gain "
+    "over the baseline, counted so that better is positive, G in the paper and g here, with the "
+    "paired interval of g: `reproduced` if "
+    "the interval excludes 0 on G's side; `not reproduced` if it excludes G and does not exclude 0 "
+    "on G's side; `cannot tell` otherwise. It is `cannot tell` also where the paper has no figure, "
+    "where our data are not the paper's, and with fewer than 2 seeds."
+)
+
+Word = Literal["reproduced", "not reproduced", "cannot tell"]
+
+
+class Verdict(NamedTuple):
+    """The verdict and what decided it."""
+
+    word: Word
+    reason: str
+
+
+def _lacking(paper: float | None, same_data: bool, seeds: int) -> str:
+    """What is lacking for a judgement, or nothing."""
+    if paper is None:
+        return "the paper has no figure"
+    if not same_data:
+        return "other data than the paper's"
+    return "fewer than 2 seeds" if seeds < 2 else ""
+
+
+def judge_level(paper: float | None, ours: Interval, same_data: bool, seeds: int) -> Verdict:
+    """Judges the baseline by its own figure.
+
+    Args:
+        paper: the paper's figure.
+        ours: interval of our mean over seeds.
+        same_data: whether the task's data are those of the paper.
+        seeds: trainings of the baseline.
+    """
+    lacking = _lacking(paper, same_data, seeds)
+    if paper is None or lacking:
+        return Verdict("cannot tell", lacking)
+    if paper in ours:
+        return Verdict("reproduced", "the paper's figure lies in our interval")
+    return Verdict("not reproduced", "the paper's figure lies outside our interval")
+
+
+def judge_gain(paper: float | None, ours: Interval, same_data: bool, seeds: int) -> Verdict:
+    """Judges any other model by its gain over the baseline.
+
+    Args:
+        paper: the paper's gain G.
+        ours: paired interval of our gain g.
+        same_data: whether the task's data are those of the paper.
+        seeds: trainings of the model or of the baseline, whichever has fewer.
+    """
+    lacking = _lacking(paper, same_data, seeds)
+    if paper is None or lacking:
+        return Verdict("cannot tell", lacking)
+    if (paper > 0 and ours.low > 0) or (paper < 0 and ours.high < 0):
+        return Verdict("reproduced", "our interval excludes 0 on the side of the paper's gain")
+    if paper not in ours:
+        return Verdict("not reproduced", "our interval excludes the paper's gain")
+    return Verdict("cannot tell", "our interval holds both 0 and the paper's gain")
+
+
+# The comparison: one row per task, metric and model.
 
 
 @dataclass(frozen=True)
@@ -85,7 +206,7 @@ def compare(
 
     Args:
         patterns: names of metrics, or patterns such as `bleu_b*`; a task has those of its kind.
-        paper: the figures to set beside ours; None for metrics that no paper reports.
+        paper: the results to show with ours; None for metrics that no paper reports.
         first: of each task's metrics take the first one only.
 
     Raises:
@@ -144,23 +265,21 @@ def _rows(
 ) -> list[Row]:
     same_data = task.config.paper is not None
     paper_row = task.config.paper or task.config.paper_reference
-    figures = {
-        name: paper.figure(metric.name, paper_row, name) if paper else None
+    reported = {
+        name: paper.value(metric.name, paper_row, name) if paper else None
         for name in [*models, baseline]
     }
     rows = []
     for name, model in models.items():
-        spread = bootstrap.interval(model.resampled(metric))
-        values = model.values(metric)
-        gain = None
+        spread, values = bootstrap.interval(model.resampled(metric)), model.values(metric)
+        gain, verdict = None, Verdict("cannot tell", "the baseline was not run")
         if name == baseline:
-            verdict = judge_level(figures[name], spread, same_data, len(values))
+            verdict = judge_level(reported[name], spread, same_data, len(values))
         elif baseline in models:
-            gain = _gain(metric, model, models[baseline], figures[name], figures[baseline])
+            gain = _gain(metric, model, models[baseline], reported[name], reported[baseline])
             seeds = min(len(values), len(models[baseline].runs))
             verdict = judge_gain(gain.paper, gain.interval, same_data, seeds)
-        else:
-            verdict = Verdict("cannot tell", "the baseline was not run")
+        costs = [run.scores.cost for run in model.runs]
         rows.append(
             Row(
                 task=task.name,
@@ -172,12 +291,12 @@ def _rows(
                 mean=float(values.mean()),
                 sd=float(values.std(ddof=1)) if len(values) > 1 else None,
                 interval=spread,
-                paper=figures[name],
+                paper=reported[name],
                 same_data=same_data,
                 gain=gain,
                 verdict=verdict,
-                cpu_s=_mean([run.scores.cost.cpu_s for run in model.runs]),
-                gpu_s=_mean([run.scores.cost.gpu_s for run in model.runs]),
+                cpu_s=mean_if_known([cost.cpu_s for cost in costs]),
+                gpu_s=mean_if_known([cost.gpu_s for cost in costs]),
                 members=_members(model.runs[0]),
             )
         )
@@ -188,18 +307,20 @@ def _gain(
     metric: Metric,
     model: _Model,
     baseline: _Model,
-    figure: float | None,
-    baseline_figure: float | None,
+    paper: float | None,
+    paper_baseline: float | None,
 ) -> Gain:
     sign = -1.0 if metric.lower_is_better else 1.0
     value = sign * float(model.values(metric).mean() - baseline.values(metric).mean())
     differences = sign * (model.resampled(metric) - baseline.resampled(metric))
-    known = figure is not None and baseline_figure is not None
+    reported = None
+    if paper is not None and paper_baseline is not None:
+        reported = sign * (paper - paper_baseline)
     return Gain(
         value=value,
         interval=bootstrap.interval(differences),
         p=bootstrap.p_value(differences, value),
-        paper=sign * (figure - baseline_figure) if known else None,  # type: ignore[operator]
+        paper=reported,
     )
 
 
@@ -209,6 +330,34 @@ def _members(run: ScoredRun) -> tuple[str, ...]:
     return tuple(Path(folder).parts[-3:][0] for folder in folders)
 
 
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
+def frame_of(rows: Sequence[Row]) -> pd.DataFrame:
+    """The rows as a frame; gains are empty for the baseline."""
+    records = [
+        {
+            "task": row.task,
+            "task_label": row.task_label,
+            "model": row.model,
+            "label": row.label,
+            "metric": row.metric.name,
+            "metric_label": row.metric.label,
+            "decimals": row.metric.decimals,
+            "mean": row.mean,
+            "sd": row.sd,
+            "n": row.seeds,
+            "low": row.interval.low,
+            "high": row.interval.high,
+            "paper": row.paper,
+            "difference": row.difference,
+            "gain": row.gain.value if row.gain else None,
+            "gain_low": row.gain.interval.low if row.gain else None,
+            "gain_high": row.gain.interval.high if row.gain else None,
+            "paper_gain": row.gain.paper if row.gain else None,
+            "p": row.gain.p if row.gain else None,
+            "verdict": row.verdict.word,
+            "reason": row.verdict.reason,
+            "cpu_s": row.cpu_s,
+            "gpu_s": row.gpu_s,
+        }
+        for row in rows
+    ]
+    return pd.DataFrame(records, dtype=object)

@@ -17,8 +17,8 @@ from pam.data.download import fetch
 from pam.data.prepare import prepare, prepare_word_alignments
 from pam.data.registry import Dataset
 from pam.data.vocabulary import UNK, Vocabulary
-from pam.evaluation.kinds import EvalInputs, translation
-from pam.evaluation.predictions import check_against_split, read_predictions
+from pam.evaluation import translation
+from pam.evaluation.inputs import EvalInputs, check_against_split, read_predictions
 from tests.conftest import Recorder
 from tests.data import pairs
 from tests.faults.cases import numbered

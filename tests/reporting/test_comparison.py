@@ -13,8 +13,8 @@ from made_translations import make_translations
 
 from pam.config import Experiment
 from pam.io import UserError
-from pam.reporting import paper, runs
-from pam.reporting.comparison import Row, compare
+from pam.reporting import runs
+from pam.reporting.comparison import Row, compare, load_papers
 
 
 def rows_of(
@@ -25,7 +25,7 @@ def rows_of(
     first: bool = False,
 ) -> list[Row]:
     experiment = runs.load_experiment(made.config)
-    figures = paper.load(made.paper)[table] if table else None
+    figures = load_papers(made.paper)[table] if table else None
     tasks = runs.load_runs(scores or made.scores, experiment)
     return compare(tasks, experiment, metrics or ["accuracy"], figures, first)
 

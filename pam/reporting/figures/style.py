@@ -1,4 +1,4 @@
-"""One look for all figures: sizes, type, one colour and mark per model, deterministic files."""
+"""One look for all figures: sizes, type, one color and mark per model, deterministic files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WIDTH = 7.2
 """Width of a figure in inches: a text column, and what the report shows without scaling."""
 
 ACROSS = 3
-"""Panels of tasks beside each other, at most."""
+"""Panels of tasks side by side, at most."""
 
 _LETTERS = 63
 """Of a heading, in the width of a figure."""
@@ -35,7 +35,7 @@ _LETTERS = 63
 INK = "#222222"
 FAINT = "#9a9a9a"
 PAPER = "#222222"
-"""Colour of whatever a paper reports."""
+"""Color of whatever a paper reports."""
 
 _SETTINGS: dict[Any, Any] = {
     "text.parse_math": False,  # a word or label with two dollar signs is no formula
@@ -72,7 +72,7 @@ _SETTINGS: dict[Any, Any] = {
 class Look:
     """How a model is drawn wherever it appears."""
 
-    colour: str
+    color: str
     marker: str
     dashes: Any
 
@@ -85,10 +85,10 @@ _LONG: Any = (0, (9, 2))
 _DASHES = (_SOLID, _DASHED, _DOTTED, _BROKEN, _LONG)
 
 
-def _family(colour: str, **marks: str) -> dict[str, Look]:
-    """Looks of models of one kind: a colour for all, a mark and dashes for each."""
+def _family(color: str, **marks: str) -> dict[str, Look]:
+    """Looks of models of one kind: a color for all, a mark and dashes for each."""
     return {
-        name.replace("_", "-"): Look(colour, mark, dashes)
+        name.replace("_", "-"): Look(color, mark, dashes)
         for (name, mark), dashes in zip(marks.items(), cycle(_DASHES), strict=False)
     }
 
@@ -107,31 +107,35 @@ _LOOKS = {
     **_family("#A6761D", structural="*", fertility="8", fertility_bounded="p"),
     **_family("#4B6E00", structured="p", agreement="h"),
     **_family("#56B4E9", sparsemax=">", sparse="<"),
-    **_family("#B0457B", acvi="o", acvi_light="p", acvi_drawn="8", ved="X", ved_drawn="d"),
+    **_family(
+        "#B0457B", acvi="o", **{"acvi-kl0.01": "p"}, acvi_sampled="8", ved="X", ved_sampled="d"
+    ),
     **_family("#8C1C3F", hard="X", hard_moving="*"),
     **_family(
         "#7A5195",
         variational_sample="^",
         variational_gumbel="v",
         variational=">",
-        variational_light="<",
+        **{"variational-kl0.1": "<"},
     ),
-    **_family("#2F4B7C", transformer="p", ensemble="*", soft_unfed="X", none="d"),
-    **_family("#5A4A42", base="o", base_reverse="s", base_dropout="^", base_location="D"),
-    **_family("#C44E52", base_feeding="P", base_local_p=">", base_unknown="*", base_sampled="d"),
+    **_family("#2F4B7C", transformer="p", ensemble="*", soft_no_input_feeding="X", none="d"),
+    **_family("#5A4A42", luong_base="o", luong_reverse="s", luong_dropout="^", luong_location="D"),
+    **_family(
+        "#C44E52", luong_feeding="P", luong_local_p=">", luong_unknown="*", luong_sampled="d"
+    ),
 }
-_COLOURS = ("#56B4E9", "#7A5195", "#A6761D", "#4B6E00", "#8C1C3F", "#2F4B7C", "#00798C", "#B0457B")
+_COLORS = ("#56B4E9", "#7A5195", "#A6761D", "#4B6E00", "#8C1C3F", "#2F4B7C", "#00798C", "#B0457B")
 _MARKERS = ("<", ">", "X", "p", "h", "*", "d", "8")
 
 
 def look(model: str) -> Look:
-    """The model's look. Okabe and Ito's colours, told apart also without colour vision; a model
-    that is not listed gets one that hangs on its name alone, so it too is the same everywhere."""
+    """The model's look. Okabe and Ito's colors, distinct also without color vision; a model
+    that is not listed gets one by its name alone, so it too is the same everywhere."""
     if model in _LOOKS:
         return _LOOKS[model]
     number = zlib.crc32(model.encode())
     return Look(
-        _COLOURS[number % len(_COLOURS)],
+        _COLORS[number % len(_COLORS)],
         _MARKERS[number // 8 % len(_MARKERS)],
         _DASHES[number // 64 % len(_DASHES)],
     )
@@ -140,7 +144,7 @@ def look(model: str) -> Look:
 def draw_ours(axes: Axes, model: str, x: float, y: float) -> None:
     """A model's mark, on top of its interval."""
     own = look(model)
-    axes.plot(x, y, own.marker, color=own.colour, mec="white", mew=0.7, ms=8.5, zorder=5)
+    axes.plot(x, y, own.marker, color=own.color, mec="white", mew=0.7, ms=8.5, zorder=5)
 
 
 def draw_paper(axes: Axes, x: float, y: float) -> None:
@@ -150,17 +154,17 @@ def draw_paper(axes: Axes, x: float, y: float) -> None:
 
 def curve(axes: Axes, x: Sequence[float] | Floats, y: Floats, look: Look) -> None:
     """A model's line with a mark at each of its points."""
-    axes.plot(x, y, color=look.colour, ls=look.dashes, marker=look.marker, ms=4.5, mew=0)
+    axes.plot(x, y, color=look.color, ls=look.dashes, marker=look.marker, ms=4.5, mew=0)
 
 
 def steps(axes: Axes, edges: Sequence[float], values: Floats, look: Look) -> None:
     """A model's histogram as an outline, so that several can lie over each other."""
-    axes.stairs(values, edges, color=look.colour, ls=look.dashes, lw=1.6, baseline=None)
+    axes.stairs(values, edges, color=look.color, ls=look.dashes, lw=1.6, baseline=None)
 
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Draws in the common style; the settings of the caller come back afterwards."""
+    """Draws in the common style; the settings of the caller are restored afterwards."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)
@@ -218,7 +222,7 @@ def legend_models(
     handles = []
     for model, label in labels.items():
         own = look(model)
-        lines = {"color": own.colour, "ls": own.dashes, "marker": own.marker} | options
+        lines = {"color": own.color, "ls": own.dashes, "marker": own.marker} | options
         handles.append(Line2D([], [], label=label, **lines))
     height = figure.get_figheight()
     for most in (4, 3, 2, 1):

@@ -1,4 +1,4 @@
-"""Word alignments held to those that people made: the alignment error rate.
+"""Word alignments against those that people made: the alignment error rate.
 
 AER = 1 - (|A & S| + |A & P|) / (|A| + |S|) for the links A that were found, those that are sure, S,
 and those that are possible, P, sure ones included (Och & Ney 2003, equation 23). Counts are per
@@ -12,43 +12,41 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from nltk.translate.metrics import alignment_error_rate
 from pydantic import Field
 
-from pam.evaluation import attention as analysis
+from pam.evaluation import attention
 from pam.evaluation.attention import Links
-from pam.evaluation.kinds import Counts, EvalInputs
+from pam.evaluation.inputs import Counts, EvalInputs, read_record
 from pam.evaluation.metrics import Units, digest_of, join
-from pam.evaluation.scores import read_made
 from pam.io import Strict, UserError
 
 METRICS = ("aer", "one_minus_aer", "aer_prior", "one_minus_aer_prior")
 
 
-class Gold(Strict):
+class WordAlignments(Strict):
     """`links.json`: links by sentence, words counted from 0, (source, target)."""
 
     sure: list[Links] = Field(min_length=1)
     possible: list[Links]
 
 
-def count(evidence: EvalInputs) -> Counts:
+def count(inputs: EvalInputs) -> Counts:
     """Counts per sentence: sure links, links found, and those of them that are sure or possible.
 
     Raises:
         UserError: a file is missing or faulty, or the analysis is of other sentences.
     """
-    if evidence.analysis is None:
+    if inputs.analysis is None:
         raise UserError(
             "alignments are scored from an analysis", hint="name gold_analysis.json: --analysis"
         )
-    gold = read_gold(evidence.file("links.json"))
-    found = analysis.load(evidence.analysis).sentences
+    gold = read_word_alignments(inputs.file("links.json"))
+    found = attention.load(inputs.analysis).sentences
     if len(found.links) != len(gold.sure):
         raise UserError(
             f"links of {len(found.links)} sentences, gold links of {len(gold.sure)}",
-            file=evidence.analysis,
-            hint="analyze the gold data itself",
+            file=inputs.analysis,
+            hint="analyze the word alignments' own sentences",
         )
     parts, details = [], dict[str, object]()
     for suffix, links in (("", found.links), ("_prior", found.links_prior)):
@@ -57,14 +55,14 @@ def count(evidence: EvalInputs) -> Counts:
     return Counts(join(parts), METRICS, "sentences", details)
 
 
-def read_gold(path: Path | str) -> Gold:
-    """Reads gold links.
+def read_word_alignments(path: Path | str) -> WordAlignments:
+    """Reads `links.json`.
 
     Raises:
         UserError: missing or faulty, or a sure link is not possible.
     """
-    gold = read_made(Gold, path)
-    hint = "delete the folder and prepare the gold alignments again"
+    gold = read_record(WordAlignments, path)
+    hint = "delete the folder and prepare the word alignments again"
     if len(gold.sure) != len(gold.possible):
         raise UserError(
             f"sure links of {len(gold.sure)} sentences, possible ones of {len(gold.possible)}",
@@ -81,8 +79,10 @@ def read_gold(path: Path | str) -> Gold:
     return gold
 
 
-def corpus_aer(found: Sequence[Links], gold: Gold) -> float:
+def corpus_aer(found: Sequence[Links], gold: WordAlignments) -> float:
     """AER of a corpus by nltk: the links of all sentences together, each with its sentence."""
+    from nltk.translate.metrics import alignment_error_rate  # slow to import, and optional
+
     pooled = [
         {(number, *link) for number, links in enumerate(of_sentences) for link in links}
         for of_sentences in (gold.sure, found, gold.possible)
@@ -90,7 +90,7 @@ def corpus_aer(found: Sequence[Links], gold: Gold) -> float:
     return float(alignment_error_rate(*pooled))
 
 
-def _counts(found: Sequence[Links], gold: Gold, suffix: str) -> Units:
+def _counts(found: Sequence[Links], gold: WordAlignments, suffix: str) -> Units:
     table = [
         (len(links & sure), len(links & possible), len(links), len(sure), 1)
         for links, sure, possible in (

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pam.evaluation.kinds import Counts, EvalInputs
+from pam.evaluation.inputs import Counts, EvalInputs, read_predictions
 from pam.evaluation.metrics import Units, digest_of, join, of_beam
-from pam.evaluation.predictions import check_against_split, read_predictions
 from pam.io import UserError
 
 METRICS = ("accuracy", "paradigm_accuracy")
@@ -44,16 +43,16 @@ def read(path: Path | str) -> list[Prediction]:
     return rows
 
 
-def count(evidence: EvalInputs) -> Counts:
-    """Counts per lemma, of every beam; those of the main beam bear no beam's name."""
+def count(inputs: EvalInputs) -> Counts:
+    """Counts per lemma, of every beam; those of the main beam are named without a beam."""
     counted: list[Units] = []
     metrics: list[str] = []
-    for path, beam in evidence.by_beam:
-        # The main beam, the first, is the one that plain `accuracy` speaks of.
+    for path, beam in inputs.by_beam:
+        # Plain `accuracy` is of the main beam, the first.
         beam = beam if counted else None
         rows = read(path)
-        if evidence.data is not None or len(evidence.predictions) > 1:
-            check_against_split(rows, path, evidence.folder / f"{evidence.split}.tsv")
+        if inputs.data is not None or len(inputs.predictions) > 1:
+            inputs.check_rows(rows, path)
         counted.append(count_lemmas(rows, beam))
         metrics += [of_beam(name, beam) for name in METRICS]
     return Counts(join(counted), tuple(metrics), "lemmas")

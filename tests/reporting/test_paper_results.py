@@ -1,4 +1,4 @@
-"""The file of the papers' figures."""
+"""The file of the papers' results."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from pam.io import UserError
-from pam.reporting import paper, tables
+from pam.reporting.catalogue import TABLES
+from pam.reporting.comparison import load_papers
 
 ROOT = Path(__file__).parents[2]
-FIGURES = ROOT / "config" / "paper_figures.yaml"
+RESULTS = ROOT / "config" / "paper_results.yaml"
 SEVEN = (
     *("soft", "sparse", "variational", "prior-joint", "postr-joint"),
     *("mono-postr-joint", "prox-postr-joint"),
@@ -27,8 +28,8 @@ MODELS = ("soft", "hard-mono", "prior-joint", "postr-joint", "mono-postr-joint",
     ],
 )
 def test_table_2_holds_what_the_paper_prints(row: str, figures: tuple[float, ...]) -> None:
-    table = paper.load(FIGURES)["table2"]
-    assert tuple(table.figure("accuracy", row, model) for model in MODELS) == figures
+    table = load_papers(RESULTS)["table2"]
+    assert tuple(table.value("accuracy", row, model) for model in MODELS) == figures
 
 
 @pytest.mark.parametrize(
@@ -64,13 +65,13 @@ def test_table_2_holds_what_the_paper_prints(row: str, figures: tuple[float, ...
 def test_table_1_holds_what_the_scan_shows(
     row: str, ppl: tuple[float | None, ...], bleu_b10: tuple[float | None, ...]
 ) -> None:
-    table = paper.load(FIGURES)["table1"]
-    assert tuple(table.figure("ppl", row, model) for model in SEVEN) == ppl
-    assert tuple(table.figure("bleu_b10", row, model) for model in SEVEN) == bleu_b10
+    table = load_papers(RESULTS)["table1"]
+    assert tuple(table.value("ppl", row, model) for model in SEVEN) == ppl
+    assert tuple(table.value("bleu_b10", row, model) for model in SEVEN) == bleu_b10
 
 
 def test_of_the_lost_column_of_table_1_only_the_two_legible_runs_are_filled() -> None:
-    by_row = paper.load(FIGURES)["table1"].metrics["bleu_b4"]
+    by_row = load_papers(RESULTS)["table1"].metrics["bleu_b4"]
     legible = {
         (row, model): figure
         for row, models in by_row.items()
@@ -81,7 +82,7 @@ def test_of_the_lost_column_of_table_1_only_the_two_legible_runs_are_filled() ->
 
 
 def test_table_3_stands_beside_aer_and_beside_its_complement() -> None:
-    table = paper.load(FIGURES)["table3"]
+    table = load_papers(RESULTS)["table3"]
     printed = {"soft": 0.449, "prior-joint": 0.502, "postr-joint": 0.583}
     assert set(table.metrics) == {"aer", "one_minus_aer"}
     assert all(rows == {"IWSLT14 DE-EN": printed} for rows in table.metrics.values())
@@ -89,18 +90,18 @@ def test_table_3_stands_beside_aer_and_beside_its_complement() -> None:
 
 
 def test_the_figures_of_luong_et_al_stand_in_the_order_of_their_gains() -> None:
-    table = paper.load(FIGURES)["table_ablation"]
-    parts = ("base", "luong-reverse", "luong-dropout", "luong-location", "luong-feeding")
+    table = load_papers(RESULTS)["table_ablation"]
+    parts = ("luong-base", "luong-reverse", "luong-dropout", "luong-location", "luong-feeding")
     parts = (*parts, "luong-local-p", "luong-unknown")
-    bleu = [table.figure("bleu_b10", "WMT14 EN-DE", part) for part in parts]
+    bleu = [table.value("bleu_b10", "WMT14 EN-DE", part) for part in parts]
     assert bleu == [11.3, 12.6, 14.0, 16.8, 18.1, 19.0, 20.9]
     aligned = ("soft-location", "local-m", "local-p", "ensemble")
-    errors = [table.figure("aer", "WMT14 EN-DE", model) for model in aligned]
+    errors = [table.value("aer", "WMT14 EN-DE", model) for model in aligned]
     assert errors == [0.39, 0.34, 0.36, 0.34]
 
 
 def test_figures_are_for_models_that_have_a_file() -> None:
-    for table in paper.load(FIGURES).values():
+    for table in load_papers(RESULTS).values():
         for rows in table.metrics.values():
             for models in rows.values():
                 for model in models:
@@ -108,18 +109,18 @@ def test_figures_are_for_models_that_have_a_file() -> None:
 
 
 def test_every_table_with_a_paper_finds_its_figures() -> None:
-    figures = paper.load(FIGURES)
-    for spec in tables.COMPARISONS.values():
-        if spec.paper is not None:
+    figures = load_papers(RESULTS)
+    for spec in TABLES.values():
+        if spec.metrics and spec.paper is not None:
             known = figures[spec.paper].metrics
             assert any(fnmatchcase(name, one) for name in known for one in spec.metrics)
 
 
 def test_what_the_paper_lacks_is_unknown() -> None:
-    table = paper.load(FIGURES)["table2"]
-    assert table.figure("accuracy", "de-N", "sparse") is None
-    assert table.figure("accuracy", None, "soft") is None
-    assert table.figure("bleu", "de-N", "soft") is None
+    table = load_papers(RESULTS)["table2"]
+    assert table.value("accuracy", "de-N", "sparse") is None
+    assert table.value("accuracy", None, "soft") is None
+    assert table.value("bleu", "de-N", "soft") is None
 
 
 def test_a_figure_that_is_no_number_is_named_with_its_line(tmp_path: Path) -> None:
@@ -129,5 +130,5 @@ def test_a_figure_that_is_no_number_is_named_with_its_line(tmp_path: Path) -> No
         encoding="utf-8",
     )
     with pytest.raises(UserError) as raised:
-        paper.load(path)
+        load_papers(path)
     assert (raised.value.file, raised.value.line) == (str(path), 6)
