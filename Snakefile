@@ -4,7 +4,23 @@
 #   snakemake --cores all --configfile FILE       another one
 #   snakemake --cores all data|train|tables|figures|report
 
+import os
+import sys
+
+from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake.utils import min_version, validate
+
+from pam import jobs, locking
+from pam.io import check_writable
+from pam.workflow import (
+    Workflow,
+    input_folder,
+    input_folders,
+    or_exit,
+    output_folder,
+    set_environment,
+)
+from pam.workflow_report import ReportFiles
 
 min_version("9.20")
 
@@ -18,19 +34,46 @@ if not workflow.configfiles:
 report: "workflow/report/workflow.rst"
 
 
-include: "workflow/rules/common.smk"
-
-
 validate(config, "workflow/schemas/config.schema.yaml")
+flow = or_exit(Workflow.load, config, workflow.configfiles)
+EXPERIMENT, shown = flow.experiment, ReportFiles(flow)
+CONDA = "../../envs/environment.yaml"
+config.update(EXPERIMENT.model_dump())
+set_environment(workflow.basedir, EXPERIMENT.mirror)
+
+# GPUs of this machine, shared out among the jobs that run on it; a cluster shares out its own.
+if EXPERIMENT.device != "cpu":
+    flow.gpus = len(jobs.visible())
+    on_this_machine = workflow.is_main_process and workflow.resource_settings.nodes is None
+    if flow.gpus and on_this_machine and "gpu" not in workflow.global_resources:
+        workflow.register_resource("gpu", flow.gpus)
+
+# Before anything is deleted that another run has made and may be reading.
+if not workflow.is_main_process and locking.replaced(EXPERIMENT.experiment):
+    sys.exit("error: this job is of a run that is over, and another run has followed it")
+
+# A command that fails shows the end of its log, so that nobody has to look for the message. A log on
+# a full disk may hold none: the `echo` fails then too, and bash says why.
+shell.prefix(
+    'logged() {{ "${{@:2}}" > "$1" 2>&1 || '
+    '{{ tail -n 20 "$1" >&2; echo >> "$1"; return 1; }}; }}; '
+)
 
 
-include: "workflow/rules/common_data.smk"
-include: "workflow/rules/common_report.smk"
+onstart:
+    # Here, as it takes torch: neither a dry run nor a job waits for that.
+    from pam.models.fitting import check_fit
+
+    or_exit(check_fit, flow.plan)
+    jobs.wake_once(JobScheduler)
+    or_exit(locking.hold, EXPERIMENT.experiment)
+    for folder in ("data", flow.results):
+        or_exit(check_writable, folder)
+
+
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
-include: "workflow/rules/score.smk"
-include: "workflow/rules/tables.smk"
-include: "workflow/rules/figures.smk"
+include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/report.smk"
 
 
@@ -45,30 +88,30 @@ localrules:
 rule all:
     default_target: True
     input:
-        REPORT,
+        flow.report,
 
 
 rule data:
     input:
-        of_tasks("summary.json"),
-        gold_summaries(),
+        flow.of_tasks("summary.json"),
+        flow.gold_summaries(),
 
 
 rule train:
     input:
-        of_cells("training.json"),
+        flow.of_runs("training.json"),
 
 
 rule tables:
     input:
-        all_tables(),
+        shown.tables(),
 
 
 rule figures:
     input:
-        all_figures(),
+        shown.figures(),
 
 
 rule report:
     input:
-        REPORT,
+        flow.report,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sacrebleu.significance import PairedTest, Result
 
@@ -16,6 +16,8 @@ from pam.evaluation.kinds.translation import (
     sacre_metrics,
     target_language,
 )
+from pam.evaluation.metrics import of_beam
+from pam.run_folder import RunFolder
 
 RESAMPLES = 1_000
 """sacreBLEU's default. Its memory grows with resamples times sentences: 0.5 GB for 7,000."""
@@ -86,3 +88,34 @@ def paired_bootstrap(
             scores = float(other.score), float(first.score)
             tested.append(Tested(system, metric, *scores, float(other.p_value), str(signature)))
     return tested
+
+
+def compare_runs(
+    baseline: RunFolder, systems: Sequence[RunFolder], split: str = "test"
+) -> dict[str, Any]:
+    """Tests the outputs of runs, with their main beam, against those of the baseline's run.
+
+    Raises:
+        UserError: a file of a run is missing or faulty.
+    """
+    known, *others = (folder.load() for folder in (baseline, *systems))
+    beam = known.decoding.beam
+    tested = paired_bootstrap(
+        baseline.predictions(split, beam),
+        {run.model: one.predictions(split, beam) for run, one in zip(others, systems, strict=True)},
+        baseline.data(split),
+        split,
+        ("bleu", "sacrebleu", "chrf"),
+    )
+    tests = [
+        {
+            "model": one.system,
+            "metric": of_beam(one.metric, beam),
+            "score": one.score,
+            "baseline": one.baseline,
+            "p": one.p,
+            "signature": one.signature,
+        }
+        for one in tested
+    ]
+    return {"task": known.task, "seed": known.seed, "baseline": known.model, "tests": tests}
