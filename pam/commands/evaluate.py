@@ -101,6 +101,7 @@ def add_score(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--data", type=Path, help="prepared data that the rows must agree with")
     parser.add_argument("--analysis", type=Path, help="analysis.json, for perplexity or alignments")
+    parser.add_argument("--training", type=Path, help="training.json, for the cost")
     parser.add_argument("--kind", help="kind of scoring (default: the kind of task of --data)")
     parser.add_argument(
         "--out", type=Path, help="scores.json (default: in the run's folder; no run: print metrics)"
@@ -112,14 +113,14 @@ def run_score(args: argparse.Namespace) -> int:
     from pam.evaluation.scores import save
     from pam.io import UserError
 
-    if args.run is not None:
-        named = args.predictions or args.decoding or args.data or args.analysis or args.kind
-        if named:
-            raise UserError("--run and single files", hint="name a run, or its files, not both")
-        files = files_of(args.run, args.split)
+    named = ("predictions", "decoding", "data", "analysis", "training", "kind")
+    given = {name: getattr(args, name) for name in named if getattr(args, name)}
+    if args.run is None:
+        files = Scored(split=args.split, **given)
+    elif given:
+        raise UserError("--run and single files", hint="name a run, or its files, not both")
     else:
-        names = ("predictions", "decoding", "data", "split", "analysis", "kind")
-        files = Scored(**{name: getattr(args, name) for name in names})
+        files = files_of(args.run, args.split)
     found = score(files)
     out = args.out or (args.run and args.run.scores(args.split))
     if out:
