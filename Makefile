@@ -26,7 +26,7 @@ run: $(VENV)/user
 test: $(VENV)/dev
 	@$(BIN)/python -m pytest -q -n auto $(ARGS)
 
-# The same tests in their long forms, with none left out; what they showed goes into docs/faults.md.
+# The same tests in their long forms, with none left out; what they showed goes to docs/faults.md.
 faults: $(VENV)/dev
 	@$(BIN)/python -m pytest -q -n auto -m '' --records docs/faults.json \
 	  tests/faults tests/security tests/training/test_memory.py tests/training/test_distributed.py \

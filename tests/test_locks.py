@@ -15,14 +15,14 @@ from pam.io import UserError
 
 def test_a_lock_is_taken_once_and_names_its_holder(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "lock"
-    descriptor = locking.take(path)
-    assert descriptor is not None
+    lock = locking.take(path)
+    assert lock is not None
     assert locking.take(path) is None
     assert locking.holder(path).startswith(f"process {os.getpid()} on ")
-    os.close(descriptor)
+    lock.release()
     again = locking.take(path)
     assert again is not None
-    os.close(again)
+    again.release()
 
 
 def test_a_lock_is_waited_for_and_that_is_said_once(
@@ -41,7 +41,7 @@ def test_a_lock_is_waited_for_and_that_is_said_once(
     waiting.start()
     waiting.join(0.2)
     assert waiting.is_alive() and not entered
-    os.close(first)
+    first.release()
     waiting.join(10)
     assert entered and len(said) == 1
     assert f"another process is at work here (process {os.getpid()} on " in said[0]

@@ -66,7 +66,7 @@ def _inflection(found: dict[str, Any]) -> list[tuple[Any, ...]]:
     for split in SPLITS:
         counts = found["splits"][split]
         unseen = sum(counts["unseen_source"].values()) + sum(counts["unseen_target"].values())
-        duplicates, several = counts["duplicate_rows"], counts["runs_with_several_forms"]
+        duplicates, several = counts["duplicate_rows"], counts["cells_with_several_forms"]
         rows.append((split, counts["rows"], counts["lemmas"], duplicates, several, unseen))
     return rows
 

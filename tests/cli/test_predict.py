@@ -178,7 +178,9 @@ def test_a_run_is_decoded_where_the_next_step_looks_for_it(
     assert called("score", "--run", run).code == 0
     scores = json.loads((run / "scores.json").read_text(encoding="utf-8"))
     assert (scores["model"], scores["seed"], list(scores["decoding"])) == ("postr-joint", 1, ["1"])
-    assert called("score", "--run", run, "--kind", "inflection").message()[0].startswith("--run and")
+    assert (
+        called("score", "--run", run, "--kind", "inflection").message()[0].startswith("--run and")
+    )
     typed = called("predict", "--run", run, typed=TYPED)
     assert (typed.code, len(typed.out.splitlines())) == (0, 2)
 

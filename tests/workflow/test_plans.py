@@ -82,7 +82,9 @@ def test_the_attentions_is_every_model_on_nouns_three_times_and_on_translation_o
     known = {path.stem for path in (ROOT / "config/models").glob("*.yaml")}
     joined = {"ensemble", "acvi-sampled", "ved-sampled"}
     named = {name.split(" on ")[0] for name in outcome.trained}
-    assert named == {name for name in known if not name.startswith("luong-")} - joined - {"sparsemax"}
+    assert named == {name for name in known if not name.startswith("luong-")} - joined - {
+        "sparsemax"
+    }
     trained = Counter(re.search(r" on ([^,]*)", name)[1] for name in outcome.trained)
     # Hard monotonic attention writes no translations.
     translating = len(named) - 1

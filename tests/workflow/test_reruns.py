@@ -34,14 +34,18 @@ def nothing(outcome: Outcome) -> bool:
 
 
 def test_a_touched_readme_does_nothing(finished: Checkout) -> None:
-    touch(finished, "README.md", "config/README.md", "pam/models/seq2seq.py", "pam/commands/train.py")
+    touch(
+        finished, "README.md", "config/README.md", "pam/models/seq2seq.py", "pam/commands/train.py"
+    )
     assert nothing(planned(finished))
 
 
 def test_a_comment_or_a_docstring_does_nothing(finished: Checkout) -> None:
     finished.edit("pam/models/seq2seq.py", "from __future__", "# A remark.\nfrom __future__")
     text = (finished.folder / "pam/training/trainer.py").read_text(encoding="utf-8")
-    finished.write("pam/training/trainer.py", '"""Another docstring."""\n' + text.split('"""', 2)[2])
+    finished.write(
+        "pam/training/trainer.py", '"""Another docstring."""\n' + text.split('"""', 2)[2]
+    )
     assert nothing(planned(finished))
 
 

@@ -87,7 +87,12 @@ def test_every_stage_is_a_rule_and_the_summary_counts_them_all(letters: Checkout
             "own/datasets.yaml",
             "format: {source: de, target: en, read",
             "format: {lowercase: true, source: de, target: en, read",
-            {"tokenize_text": 2, "segment_text": 2, "prepare_data": 2, "prepare_word_alignments": 1},
+            {
+                "tokenize_text": 2,
+                "segment_text": 2,
+                "prepare_data": 2,
+                "prepare_word_alignments": 1,
+            },
         ),
         (
             "pam/data/translation/index.py",
