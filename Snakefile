@@ -5,21 +5,13 @@
 #   snakemake --cores all data|train|tables|figures|report
 
 import os
-import sys
 
 from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake.utils import min_version, validate
 
 from pam import jobs, locking
 from pam.io import check_writable
-from pam.workflow import (
-    Workflow,
-    input_folder,
-    input_folders,
-    or_exit,
-    output_folder,
-    set_environment,
-)
+from pam.workflow import Workflow, input_folder, input_folders, or_exit, output_folder
 from pam.workflow_report import ReportFiles
 
 min_version("9.20")
@@ -39,25 +31,13 @@ flow = or_exit(Workflow.load, config, workflow.configfiles)
 EXPERIMENT, shown = flow.experiment, ReportFiles(flow)
 CONDA = "../../envs/environment.yaml"
 config.update(EXPERIMENT.model_dump())
-set_environment(workflow.basedir, EXPERIMENT.mirror)
-
-# GPUs of this machine, shared out among the jobs that run on it; a cluster shares out its own.
+jobs.set_environment(workflow.basedir, EXPERIMENT.mirror)
+shell.prefix(jobs.LOGGED)
 if EXPERIMENT.device != "cpu":
-    flow.gpus = len(jobs.visible())
-    on_this_machine = workflow.is_main_process and workflow.resource_settings.nodes is None
-    if flow.gpus and on_this_machine and "gpu" not in workflow.global_resources:
-        workflow.register_resource("gpu", flow.gpus)
-
+    flow.gpus = jobs.share_gpus(workflow)
 # Before anything is deleted that another run has made and may be reading.
-if not workflow.is_main_process and locking.replaced(EXPERIMENT.experiment):
-    sys.exit("error: this job is of a run that is over, and another run has followed it")
-
-# A command that fails shows the end of its log, so that nobody has to look for the message. A log on
-# a full disk may hold none: the `echo` fails then too, and bash says why.
-shell.prefix(
-    'logged() {{ "${{@:2}}" > "$1" 2>&1 || '
-    '{{ tail -n 20 "$1" >&2; echo >> "$1"; return 1; }}; }}; '
-)
+if not workflow.is_main_process:
+    or_exit(locking.check_not_replaced, EXPERIMENT.experiment)
 
 
 onstart:
@@ -65,10 +45,10 @@ onstart:
     from pam.models.fitting import check_fit
 
     or_exit(check_fit, flow.plan)
-    jobs.wake_once(JobScheduler)
     or_exit(locking.hold, EXPERIMENT.experiment)
     for folder in ("data", flow.results):
         or_exit(check_writable, folder)
+    jobs.wake_once(JobScheduler)
 
 
 include: "workflow/rules/data.smk"

@@ -1,4 +1,4 @@
-"""Jobs of one machine: GPUs of their own, and a scheduler that leaves the processor to them.
+"""What jobs on one machine share: environment, GPUs, a scheduler that leaves them the processor.
 
 `python -m pam.jobs cuda COMMAND ...` runs a command on a GPU of its own.
 
@@ -101,6 +101,37 @@ def _lock(path: Path) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def set_environment(basedir: str, mirror: str | None) -> None:
+    """Lets jobs use the `python` that runs Snakemake, the `pam` of this folder, and the mirror."""
+    for name, folder in (("PATH", os.path.dirname(sys.executable)), ("PYTHONPATH", basedir)):
+        os.environ[name] = os.pathsep.join(filter(None, [folder, os.environ.get(name)]))
+    if mirror:
+        os.environ["PAM_MIRROR"] = mirror
+
+
+LOGGED = (
+    'logged() {{ "${{@:2}}" > "$1" 2>&1 || {{ tail -n 20 "$1" >&2; echo >> "$1"; return 1; }}; }}; '
+)
+"""Before each rule's command, for Snakemake's `shell.prefix`: `logged FILE COMMAND ...`.
+
+A command that fails shows the end of its log, so that nobody has to look for the message. A log on
+a full disk may hold none: the `echo` fails then too, and bash says why.
+"""
+
+
+def share_gpus(workflow: Any) -> int:
+    """Lets Snakemake share out this machine's GPUs among its jobs; a cluster shares out its own.
+
+    Returns:
+        how many there are.
+    """
+    gpus = len(visible())
+    here = workflow.is_main_process and workflow.resource_settings.nodes is None
+    if gpus and here and "gpu" not in workflow.global_resources:
+        workflow.register_resource("gpu", gpus)
+    return gpus
 
 
 def wake_once(scheduler: Any) -> None:

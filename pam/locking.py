@@ -111,10 +111,15 @@ def hold(experiment: str, folder: Path = FOLDER) -> None:
     os.environ[RUN] = holder(path)
 
 
-def replaced(experiment: str, folder: Path = FOLDER) -> bool:
-    """Whether this process is a job of a run that is over and that another one has followed."""
+def check_not_replaced(experiment: str, folder: Path = FOLDER) -> None:
+    """Checks that this process is not a job of a run that is over and that another has followed.
+
+    Raises:
+        UserError: it is one.
+    """
     path, own = _lock_of(experiment, folder), os.environ.get(RUN)
-    return own is not None and path.is_file() and holder(path) != own
+    if own is not None and path.is_file() and holder(path) != own:
+        raise UserError("this job is of a run that is over, and another run has followed it")
 
 
 def _lock_of(experiment: str, folder: Path) -> Path:

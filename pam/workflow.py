@@ -80,14 +80,6 @@ def or_exit(function: Callable[..., Returned], *arguments: Any) -> Returned:
         sys.exit(f"error: {error}")
 
 
-def set_environment(basedir: str, mirror: str | None) -> None:
-    """Lets jobs use the `python` that runs Snakemake, the `pam` of this folder, and the mirror."""
-    for name, folder in (("PATH", os.path.dirname(sys.executable)), ("PYTHONPATH", basedir)):
-        os.environ[name] = os.pathsep.join(filter(None, [folder, os.environ.get(name)]))
-    if mirror:
-        os.environ["PAM_MIRROR"] = mirror
-
-
 class Workflow:
     """An experiment as the rules see it.
 

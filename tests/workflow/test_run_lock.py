@@ -60,9 +60,10 @@ def test_another_experiment_may_run_beside_it(tmp_path: Path) -> None:
 def test_a_job_knows_whether_another_run_has_followed_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert not locking.replaced("tiny", tmp_path)
+    locking.check_not_replaced("tiny", tmp_path)
     locking.hold("tiny", tmp_path)
-    assert not locking.replaced("tiny", tmp_path)
+    locking.check_not_replaced("tiny", tmp_path)
     monkeypatch.setenv(locking.RUN, "process 1 on a host, since some day")
-    assert locking.replaced("tiny", tmp_path)
-    assert not locking.replaced("other", tmp_path)
+    with pytest.raises(UserError, match="another run has followed it"):
+        locking.check_not_replaced("tiny", tmp_path)
+    locking.check_not_replaced("other", tmp_path)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pam import workflow
+from pam import jobs, workflow
 from pam.fingerprint import exists
 from pam.io import UserError
 from pam.reporting.catalogue import DRAWINGS
@@ -272,7 +272,7 @@ def test_folders_are_those_of_the_files_wherever_they_are_kept() -> None:
 def test_jobs_use_this_python_this_package_and_the_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("PATH", "/bin"), ("PYTHONPATH", "/else"), ("PAM_MIRROR", "")):
         monkeypatch.setenv(name, value)
-    workflow.set_environment("/here", "/mirror")
+    jobs.set_environment("/here", "/mirror")
     assert os.environ["PATH"].split(os.pathsep) == [os.path.dirname(sys.executable), "/bin"]
     assert os.environ["PYTHONPATH"] == "/here:/else"
     assert os.environ["PAM_MIRROR"] == "/mirror"

@@ -41,7 +41,7 @@ rule predict_run:
         "beam {wildcards.beam}"
     shell:
         "logged {log:q} python -m pam.jobs --gpus {resources.gpu} {resources.device} "
-        "python -m pam predict --run {params.run:q} --split {params.split} --beam {params.beam} "
+        "python -m pam predict --run {params.run:q} --split {params.split:q} --beam {params.beam} "
         "--device {resources.device}"
 
 
@@ -111,7 +111,7 @@ rule analyze_run:
         "Analyzing {wildcards.model} on {wildcards.task}, seed {wildcards.seed}"
     shell:
         "logged {log:q} python -m pam.jobs --gpus {resources.gpu} {resources.device} "
-        "python -m pam analyze --run {params.run:q} --split {params.split} "
+        "python -m pam analyze --run {params.run:q} --split {params.split:q} "
         "--device {resources.device}"
 
 
@@ -164,7 +164,7 @@ rule score_run:
         run=input_folder("run"),
         split="test",
     shell:
-        "logged {log:q} python -m pam score --run {params.run:q} --split {params.split}"
+        "logged {log:q} python -m pam score --run {params.run:q} --split {params.split:q}"
 
 
 use rule score_run as score_dev with:
