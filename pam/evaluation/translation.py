@@ -324,3 +324,24 @@ def paired_bootstrap(
                 )
             )
     return tested
+
+
+def compare_runs(
+    baseline: RunFolder, systems: Sequence[RunFolder], split: str = "test"
+) -> Significance:
+    """Tests the outputs of runs, with their main beam, against those of the baseline's run.
+
+    Raises:
+        UserError: a file of a run is missing or damaged.
+    """
+    known, *others = (folder.load() for folder in (baseline, *systems))
+    beam = known.decoding.beam
+    tests = paired_bootstrap(
+        baseline.predictions(split, beam),
+        {run.model: one.predictions(split, beam) for run, one in zip(others, systems, strict=True)},
+        baseline.data(split),
+        split,
+        ("bleu", "sacrebleu", "chrf"),
+        beam,
+    )
+    return Significance(task=known.task, seed=known.seed, baseline=known.model, tests=tests)

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from hypothesis import strategies as st
 
-from pam.commands.prepare import overrides
+from pam.commands.data import overrides
 from pam.config import RunConfig, load_run
 from pam.data.registry import load_registries
 from pam.experiment import load_plan

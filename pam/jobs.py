@@ -1,4 +1,6 @@
-"""GPUs of its own for each job: `python -m pam.devices cuda COMMAND ...` runs a command on one.
+"""What jobs on one machine share: environment, GPUs, a scheduler that leaves them the processor.
+
+`python -m pam.jobs cuda COMMAND ...` runs a command on a GPU of its own.
 
 Several jobs on one machine, of one run or of many, each take as many free GPUs as they want and
 hold them by locks on files. The command replaces this process and inherits the locks, so the kernel
@@ -16,6 +18,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 LOCKS = Path("/tmp/pam-gpu-locks")  # noqa: S108 -- one place for all users of this machine
 """Not `TMPDIR`, which may differ from job to job."""
@@ -61,23 +64,23 @@ def take(devices: list[str], count: int = 1, wait_s: float = 1.0) -> list[str]:
         LOCKS.mkdir(exist_ok=True)
         LOCKS.chmod(0o1777)
     taken: list[str] = []
-    told, turn = False, None
+    said, turn = False, None
     while True:
         turn = _lock(LOCKS / "turn") if turn is None else turn
         if turn is not None:
             for device in devices:
-                if len(taken) < count and device not in taken and _kept(LOCKS / device):
+                if len(taken) < count and device not in taken and _hold(LOCKS / device):
                     taken.append(device)
             if len(taken) == count:
                 os.close(turn)
                 return taken
-        if not told:
+        if not said:
             sys.stderr.write(f"waiting for {count} of {len(devices)} GPUs, which are in use\n")
-            told = True
+            said = True
         time.sleep(wait_s)
 
 
-def _kept(path: Path) -> bool:
+def _hold(path: Path) -> bool:
     """Takes the lock of a file, if it is free, for what replaces this process too."""
     descriptor = _lock(path)
     if descriptor is not None:
@@ -100,6 +103,55 @@ def _lock(path: Path) -> int | None:
     return descriptor
 
 
+def set_environment(basedir: str, mirror: str | None) -> None:
+    """Lets jobs use the `python` that runs Snakemake, the `pam` of this folder, and the mirror."""
+    for name, folder in (("PATH", os.path.dirname(sys.executable)), ("PYTHONPATH", basedir)):
+        os.environ[name] = os.pathsep.join(filter(None, [folder, os.environ.get(name)]))
+    if mirror:
+        os.environ["PAM_MIRROR"] = mirror
+
+
+LOGGED = (
+    'logged() {{ "${{@:2}}" > "$1" 2>&1 || {{ tail -n 20 "$1" >&2; echo >> "$1"; return 1; }}; }}; '
+)
+"""Before each rule's command, for Snakemake's `shell.prefix`: `logged FILE COMMAND ...`.
+
+A command that fails shows the end of its log, so that nobody has to look for the message. A log on
+a full disk may hold none: the `echo` fails then too, and bash says why.
+"""
+
+
+def share_gpus(workflow: Any) -> int:
+    """Lets Snakemake share out this machine's GPUs among its jobs; a cluster shares out its own.
+
+    Returns:
+        how many there are.
+    """
+    gpus = len(visible())
+    here = workflow.is_main_process and workflow.resource_settings.nodes is None
+    if gpus and here and "gpu" not in workflow.global_resources:
+        workflow.register_resource("gpu", gpus)
+    return gpus
+
+
+def wake_once(scheduler: Any) -> None:
+    """Lets a class of schedulers have one timer pending, not one for each job that has ended.
+
+    While jobs wait for a core, Snakemake (9.27) looks for one to start whenever a job ends, and
+    once more a second later, for its limit of jobs a second. That look asks for the next: after a
+    thousand jobs there are a thousand looks a second, each over all jobs that wait, and as many
+    threads. The limit is kept: the look that is pending is no later than the one asked for.
+    """
+    start = scheduler._schedule_reevalutation  # its spelling
+
+    def start_if_none(self: Any, delay: float) -> None:
+        if time.monotonic() >= getattr(self, "_timer_due", 0.0):
+            self._timer_due = time.monotonic() + delay
+            start(self, delay)
+
+    scheduler._schedule_reevalutation = start_if_none
+
+
 def main(device: str, command: list[str], gpus: int = 1) -> None:
     """Replaces this process by `command`, with `gpus` GPUs of its own where there are any."""
     if device == "cpu" or gpus == 0:
@@ -115,7 +167,7 @@ def main(device: str, command: list[str], gpus: int = 1) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m pam.devices", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m pam.jobs", description=__doc__)
     parser.add_argument("--gpus", type=int, default=1, metavar="N", help="how many it wants")
     parser.add_argument("device", choices=("auto", "cpu", "cuda"))
     parser.add_argument("command", nargs=argparse.REMAINDER)

@@ -1,4 +1,4 @@
-"""`attend`: alignments of telling rows."""
+"""`attention`: alignments of telling rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pam.commands.attention import telling_rows
+from pam.evaluation.heat_maps import telling_rows
 from tests.cli.conftest import Call
 from tests.training import small
 
@@ -51,7 +51,7 @@ def test_alignments_are_distributions_over_the_source(
     called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "attention.json"
-    said = called("attend", "--model", trained / "model", "--data", data, "--out", out)
+    said = called("attention", "--run", trained, "--data", data, "--out", out)
     assert said.code == 0
     found = json.loads(out.read_text(encoding="utf-8"))
     assert (found["model"], found["label"], len(found["rows"])) == ("postr-joint", "postr-joint", 4)
@@ -68,7 +68,7 @@ def test_alignments_are_distributions_over_the_source(
 
 def test_rows_can_be_named(called: Call, trained: Path, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "attention.json"
-    arguments = ("attend", "--model", trained / "model", "--data", data, "--out", out)
+    arguments = ("attention", "--run", trained, "--data", data, "--out", out)
     assert called(*arguments, "--rows", "5,0").code == 0
     assert [row["row"] for row in json.loads(out.read_text(encoding="utf-8"))["rows"]] == [5, 0]
 
@@ -86,7 +86,7 @@ def test_rows_that_are_not_there_are_named(
     option: list[str], message: str, called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "attention.json"
-    arguments = ("attend", "--model", trained / "model", "--data", data, "--out", out)
+    arguments = ("attention", "--run", trained, "--data", data, "--out", out)
     option = [f"{option[0]}={option[1]}"]
     assert called(*arguments, *option).message()[0] == message
     assert not out.exists()
@@ -95,9 +95,8 @@ def test_rows_that_are_not_there_are_named(
 def test_a_model_of_actions_has_no_alignments_to_show(
     called: Call, data: Path, tmp_path: Path
 ) -> None:
-    run = small.write_run(tmp_path, small.run("hard-mono", epochs=1))
-    trained = tmp_path / "out"
-    assert called("train", "--run", run, "--data", data, "--out", trained).code == 0
+    trained = small.write_run(tmp_path / "run", small.run("hard-mono", epochs=1)).parent
+    assert called("train", "--run", trained, "--data", data).code == 0
     out = tmp_path / "attention.json"
-    said = called("attend", "--model", trained / "model", "--data", data, "--out", out)
+    said = called("attention", "--run", trained, "--data", data, "--out", out)
     assert said.message()[0].startswith("hard-mono writes pointer actions")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pam import devices
+from pam import jobs
 
 SHOW = "import os, sys; print(os.environ.get('CUDA_VISIBLE_DEVICES'), flush=True); "
 WAIT = SHOW + "sys.stdin.read()"
@@ -30,18 +30,18 @@ def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(devices, "LOCKS", tmp_path / "locks")
+    monkeypatch.setattr(jobs, "LOCKS", tmp_path / "locks")
     return tmp_path / "locks"
 
 
 def job(
     locks: Path, device: str = "cuda", code: str = WAIT, gpus: int = 1
 ) -> subprocess.Popen[str]:
-    """A job under `pam.devices`, with its locks in a folder of the test's."""
+    """A job under `pam.jobs`, with its locks in a folder of the test's."""
     main = (
-        "import pathlib, sys; from pam import devices; "
-        f"devices.LOCKS = pathlib.Path({str(locks)!r}); "
-        f"devices.main({device!r}, [sys.executable, '-c', {code!r}], {gpus})"
+        "import pathlib, sys; from pam import jobs; "
+        f"jobs.LOCKS = pathlib.Path({str(locks)!r}); "
+        f"jobs.main({device!r}, [sys.executable, '-c', {code!r}], {gpus})"
     )
     return subprocess.Popen(
         [sys.executable, "-c", main],
@@ -92,7 +92,7 @@ def test_only_allowed_gpus_are_seen(
 ) -> None:
     if allowed is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", allowed)
-    assert devices.visible() == expected
+    assert jobs.visible() == expected
 
 
 def test_a_machine_without_the_tool_has_no_gpu(
@@ -100,7 +100,7 @@ def test_a_machine_without_the_tool_has_no_gpu(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert devices.visible() == []
+    assert jobs.visible() == []
 
 
 @pytest.mark.usefixtures("two_gpus")
@@ -170,7 +170,7 @@ def test_another_users_lock_file_can_be_used(locks: Path) -> None:
 
 
 def test_the_exit_code_and_arguments_are_the_commands() -> None:
-    command = [sys.executable, "-m", "pam.devices", "--gpus", "1", "cpu", sys.executable, "-c"]
+    command = [sys.executable, "-m", "pam.jobs", "--gpus", "1", "cpu", sys.executable, "-c"]
     code = "import sys; print(sys.argv[1:]); sys.exit(7)"
     done = subprocess.run(
         [*command, code, "a b; c", "--gpus"], capture_output=True, text=True, check=False
