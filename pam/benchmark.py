@@ -14,14 +14,13 @@ from typing import Any
 
 import torch
 
-from pam.config import Decoding, ModelConfig, Network, kind_of, load_model
+from pam.config import Decoding, ModelConfig, Network, load_model
 from pam.data.dataset import Batch, Examples, Prepared
 from pam.data.download import fetch
 from pam.data.prepare import prepare
 from pam.data.registry import find_dataset
 from pam.decoding.beam_search import search
-from pam.fast.teacher import token_objective
-from pam.io import UserError
+from pam.io import UserError, parse
 from pam.models.build import build
 from pam.models.model import Model
 from pam.training.devices import keep_heap
@@ -86,18 +85,15 @@ def clock(device: torch.device) -> float:
     return time.process_time()
 
 
-def training(model: Model, reference: bool, bf16: bool = False) -> Work:
+def training(model: Model, bf16: bool = False) -> Work:
     """A step of training: likelihood, gradient, clipping and Adam, as `pam train` does them."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
+    model.use_bf16(bf16)
 
     def work(batch: Batch) -> None:
         model.train()
         optimizer.zero_grad()
-        given = batch.source, batch.lengths, batch.target
-        if reference:
-            objective = model.objective(*given)
-        else:
-            objective = token_objective(model, *given, narrow=bf16)
+        objective = model.objective(batch.source, batch.lengths, batch.target)
         (-objective[batch.mask].mean()).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
         optimizer.step()
@@ -156,7 +152,6 @@ def measure(
     data: Prepared,
     plan: Plan,
     device: torch.device,
-    reference: bool = False,
 ) -> list[dict[str, Any]]:
     """Times training, greedy search and beam search of each model.
 
@@ -165,7 +160,6 @@ def measure(
 
     Args:
         models: name to components; the first is what the others are compared with.
-        reference: times the reference computation beside the fast path.
     """
     batches = {
         components.targets: batches_of(data, components, plan, device)
@@ -175,10 +169,7 @@ def measure(
     for name, components in models.items():
         own = batches[components.targets]
         made[name] = fresh(components, data, plan, device)
-        trainers.append(Runner(name, own, training(made[name], reference=False, bf16=plan.bf16)))
-        if reference:
-            plain = training(fresh(components, data, plan, device), reference=True)
-            trainers.append(Runner(f"{name} (reference)", own, plain))
+        trainers.append(Runner(name, own, training(made[name], plan.bf16)))
     take_turns(trainers, plan, device)
     rows = rows_of(trainers, "training, examples")
     for beam in plan.beams:
@@ -218,9 +209,10 @@ def named_model(name: str) -> ModelConfig:
         return components
     if not top_k.isdigit():
         raise UserError(f"model `{name}`", hint="write NAME or NAME:K, K a whole number")
-    kind, options = kind_of(components.marginalization)
-    cut = {"top_k": int(top_k)} | ({"q_top_k": int(top_k)} if kind == "bound" else {})
-    return components.model_copy(update={"marginalization": {"kind": kind, **options, **cut}})
+    summed = components.marginalization
+    cut = {"top_k": int(top_k)} | ({"q_top_k": int(top_k)} if summed.kind == "bound" else {})
+    given = components.model_dump() | {"marginalization": summed.model_dump() | cut}
+    return parse(ModelConfig, given)
 
 
 def german_nouns(folder: Path) -> Path:
@@ -299,7 +291,7 @@ def _train_in_turns(
         fresh(components, data, plan, device),
         batches_of(data, components, plan, device),
     )
-    runner = Runner("", batches, training(model, reference=False, bf16=plan.bf16))
+    runner = Runner("", batches, training(model, plan.bf16))
     runner.turn(0, plan.warm_up)
     while (number := pipe.recv()) is not None:
         examples, _ = runner.turn(number * plan.batches, plan.batches)

@@ -20,14 +20,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pam.config import Resources, RunConfig, kind_of
-from pam.data.packages import module_of
-from pam.data.registry import Dataset, load_registries
-from pam.data.tasks import load_task
+from pam.config import Resources, RunConfig
+from pam.data.registry import Dataset, load_registries, load_task
 from pam.experiment import Plan, check_local, known_dataset, load_plan
 from pam.fingerprint import fingerprint, model_modules
 from pam.io import UserError, dump_yaml
-from pam.reporting.catalogue import ANALYSED, DRAWINGS
+from pam.reporting.catalogue import ANALYZED, FIGURE_CODE
 from pam.run_folder import GOLD, RunFolder
 
 Wildcards = Any
@@ -38,29 +36,28 @@ ByJob = Callable[[Wildcards], Any]
 """What Snakemake calls for each job."""
 
 CODE = {
-    "prepare": ("pam.data.prepare",),
-    "word-alignments": ("pam.data.gold",),
+    "prepare": ("pam.data.prepare:prepare",),
+    "word-alignments": ("pam.data.prepare:prepare_word_alignments",),
     "train": ("pam.training.run",),
     "ensemble": ("pam.training.ensemble",),
     "predict": ("pam.decoding.predict",),
     "attention": ("pam.evaluation.heat_maps",),
     "analyze": ("pam.evaluation.analyze",),
     "score": ("pam.evaluation.score",),
-    "significance": ("pam.evaluation.significance",),
-    "tables": ("pam.reporting.tables", "pam.reporting.typeset"),
-    "figures": ("pam.reporting.style",),
+    "significance": ("pam.evaluation.translation:compare_runs",),
+    "tables": ("pam.reporting.tables", "pam.reporting.render"),
+    "figures": ("pam.reporting.figures.style",),
     "report": ("pam.reporting.datasets",),
 }
 """Command to the modules that decide what it makes; a change of one runs its jobs again."""
 
 KINDS = {
     "score": {
-        "inflection": "pam.evaluation.kinds.inflection",
-        "translation": "pam.evaluation.kinds.translation",
-        "alignment": "pam.evaluation.kinds.alignment",
+        "inflection": "pam.evaluation.inflection",
+        "translation": "pam.evaluation.translation",
+        "alignment": "pam.evaluation.alignment",
     },
-    "figures": {item.draws: f"pam.reporting.figures.{item.draws}" for item in DRAWINGS.values()}
-    | {"attention": "pam.reporting.figures.attention"},
+    "figures": FIGURE_CODE,
 }
 """Modules that only some jobs of a command use."""
 
@@ -148,9 +145,9 @@ class Workflow:
         """The same as YAML, which is what `run.yaml` holds."""
         return dump_yaml(self.run_config(wildcards))
 
-    def recipe(self, wildcards: Wildcards) -> dict[str, Any]:
+    def training_config(self, wildcards: Wildcards) -> dict[str, Any]:
         """What of a run decides what its training results in."""
-        return self.run_config(wildcards).recipe()
+        return self.run_config(wildcards).training_config()
 
     def decoding(self, wildcards: Wildcards) -> dict[str, Any]:
         """What of a run decides how its model is searched with a given beam."""
@@ -191,8 +188,8 @@ class Workflow:
 
     def gold_summaries(self) -> list[str]:
         """The summary of the word alignments of every task that has some."""
-        tasks = self.experiment.tasks.items()
-        return [f"{self.gold}/summary.json".format(task=name) for name, own in tasks if own.gold]
+        tasks = [name for name, own in self.experiment.tasks.items() if own.word_alignments]
+        return [f"{self.gold}/summary.json".format(task=name) for name in tasks]
 
     def of_runs(self, file: str) -> list[str]:
         """This file of every run of the experiment."""
@@ -210,7 +207,7 @@ class Workflow:
 
     def gold_of(self, wildcards: Wildcards) -> str | None:
         """Name of the data set of word alignments to which a task's attention is held."""
-        return or_exit(self.plan.task, wildcards.task).gold
+        return or_exit(self.plan.task, wildcards.task).word_alignments
 
     def fetched(self, wildcards: Wildcards) -> str:
         """The mark that a task's data set is there."""
@@ -272,7 +269,7 @@ class Workflow:
             entry, stages = self._task_data(wildcards.task), self._stages(wildcards)
             name = stage or stages[-1]
             modules = load_task(entry.task).modules(name, entry.layout)
-            drawn = _package_modules(entry) if name == stages[0] else []
+            drawn = entry.generator_names() if name == stages[0] else []
             return code_hash(*CODE["prepare"], *modules, *drawn)
 
         return code
@@ -297,7 +294,7 @@ class Workflow:
         """Fingerprint of what prepares word alignments."""
         entry = self._dataset(str(self.gold_of(wildcards)))
         modules = load_task(entry.task).modules("gold", entry.layout)
-        return code_hash(*CODE["word-alignments"], *modules, *_package_modules(entry))
+        return code_hash(*CODE["word-alignments"], *modules, *entry.generator_names())
 
     # Runs: training, decoding, scores.
 
@@ -307,8 +304,8 @@ class Workflow:
         def code(wildcards: Wildcards) -> str:
             entry = self._task_data(wildcards.task)
             codec = load_task(entry.task).modules("codec", entry.layout)
-            components = self.run_config(wildcards).components
-            return code_hash(*CODE[command], *model_modules(components), *codec)
+            components = model_modules(self.run_config(wildcards))
+            return code_hash(*CODE[command], *components, *codec)
 
         return code
 
@@ -337,7 +334,7 @@ class Workflow:
         """A run's analysis of the test split, if its scores need one."""
         run = self.run_of(wildcards.task, wildcards.model, wildcards.seed)
         kind = self._task_data(wildcards.task).task
-        return [str(run.analysis("test"))] if kind in ANALYSED else []
+        return [str(run.analysis("test"))] if kind in ANALYZED else []
 
     def score_code(self, wildcards: Wildcards) -> str:
         """Fingerprint of what scores a task's outputs."""
@@ -364,7 +361,7 @@ class Workflow:
     def posterior(self, task: str) -> list[str]:
         """The first model of a task that attends a posteriori, if there is one."""
         feeds = {model: self.plan.components[model].input_feeding for model in self.compared(task)}
-        return [model for model, feed in feeds.items() if kind_of(feed)[0] == "posterior"][:1]
+        return [model for model, feed in feeds.items() if feed.kind == "posterior"][:1]
 
     def _of_models(
         self, wildcards: Wildcards, models: Iterable[str], files: Iterable[str]
@@ -419,11 +416,6 @@ def _content(entry: Dataset) -> dict[str, Any]:
     """What of an entry decides what its files hold."""
     hashes = {name: file.sha256 for name, file in entry.files.items()}
     return entry.model_dump(include={"task", "splits", "package"}) | {"files": hashes}
-
-
-def _package_modules(entry: Dataset) -> list[str]:
-    """The module that draws a data set from an installed package, if it is drawn."""
-    return [module_of(entry.package.name)] if entry.package else []
 
 
 def input_folder(name: str) -> Callable[[Wildcards, Any], str]:

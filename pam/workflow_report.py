@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pam.reporting.catalogue import DRAWINGS, TABLES, Item
+from pam.reporting.catalogue import FIGURES, TABLES, Item
 from pam.workflow import Wildcards, Workflow
 
-PAPER = "config/paper_figures.yaml"
+PAPER = "config/paper_results.yaml"
 """The papers' own results."""
 
 
@@ -35,7 +35,7 @@ class ReportFiles:
 
     def figures(self) -> list[str]:
         """Every figure of the experiment, heat maps of one seed of each task included."""
-        names = self._shown(DRAWINGS)
+        names = self._shown(FIGURES)
         for task in self.experiment.tasks:
             if self.flow.posterior(task):
                 names.append(f"attention_{task}_seed{self.experiment.seeds_of(task)[0]}")
@@ -59,16 +59,16 @@ class ReportFiles:
 
     def figure_inputs(self, wildcards: Wildcards) -> dict[str, list[str]]:
         """The files that a figure is made of."""
-        return self._inputs(DRAWINGS[wildcards.figure])
+        return self._inputs(FIGURES[wildcards.figure])
 
     def figure_arguments(self, wildcards: Wildcards) -> list[str]:
         """Arguments of the command `figures`: the kind, then the options."""
-        item = DRAWINGS[wildcards.figure]
+        item = FIGURES[wildcards.figure]
         return [*self._arguments(item), *item.options]
 
     def figure_kind(self, wildcards: Wildcards) -> str:
         """Which kind of figure it is."""
-        return DRAWINGS[wildcards.figure].draws
+        return FIGURES[wildcards.figure].draws
 
     def figure_code(self, wildcards: Wildcards) -> str:
         """Fingerprint of what draws it."""
@@ -76,7 +76,7 @@ class ReportFiles:
 
     def figure_labels(self, wildcards: Wildcards) -> dict[str, str]:
         """A figure's place in the report's menu."""
-        return {"figure": DRAWINGS[wildcards.figure].label}
+        return {"figure": FIGURES[wildcards.figure].label}
 
     def _shown(self, items: Mapping[str, Item]) -> list[str]:
         shown = self.experiment, self.flow.kinds
@@ -84,7 +84,7 @@ class ReportFiles:
 
     def _inputs(self, item: Item) -> dict[str, list[str]]:
         places = list(self._places(item))
-        beside = {pattern.format(**place): None for place in places for pattern in item.beside}
+        beside = {pattern.format(**place): None for place in places for pattern in item.also_reads}
         return self._files(item, places) | {"beside": list(beside)}
 
     def _arguments(self, item: Item) -> list[str]:
@@ -118,7 +118,7 @@ class ReportFiles:
         found = {
             # Without the baseline, or with nothing but it, nothing is tested against it.
             "significance": bool(self.flow.compared(task)),
-            "gold-scores": self.experiment.tasks[task].gold is not None,
+            "gold-scores": self.experiment.tasks[task].word_alignments is not None,
             # A test row has no pointer actions to be forced.
             "analyses": self.flow.plan.components[model].targets == "symbols",
         }

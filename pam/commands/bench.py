@@ -51,9 +51,6 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="instead, whether N trainings at once take less time than one after another",
     )
-    parser.add_argument(
-        "--reference", action="store_true", help="time the plain reference computation too"
-    )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="cpu")
     parser.add_argument(
         "--out", type=Path, default=Path("results/bench.json"), help="JSON with the same figures"
@@ -89,7 +86,7 @@ def run_bench(args: argparse.Namespace) -> int:
                 for name, components in models.items()
             ]
         else:
-            rows = measure(models, data, plan, device, args.reference)
+            rows = measure(models, data, plan, device)
         record = _record(args, plan, data, device, rows)
     print_beside(rows) if args.beside else print_record(record)
     write_json(args.out, record)

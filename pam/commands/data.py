@@ -88,7 +88,7 @@ def overrides(text: str, dataset: Dataset) -> dict[str, Any]:
     Raises:
         UserError: not YAML, or not what this kind of task knows.
     """
-    from pam.data.tasks import load_task
+    from pam.data.registry import load_task
     from pam.io import UserError, parse, parse_yaml
 
     given = parse_yaml(text, "--format")
@@ -107,9 +107,9 @@ def add_word_alignments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_word_alignments(args: argparse.Namespace) -> int:
-    from pam.data.gold import prepare_gold
+    from pam.data.prepare import prepare_word_alignments
 
-    prepare_gold(args.dataset, _dataset(args), args.raw, args.data, args.out)
+    prepare_word_alignments(args.dataset, _dataset(args), args.raw, args.data, args.out)
     return 0
 
 

@@ -156,7 +156,7 @@ def add_significance(parser: argparse.ArgumentParser) -> None:
 
 
 def run_significance(args: argparse.Namespace) -> int:
-    from pam.evaluation.significance import compare_runs
+    from pam.evaluation.translation import compare_runs
     from pam.io import write_json
 
     systems = [RunFolder(path) for path in args.systems]

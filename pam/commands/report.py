@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pam.commands import Command
 
-PAPER = Path("config/paper_figures.yaml")
+PAPER = Path("config/paper_results.yaml")
 
 
 def add_tables(parser: argparse.ArgumentParser) -> None:
@@ -37,18 +37,18 @@ def add_tables(parser: argparse.ArgumentParser) -> None:
 
 
 def run_tables(args: argparse.Namespace) -> int:
-    from pam.reporting import paper, runs, tables, typeset
+    from pam.reporting import comparison, render, runs, tables
 
     inputs = tables.Inputs(
         experiment=runs.load_experiment(args.experiment),
-        papers=paper.load(args.paper),
+        papers=comparison.load_papers(args.paper),
         scores=args.scores,
         predictions=args.predictions,
         significance=args.significance,
         gold_scores=args.gold_scores,
         analyses=args.analyses,
     )
-    typeset.write(tables.build(args.table, inputs), args.out, args.table)
+    render.write(tables.build(args.table, inputs), args.out, args.table)
     return 0
 
 
@@ -59,42 +59,9 @@ def add_figures(parser: argparse.ArgumentParser) -> None:
 
 
 def run_figures(args: argparse.Namespace) -> int:
-    from pam.io import unknown
-    from pam.reporting import style
-    from pam.reporting.figures import (
-        attention,
-        bleu_by_length,
-        bleu_by_size,
-        cost,
-        coverage,
-        curves,
-        entropy_accuracy,
-        gains,
-        quality,
-    )
+    from pam.reporting.figures import draw
 
-    figures = {
-        "quality": quality,
-        "gains": gains,
-        "cost": cost,
-        "curves": curves,
-        "attention": attention,
-        "entropy_accuracy": entropy_accuracy,
-        "coverage": coverage,
-        "bleu_by_length": bleu_by_length,
-        "bleu_by_size": bleu_by_size,
-    }
-    if args.kind not in figures:
-        raise unknown("kind of figure", args.kind, list(figures))
-    figure = figures[args.kind]
-    parser = argparse.ArgumentParser(f"python -m pam figures {args.kind}", description=figure.HELP)
-    figure.add_arguments(parser)
-    parser.add_argument(
-        "--out", type=Path, required=True, help="an .svg or .png; the other is written too"
-    )
-    options = parser.parse_args(args.rest)
-    with style.styled():
-        style.save(figure.draw(options), options.out)
+    draw.write(args.kind, args.rest, f"python -m pam figures {args.kind}")
     return 0
 
 

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from pam.config import Decoding
-from pam.data.tasks import Codec
-from pam.decoding.decoder import Decoder, Hypothesis
-from pam.decoding.prepared import prepared_for
+from pam.data.tokenizers import Codec
+from pam.decoding.generator import Generator, Hypothesis, prepared_for
 from pam.decoding.sampling import Sampling
 from pam.io import UserError, write_json, write_text
 from pam.training.devices import enough_for
@@ -28,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def predict_split(
-    decoder: Decoder, data: Path, split: str, out: Path, record: Path | None, n_best: int = 1
+    generator: Generator, data: Path, split: str, out: Path, record: Path | None, n_best: int = 1
 ) -> None:
     """Decodes a split of prepared data.
 
@@ -39,27 +38,27 @@ def predict_split(
     Raises:
         UserError: the data are not the model's, or memory is short.
     """
-    model = decoder.model
+    model = generator.model
     rows = prepared_for(model, data).rows(split)
     sources = [model.codec.source_symbols(row[:-1]) for row in rows]
     device = next(model.network.parameters()).device
     watch = Stopwatch(device)
-    size = decoder.decoding.batch_size
+    size = generator.decoding.batch_size
     with enough_for(f"the decoding of {size} sources side by side", HINT):
-        outputs = decoder(sources, 0, _progress(len(sources)))
-    wall, cpu, gpu = watch.lap()
+        outputs = generator(sources, 0, _progress(len(sources)))
+    wall, cpu, gpu = watch.restart()
     write_text(out, _table(model.codec, rows, outputs, ranked=n_best > 1))
     if record is not None:
         cost = {"wall_s": wall, "cpu_s": cpu, "gpu_s": gpu}
         best = [found[0] for found in outputs]
-        unseen = Counter(symbol for source in sources for symbol in decoder.unseen(source))
-        drawn = {} if decoder.sampling is None else {"sampling": vars(decoder.sampling)}
+        unseen = Counter(symbol for source in sources for symbol in generator.unseen(source))
+        drawn = {} if generator.sampling is None else {"sampling": vars(generator.sampling)}
         machine = {"device": str(device), "hardware": hardware(device)}
-        counts = _counts(decoder.decoding, best, unseen, wall)
+        counts = _counts(generator.decoding, best, unseen, wall)
         write_json(record, cost | counts | drawn | machine)
 
 
-def predict_lines(decoder: Decoder, n_best: int) -> None:
+def predict_lines(generator: Generator, n_best: int) -> None:
     """Decodes each line of standard input as it comes; a faulty line ends it by name.
 
     One line gives one line, and a blank one a blank one; several outputs of a line are on lines
@@ -70,18 +69,18 @@ def predict_lines(decoder: Decoder, n_best: int) -> None:
             stream.reconfigure(encoding="utf-8")
     for number, line in enumerate(sys.stdin.buffer, 1):
         if line.strip():
-            source = _typed_source(line, number, decoder.model.codec)
-            _answer_line(decoder, number, source, n_best)
+            source = _typed_source(line, number, generator.model.codec)
+            _answer_line(generator, number, source, n_best)
         elif n_best == 1:
             sys.stdout.write("\n")
         sys.stdout.flush()
 
 
-def _answer_line(decoder: Decoder, number: int, source: list[str], n_best: int) -> None:
-    unseen = decoder.unseen(source)
+def _answer_line(generator: Generator, number: int, source: list[str], n_best: int) -> None:
+    unseen = generator.unseen(source)
     if unseen:
         sys.stderr.write(f"line {number}: not seen in training: {' '.join(unseen)}\n")
-    (outputs,) = decoder([source], number)
+    (outputs,) = generator([source], number)
     for rank, output in enumerate(outputs, 1):
         if not output.complete:
             sys.stderr.write(f"line {number}: cut short at {output.symbols} symbols\n")

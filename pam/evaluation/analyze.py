@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from pam.data.dataset import Examples, Prepared
-from pam.decoding.forced import force
 from pam.decoding.generator import prepared_for
 from pam.evaluation.attention import Analysis, Gatherer, Sentence
 from pam.io import UserError
@@ -44,7 +43,7 @@ def analyze(model: SavedModel, data: Path, split: str, batch_size: int) -> Analy
     prepared = prepared_for(model, data)
     watch = Stopwatch(next(model.network.parameters()).device)
     gathered = _gather(model, prepared, split, batch_size)
-    wall, cpu, gpu = watch.lap()
+    wall, cpu, gpu = watch.restart()
     run = model.run
     return gathered.analysis(
         task=run.task,
@@ -64,7 +63,8 @@ def _gather(model: SavedModel, data: Prepared, split: str, batch_size: int) -> G
     gathered = Gatherer()
     for batch in examples.in_order(batch_size):
         with enough_for(f"the analysis of {len(batch.rows)} rows side by side", HINT):
-            forced = force(model.network, batch.to(device))
+            batch = batch.to(device)
+            forced = model.network.teacher_force(batch.source, batch.lengths, batch.target)
         log_probs, exact, correct, prior, alignment = (
             part.cpu().numpy()
             for part in (

@@ -59,7 +59,7 @@ def _aligned(model: SavedModel, source: list[str], target: list[str]) -> dict[st
     source_ids = torch.tensor([[*model.source.encode(source), EOS]])
     target_ids = torch.tensor([[*model.target.encode(target), EOS]])
     with torch.no_grad():
-        aligned = model.network.teacher_forced(
+        aligned = model.network.teacher_force(
             source_ids, torch.tensor([source_ids.shape[1]]), target_ids
         )
     return {

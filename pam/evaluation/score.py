@@ -10,7 +10,7 @@ from typing import Any
 from pam.config import RunConfig
 from pam.data.dataset import Prepared
 from pam.evaluation import scores as record
-from pam.evaluation.kinds import EvalInputs, load_scoring
+from pam.evaluation.inputs import EvalInputs
 from pam.io import UserError, read_json
 from pam.run_folder import GOLD, RunFolder
 
@@ -70,17 +70,13 @@ def score(files: Scored) -> record.Scores:
         data=files.data,
         split=files.split,
     )
-    counts = load_scoring(kind).count(inputs)
     names = ("experiment", "task", "model", "label", "seed")
     return record.make(
-        counts.units,
-        counts.metrics,
+        kind,
+        record.count(kind, inputs),
         {name: getattr(files.run, name) for name in names} if files.run else {},
         {} if files.training is None else _content(files.training),
         {str(found.get("beam", 1)): found for found in decoding},
-        kind=kind,
-        over=counts.over,
-        details=counts.details,
     )
 
 

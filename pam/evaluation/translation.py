@@ -32,6 +32,7 @@ from pam.evaluation.metrics import (
     of_beam,
 )
 from pam.io import Strict, UserError
+from pam.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric as SacreMetric

@@ -81,7 +81,7 @@ def table_of(
     texts = [[_filled(column.text, row) for column in shown] for row in rows]
     return Table(
         title,
-        # As objects, numbers stay what they are: an integer does not become a float next to an unknown.
+        # As objects, numbers stay what they are: no integer becomes a float next to an unknown.
         pd.DataFrame(records, columns=list(csv), dtype=object),
         pd.DataFrame(texts, columns=[column.heading for column in shown], dtype=object),
         "".join(column.align for column in shown),

@@ -13,7 +13,7 @@ from torch import Tensor
 from pam.decoding.length_prior import FILE as LENGTHS
 from pam.io import UserError, sha256_of, write_json, write_text
 from pam.models.build import parameters_of
-from pam.models.saved import SavedModel, belongings, load_model, save_model
+from pam.models.checkpoint import SavedModel, belongings, load_model, save_model
 from pam.run_folder import RunFolder
 from pam.training.logging import Stopwatch, hardware, versions
 
@@ -38,7 +38,7 @@ def join(run: RunFolder) -> None:
     write_text(run.model / LENGTHS, (folders[0] / LENGTHS).read_text(encoding="utf-8"))
     save_model(run.model, config, members[0].task, folders[0], _weights(members))
     load_model(run.model)  # whether the run says of the members what they are
-    write_json(run.training, _record(config.seed, folders, members, watch.lap()))
+    write_json(run.training, _record(config.seed, folders, members, watch.restart()))
 
 
 def _check_symbols(folders: list[Path], members: list[SavedModel]) -> None:

@@ -21,16 +21,15 @@ from pam.decoding.length_prior import LengthPrior
 from pam.fingerprint import fingerprint, model_modules
 from pam.io import UserError, write_json
 from pam.models.build import build, parameters_of
+from pam.models.checkpoint import save_model
 from pam.models.model import Model
-from pam.models.saved import save_model
 from pam.run_folder import RunFolder
 from pam.training import distributed
-from pam.training.checkpoint import Progress, StateFolder, Weights, locked
+from pam.training.checkpoint import Progress, Results, StateFolder, Weights, locked
 from pam.training.devices import enough_for, keep_heap, limit_threads
 from pam.training.distributed import ProcessGroup
 from pam.training.logging import (
     Reporter,
-    Results,
     Silence,
     hardware,
     peak_gpu_memory_mb,
@@ -105,7 +104,7 @@ def _train_in_group(
     train, dev = (_examples(data, name, run) for name in ("train", "dev"))
     # What the model will be saved with is read now: an error must not show after the training.
     _ = data.summary, data.codec
-    key = _key(run, data, code or fingerprint(__name__, *model_modules(run.components)))
+    key = _key(run, data, code or fingerprint(__name__, *model_modules(run)))
     with locked(state) if group.is_main else nullcontext():
         results, states = Results(state / "finished", key), StateFolder(state, key)
         # The other processes wait here for the first, which has waited for the lock.
@@ -157,7 +156,7 @@ def _key(run: RunConfig, data: Prepared, code: str) -> str:
     """What decides a training's result; a state with another key is not gone on from."""
     files = ("train.safetensors", "dev.safetensors", "source.vocab", "target.vocab")
     # The files have been read, and checked against what the summary says of them.
-    parts = [json.dumps(run.recipe(), sort_keys=True), code]
+    parts = [json.dumps(run.training_config(), sort_keys=True), code]
     parts += [data.summary["outputs_sha256"][name] for name in files]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

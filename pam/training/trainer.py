@@ -40,9 +40,7 @@ class Objective(nn.Module):
     def __init__(self, model: Model, bf16: bool, shared: bool) -> None:
         super().__init__()
         self.model, self.shared = model, shared
-        for part in model.modules():
-            if isinstance(part, Model):
-                part.bf16 = bf16
+        model.use_bf16(bf16)
 
     def forward(self, batch: Batch | None) -> Tensor:
         """() minus the objective, log p or a bound, summed over the batch's tokens, in nats.

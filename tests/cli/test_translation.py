@@ -15,7 +15,7 @@ from pam.data.vocabulary import UNK
 from pam.decoding.length_prior import LengthPrior
 from pam.evaluation import attention as analysis
 from pam.evaluation import scores as record
-from pam.models.saved import WEIGHTS, load_model, load_tensors, save_tensors
+from pam.models.checkpoint import WEIGHTS, load_model, load_tensors, save_tensors
 from tests.cli import phrases
 from tests.cli.conftest import Call
 from tests.training import small
