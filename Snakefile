@@ -41,10 +41,6 @@ if not workflow.is_main_process:
 
 
 onstart:
-    # Here, as it takes torch: neither a dry run nor a job waits for that.
-    from pam.models.fitting import check_fit
-
-    or_exit(check_fit, flow.plan)
     or_exit(locking.hold, EXPERIMENT.experiment)
     for folder in ("data", flow.results):
         or_exit(check_writable, folder)

@@ -421,8 +421,10 @@ MODULES = {
 
 
 def implementation_of(component: str, options: Options) -> str:
-    """Where the class that computes a kind is, as `package.module:Class`."""
+    """Where the class that computes a kind is, as `package.module:Class`; of an architecture the
+    function that builds it."""
     name = type(options).__name__.removesuffix("Options")
+    name = name.lower() if component == "architecture" else name
     return options.implementation or f"{MODULES[component]}:{name}"
 
 

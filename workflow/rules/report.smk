@@ -1,6 +1,6 @@
 # All runs of the experiment: tables, figures, and one page of everything.
 
-from pam.reporting.catalogue import DRAWINGS, TABLES
+from pam.reporting.catalogue import FIGURES, TABLES
 from pam.workflow_report import PAPER, captions
 
 TEXTS = os.path.relpath(os.path.join(workflow.basedir, "workflow/report"))
@@ -61,7 +61,7 @@ rule draw_figure:
     log:
         f"{flow.logs}/figures/{{figure}}.log",
     wildcard_constraints:
-        figure="|".join(DRAWINGS),
+        figure="|".join(FIGURES),
     conda:
         CONDA
     params:

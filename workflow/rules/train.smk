@@ -66,7 +66,7 @@ rule train_run:
         device=flow.device,
     params:
         code=flow.run_code("train"),
-        recipe=flow.recipe,
+        training_config=flow.training_config,
         run=input_folder("run"),
     message:
         "Training {wildcards.model} on {wildcards.task}, seed {wildcards.seed}: "
@@ -92,7 +92,7 @@ rule join_ensemble:
         CONDA
     params:
         code=flow.run_code("ensemble"),
-        recipe=flow.recipe,
+        training_config=flow.training_config,
         run=input_folder("run"),
     message:
         "Joining {wildcards.model} on {wildcards.task}, seed {wildcards.seed}"
