@@ -34,7 +34,8 @@ class General(Score):
         self.weight = nn.Linear(sizes.values, sizes.query, bias=False)
 
     def keys(self, values: Tensor) -> SourceMatrix:
-        return SourceMatrix(self.weight(values) * self.factor)
+        # Steps multiply it in the type of their states, whatever autocast made of the product.
+        return SourceMatrix((self.weight(values) * self.factor).to(values.dtype))
 
     def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
         scores: Tensor = memory.keys.scores(query)

@@ -7,11 +7,9 @@ from itertools import pairwise, product
 import torch
 from torch import Tensor
 
-from pam.models.couplings.monotone import Monotone
-from pam.models.couplings.proximity import BOUND, Proximity
-from pam.models.distributions.fusedmax import Fusedmax
-from pam.models.distributions.sparsemax import Sparsemax
-from pam.models.memory import Memory
+from pam.models.couplings import BOUND, Monotone, Proximity
+from pam.models.distributions import Fusedmax, Sparsemax
+from pam.models.interfaces import Hidden, Memory
 from pam.models.seq2seq import Seq2Seq
 from tests.models import tiny
 
@@ -36,8 +34,16 @@ def position_log_probs(model: Seq2Seq, memory: Memory, query: Tensor) -> Tensor:
     return readout(model, memory.values[0], query)
 
 
-def embedding(model: Seq2Seq, symbol: int) -> Tensor:
-    return model.recurrence.embedding.weight[symbol][None]
+def next_state(
+    model: Seq2Seq, symbol: int, context: Tensor, hidden: Hidden
+) -> tuple[Tensor, Hidden]:
+    """The query s_t (1, H) and the decoder's state after a symbol, by torch's own cells."""
+    below = torch.cat([model.decoder.embedding.weight[symbol][None], context], dim=1)
+    states = []
+    for cell, state in zip(model.decoder.stack, hidden, strict=True):
+        states.append(cell(below, state))
+        below = states[-1][0]
+    return below, tuple(states)
 
 
 def scores(model: Seq2Seq, memory: Memory, query: Tensor) -> Tensor:

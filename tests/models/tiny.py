@@ -9,24 +9,20 @@ from torch import Tensor
 
 from pam.config import ModelConfig, Network, load_model
 from pam.models.build import build
-from pam.models.projection import Projection
+from pam.models.distributions import Projection
+from pam.models.interfaces import Sizes
 from pam.models.seq2seq import Seq2Seq
-from pam.models.sizes import Sizes
 
 VOCABULARY = 9
 SIZES = Sizes(query=5, values=6, embedding=4, direction=3, layers=1, rate=0.0)
-STEPPED = (
+NAMED = (
     *("soft", "soft-concat", "sparse", "sparsemax", "acvi", "ved"),
     *("prior-joint", "postr-joint", "prox-postr-joint", "mono-postr-joint"),
     *("variational", "variational-sample", "variational-gumbel", "hard"),
-)
-"""Models whose decoding steps have a path of their own."""
-
-NAMED = (
-    *STEPPED,
     *("hard-mono", "none", "soft-location", "soft-no-input-feeding"),
     *("structural", "fertility", "local-m", "local-p", "structured"),
 )
+"""Models of `config/models`, one or more with each kind of component."""
 
 
 def components(name: str = "soft", **changed: Any) -> ModelConfig:

@@ -1,0 +1,307 @@
+"""The definition by plain autograd: rows stay in the batch, kernels are their plain twins.
+
+Nothing of what makes `Seq2Seq.forward` fast is in here: no row is left out once it has ended, the
+readout runs at every step, distributions of all symbols are made and kept, and gradients are
+torch's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from pam.data.vocabulary import BOS, PAD
+from pam.models import couplings, interfaces, lstm, options, readout, scores, seq2seq
+from pam.models.agreement import Agreement
+from pam.models.distributions import Softmax
+from pam.models.interfaces import Attention, Memory, Noise, Sizes
+from pam.models.kernels import SourceMatrix, lstm_cell_plain, read_plain, scores_plain
+from pam.models.logspace import ZERO
+from pam.models.marginalization import Bound
+from pam.models.posterior import Observation
+from pam.models.seq2seq import Seq2Seq, State
+
+SIZES = Sizes(query=5, values=6, embedding=4, direction=3, layers=1, rate=0.0)
+
+
+class PlainCell:
+    """Twin of `LSTMCell`."""
+
+    def __init__(self, wx: Tensor, wh: Tensor, bf16: bool = False) -> None:
+        self.weights = wx, wh
+
+    def __call__(self, before: Tensor, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        return lstm_cell_plain(before, x, h, c, *self.weights)
+
+
+class PlainLinear:
+    """Twin of `SharedLinear`."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, bf16: bool = False) -> None:
+        self.weight, self.bias = weight, bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias)
+
+
+class PlainMatrix(SourceMatrix):
+    """Twin of `SourceMatrix`, of one hypothesis a sentence."""
+
+    def __init__(self, matrix: Tensor, beam: int = 1) -> None:
+        self.matrix, self.beam = matrix, beam
+
+    def scores(self, x: Tensor) -> Tensor:
+        return scores_plain(self.matrix[: len(x)], x)
+
+    def read(self, weights: Tensor) -> Tensor:
+        return read_plain(self.matrix[: len(weights)], weights)
+
+
+def _coupled(scores: Tensor, mask: Tensor, energies: Tensor, previous: Tensor) -> Tensor:
+    softmax = Softmax(options.Softmax(), SIZES)
+    return couplings.coupled(scores, mask, energies, previous, softmax)
+
+
+def _turned(states: Tensor, mirror: Tensor, columns: Tensor) -> Tensor:
+    return states[mirror, columns]
+
+
+@contextmanager
+def plain_kernels() -> Iterator[None]:
+    """Replaces every kernel that the steps of a model use by its plain twin."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lstm, "LSTMCell", PlainCell)
+        patch.setattr(lstm._Mirrored, "apply", _turned)
+        patch.setattr(readout, "SharedLinear", PlainLinear)
+        patch.setattr(couplings, "coupled_softmax", _coupled)
+        for module in (interfaces, scores, seq2seq):
+            patch.setattr(module, "SourceMatrix", PlainMatrix)
+        yield
+
+
+@dataclass(frozen=True)
+class PlainStep:
+    """A step; also `Gold` of one symbol for each row, where an estimator asks for it.
+
+    Attributes:
+        projected: (n, R) W_s s + b, with what a latent vector of the sentence adds.
+        positions: (n, m, V) log p(y | s_t, h_a), or None where positions have no output.
+        kept: (n, K) positions that are summed over; None: all.
+        log_probs: (n, V).
+        symbol: (n,) y_t, once it is known.
+    """
+
+    model: Seq2Seq
+    memory: Memory
+    state: State
+    attention: Attention
+    projected: Tensor
+    positions: Tensor | None
+    kept: Tensor | None
+    log_probs: Tensor
+    symbol: Tensor | None = None
+
+    def observe(self, symbol: Tensor) -> Observation:
+        """What each position makes of y_t."""
+        assert self.positions is not None
+        index = symbol[:, None, None].expand(-1, self.positions.shape[1], 1)
+        of_each = self.positions.gather(2, index).squeeze(2)
+        if self.kept is None:
+            return Observation(self.attention.log_prior, of_each)
+        truncated = self.memory.mask.sum(1) > self.kept.shape[1]
+        log_prior = self.attention.log_prior.gather(1, self.kept)
+        return Observation(log_prior, of_each.gather(1, self.kept), self.kept, truncated)
+
+    def each(self) -> Tensor:
+        """log p(y_t | s_t, h_a), (n, m)."""
+        assert self.positions is not None and self.symbol is not None
+        index = self.symbol[:, None, None].expand(-1, self.positions.shape[1], 1)
+        return self.positions.gather(2, index).squeeze(2)
+
+    def at(self, weights: Tensor) -> Tensor:
+        """log p(y_t | s_t, sum_a weights(a) h_a), (n,)."""
+        assert self.symbol is not None
+        made = self.model.readout
+        context = read_plain(self.memory.values, weights)
+        hidden = made.of_values(context) + self.projected
+        log_probs = torch.log_softmax(made.output(torch.tanh(hidden)), 1)
+        return log_probs.gather(1, self.symbol[:, None]).squeeze(1)
+
+
+def step(
+    model: Seq2Seq,
+    memory: Memory,
+    state: State,
+    gates: Tensor,
+    masks: Tensor | None = None,
+    noise: Noise | None = None,
+) -> PlainStep:
+    """One step, with the probability of every symbol at every position."""
+    attention = model.attend(memory, state, gates, masks, noise)
+    made, marginalization = model.readout, model.marginalization
+    projected = made.of_query(attention.query)
+    if memory.readout_shift is not None:
+        projected = projected + memory.readout_shift
+    given = model, memory, state, attention, projected
+    if not marginalization.gives_positions:
+        hidden = projected
+        if marginalization.needs_context:
+            hidden = hidden + made.of_values(attention.context)
+        return PlainStep(*given, None, None, torch.log_softmax(made.output(torch.tanh(hidden)), 1))
+    hidden = made.of_values(memory.values) + projected[:, None]
+    positions = torch.log_softmax(made.output(torch.tanh(hidden)), 2)
+    joint = attention.log_prior[:, :, None] + positions
+    kept = None
+    if marginalization.top_k is not None and marginalization.top_k < joint.shape[1]:
+        kept = attention.log_prior.topk(marginalization.top_k, dim=1).indices
+        joint = joint.gather(1, kept[:, :, None].expand(-1, -1, joint.shape[2]))
+    return PlainStep(*given, positions, kept, torch.logsumexp(joint, 1))
+
+
+def update(made: PlainStep, symbol: Tensor) -> State:
+    """The state once the symbol is known."""
+    model, memory, attention = made.model, made.memory, made.attention
+    seen = made.observe(symbol) if model.input_feeding.needs_positions else None
+    alignment = model.input_feeding(attention, seen, symbol, memory.mask)
+    context = torch.zeros_like(memory.values[:, 0])
+    if model.input_feeding.feeds:
+        context = read_plain(memory.values, alignment)
+        context = context if attention.shift is None else context + attention.shift
+    return State(attention.hidden, context, made.state.history.then(alignment))
+
+
+@dataclass(frozen=True)
+class PlainForced:
+    """A batch under teacher forcing, rows as they were given.
+
+    Attributes:
+        log_probs: (B, T) log p(y_t | y_<t, x); prior, alignment: (B, T, m).
+        objective: (B, T).
+        correct: (B, T) whether y_t is the most probable symbol.
+    """
+
+    log_probs: Tensor
+    objective: Tensor
+    prior: Tensor
+    alignment: Tensor
+    correct: Tensor
+
+
+def force(
+    model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor, draws: bool = False
+) -> PlainForced:
+    """Teacher forcing of one draw.
+
+    What is drawn is drawn as `Seq2Seq.forward` does: for rows in the order of falling length, and
+    dropout of embeddings for real symbols alone.
+    """
+    order = (target != PAD).sum(1).argsort(descending=True, stable=True)
+    with plain_kernels():
+        memory, steps, states = _steps(model, source[order], lengths[order], target[order], draws)
+    back = torch.argsort(order)
+    symbols = [made.symbol for made in steps]
+    gold = [
+        made.log_probs.gather(1, symbol[:, None]).squeeze(1)
+        for made, symbol in zip(steps, symbols, strict=True)
+    ]
+    values = gold
+    if draws and isinstance(model.marginalization, Bound):
+        log_q = model.inference(source, lengths, target, model.encoder.embed, model.decoder.embed)
+        log_q = None if log_q is None else log_q[order]
+        values = [_bound(made, log_q, t) for t, made in enumerate(steps)]
+    objective = torch.stack(values, 1)
+    alignment = torch.stack([state.alignment for state in states], 1)
+    if draws:
+        objective = objective - _costs(model, memory, steps, alignment, target[order])
+    correct = [
+        made.log_probs.argmax(1) == symbol for made, symbol in zip(steps, symbols, strict=True)
+    ]
+    prior = torch.stack([made.attention.log_prior.exp() for made in steps], 1)
+    parts = torch.stack(gold, 1), objective, prior, alignment, torch.stack(correct, 1)
+    return PlainForced(*(part[back] for part in parts))
+
+
+def _steps(
+    model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor, draws: bool
+) -> tuple[Memory, list[PlainStep], list[State]]:
+    memory, real = model.encode(source, lengths), target != PAD
+    before = torch.cat([torch.full_like(target[:, :1], BOS), target[:, :-1]], 1)
+    longest = max(1, int(real.sum(1).max()))
+    found = model.decoder.gates(before.t()[real.t()])  # step after step, real symbols alone
+    gates = found.new_zeros(*target.t().shape, found.shape[1])
+    gates[real.t()] = found
+    masks = model.decoder.draw_masks(longest, len(target))
+    noise = None
+    if draws and (model.latent.draws or model.input_feeding.draws or model.estimator.draws):
+        noise = Noise.draw(longest, memory.values)
+    state, steps, states = model.start(memory), [], []
+    for t, symbol in enumerate(target.unbind(1)):
+        now = min(t, longest - 1)  # nothing is drawn for what is padding in all rows
+        made = step(
+            model,
+            memory,
+            state,
+            gates[t],
+            None if masks is None else masks[:, now],
+            None if noise is None else noise.at(now, len(target)),
+        )
+        state = update(made, symbol)
+        steps.append(PlainStep(**{**vars(made), "symbol": symbol}))
+        states.append(state)
+    return memory, steps, states
+
+
+def _bound(made: PlainStep, log_q: Tensor | None, t: int) -> Tensor:
+    """E_q[log p(y_t | s_t, h_a)] - weight KL(q_t || prior_t) of one step, (B,)."""
+    bound, attention = made.model.marginalization, made.attention
+    assert isinstance(bound, Bound)
+    log_prior = attention.log_prior.clamp_min(ZERO)
+    expected: Tensor
+    if log_q is None:
+        expected = made.model.estimator(made, log_prior, log_prior, attention.gumbel)
+        return expected
+    chosen = bound.restrict(log_q[:, t])
+    divergence = (chosen.exp() * (chosen - log_prior)).sum(1)
+    expected = made.model.estimator(made, chosen, log_prior, attention.gumbel)
+    return expected - bound.weight * divergence
+
+
+def _costs(
+    model: Seq2Seq, memory: Memory, steps: list[PlainStep], alignment: Tensor, target: Tensor
+) -> Tensor:
+    """What latents and scores cost, (B, T); what a whole sentence costs is paid at its end."""
+    costs = torch.zeros(target.shape, dtype=alignment.dtype)
+    each = [made.attention.cost for made in steps]
+    if each[0] is not None:
+        costs = costs + torch.stack([cost for cost in each if cost is not None], 1)
+    real = target != PAD
+    of_score = model.score.cost(memory, (alignment * real[:, :, None]).sum(1))
+    at_end = real & (real.sum(1, keepdim=True) == real.cumsum(1))
+    for cost in (memory.cost, of_score):
+        if cost is not None:
+            costs = costs + at_end * cost[:, None]
+    return costs
+
+
+def log_likelihood(model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+    """log p(y_t | y_<t, x), (B, T)."""
+    return force(model, source, lengths, target).log_probs
+
+
+def objective(model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+    """What training maximizes, (B, T), over all draws that a latent asks for."""
+    samples = model.latent.samples
+    given = [part.repeat_interleave(samples, 0) for part in (source, lengths, target)]
+    found = force(model, *given, draws=True)
+    values = found.objective
+    if isinstance(model, Agreement):
+        source, lengths, target = given
+        back = force(model.back, target, (target != PAD).sum(1), source, draws=True)
+        values = model.agreed(source, target, values, found.prior, back.objective, back.prior)
+    return values.unflatten(0, (-1, samples)).mean(1)

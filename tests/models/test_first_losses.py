@@ -1,0 +1,90 @@
+"""The first losses of every model's training are those of the code that made the stored results.
+
+`first_losses.json` was written by the code before the models had one forward pass: a hand-made
+recurrence, whose results are stored. Who changes a model on purpose writes its losses anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pam.config import Network, load_model
+from pam.data.vocabulary import EOS, PAD, STEP
+from pam.experiment import with_options
+from pam.models.build import build
+
+MODELS = Path(__file__).resolve().parents[2] / "config" / "models"
+LOSSES = json.loads(Path(__file__).with_name("first_losses.json").read_text(encoding="utf-8"))
+NARROW = {"window": {"monotonic": {"width": 3}, "predictive": {"width": 3}}}
+"""Windows as narrow as the sentences are short."""
+SYMBOLS, ROWS, STEPS = 24, 8, 20
+Given = tuple[Tensor, Tensor, Tensor]
+
+
+def padded(rows: list[list[int]]) -> Tensor:
+    longest = max(map(len, rows))
+    return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows])
+
+
+@cache
+def batches(actions: bool) -> list[Given]:
+    """Random sentences of up to nine symbols, with pointer steps among them or not."""
+    return list(_batches(np.random.default_rng(7), actions))
+
+
+def _batches(rng: np.random.Generator, actions: bool) -> Iterator[Given]:
+    for _ in range(STEPS):
+        lengths: NDArray[np.int64] = rng.integers(1, 10, ROWS)
+        sizes = np.sort(rng.integers(1, 10, ROWS))[::-1]
+        sources, targets = [], []
+        for length, size in zip(lengths, sizes, strict=True):
+            sources.append([*map(int, rng.integers(5, SYMBOLS, length)), EOS])
+            target = [*map(int, rng.integers(5, SYMBOLS, size))]
+            if actions:
+                for _ in range(int(rng.integers(0, length + 1))):
+                    target.insert(int(rng.integers(0, len(target) + 1)), STEP)
+            targets.append([*target, EOS])
+        order = sorted(range(ROWS), key=lambda row: -len(targets[row]))
+        yield (
+            padded([sources[row] for row in order]),
+            torch.tensor([len(sources[row]) for row in order]),
+            padded([targets[row] for row in order]),
+        )
+
+
+def losses(name: str) -> list[float]:
+    """Losses of 20 steps of Adam, in float32 and without dropout."""
+    chosen = with_options(load_model(name, MODELS), NARROW)
+    reads = chosen.network.get("encoder_reads", "both")
+    network = Network(embedding=16, encoder=16, decoder=32, dropout=0.0, encoder_reads=reads)
+    torch.manual_seed(1)
+    model = build(chosen, network, SYMBOLS, SYMBOLS).train()
+    optimizer, found = torch.optim.Adam(model.parameters(), lr=0.002), []
+    for step, (source, lengths, target) in enumerate(batches(chosen.targets == "actions")):
+        torch.manual_seed(100 + step)
+        model.progress(step / STEPS)
+        optimizer.zero_grad()
+        loss = -model.objective(source, lengths, target)[target != PAD].mean()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+        optimizer.step()
+        found.append(float(loss.detach()))
+    return found
+
+
+def test_every_model_has_its_losses() -> None:
+    assert sorted(LOSSES) == sorted(file.stem for file in MODELS.glob("*.yaml"))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_first_losses_are_those_of_the_stored_results(name: str) -> None:
+    assert losses(name) == pytest.approx(LOSSES[name], abs=1e-4)

@@ -1,0 +1,251 @@
+"""Teacher forcing computes what plain autograd does: values and gradients, for every model."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pam.data.vocabulary import PAD
+from pam.models import output_kernels
+from pam.models.seq2seq import Seq2Seq
+from tests.models import plain, tiny
+from tests.models.test_kernels import tapes_made
+
+TOP_3 = {"kind": "output", "top_k": 3}
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in tiny.NAMED),
+    ("prior-joint", {"marginalization": TOP_3}),
+    ("postr-joint", {"marginalization": TOP_3}),
+    ("mono-postr-joint", {"marginalization": TOP_3}),
+    ("postr-joint", {"input_feeding": {"kind": "posterior", "gradient": False}}),
+    ("postr-joint", {"input_feeding": {"kind": "posterior", "mix": 0.3}}),
+    ("postr-joint", {"input_feeding": "none"}),
+    ("mono-postr-joint", {"coupling": {"kind": "monotone", "first": "before"}}),
+    ("prox-postr-joint", {"coupling": {"kind": "proximity", "first": "before", "width": 2}}),
+    ("mono-postr-joint", {"input_feeding": "prior"}),
+    ("mono-postr-joint", {"input_feeding": "prior", "marginalization": "input"}),
+    ("mono-postr-joint", {"distribution": "sparsemax"}),
+    ("soft", {"score": "mlp"}),
+    ("postr-joint", {"score": "none"}),
+    ("postr-joint", {"score": {"kind": "general", "scale": True}}),
+    ("postr-joint", {"score": {"kind": "mlp", "units": 3}}),
+    ("prior-joint", {"distribution": "sparsemax"}),
+    ("postr-joint", {"distribution": "sparsemax"}),
+    ("variational", {"marginalization": {"kind": "bound", "q_top_k": 3}}),
+    ("variational-kl0.1", {}),
+    ("variational", {"inference": {"kind": "bilstm", "scale": True}}),
+    ("variational-sample", {"marginalization": {"kind": "bound", "q_top_k": 3}}),
+    ("variational-sample", {"marginalization": {"kind": "bound", "weight": 0.1}}),
+    ("variational-sample", {"estimator": {"kind": "reinforce", "baseline": "none"}}),
+    # A moving baseline that does not move, as it is called step by step or once for all steps.
+    ("hard", {"estimator": {"kind": "reinforce", "baseline": "moving", "decay": 1.0}}),
+    ("hard", {"estimator": "exact"}),
+    ("variational", {"input_feeding": "posterior"}),
+    ("variational-gumbel", {"input_feeding": "posterior"}),
+    ("hard", {"input_feeding": "prior", "estimator": "gumbel"}),
+    ("acvi", {"latent": {"kind": "acvi", "samples": 3, "last": 1.0}}),
+    ("acvi", {"input_feeding": "none", "score": "location"}),
+    ("acvi", {"marginalization": "output", "input_feeding": "posterior"}),
+    ("ved", {"latent": {"kind": "ved", "samples": 2}}),
+    ("ved", {"marginalization": "output", "input_feeding": "posterior"}),
+    ("structured", {"marginalization": "output", "coupling": {"kind": "chain", "reach": 1}}),
+    ("local-m", {"window": {"kind": "monotonic", "width": 1}, "distribution": "sparsemax"}),
+    ("local-p", {"window": {"kind": "predictive", "width": 2}, "marginalization": "output"}),
+    ("hard-mono", {"latent": "acvi"}),
+    ("hard-mono", {"latent": "ved"}),
+    ("hard-mono", {"marginalization": "none"}),
+    ("hard-mono", {"marginalization": "bound", "inference": "bilstm"}),
+    ("agreement", {}),
+    ("agreement", {"marginalization": "output", "input_feeding": "posterior"}),
+    ("agreement", {"latent": {"kind": "acvi", "samples": 2}}),
+]
+"""Every kind of every component, and what may look at another one."""
+
+Given = tuple[Tensor, Tensor, Tensor]
+Values = Callable[..., Tensor]
+
+
+def shortened(lengths: list[int]) -> Given:
+    """A batch whose targets have these lengths."""
+    source, sizes, target = tiny.batch(rows=len(lengths), target=max(lengths))
+    target[torch.arange(max(lengths)) >= torch.tensor(lengths)[:, None]] = PAD
+    return source, sizes, target
+
+
+def by(
+    values: Values, model: Seq2Seq, given: Given, uneven: bool = True
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """What a function gives at real symbols, and the gradients of a weighted sum of it."""
+    torch.manual_seed(3)
+    model.zero_grad()
+    real = given[2] != PAD
+    found = values(model, *given)[real]
+    weights = torch.ones_like(found)
+    if uneven:  # some of them zero
+        weights = torch.linspace(0.5, 1.5, len(found)).to(found)
+        weights = weights * (torch.arange(len(found)) % 4 > 0)
+    (found * weights).sum().backward()
+    gradients = {
+        name: torch.zeros_like(part) if part.grad is None else part.grad.clone()
+        for name, part in model.named_parameters()
+    }
+    return found.detach(), gradients
+
+
+def objective(model: Seq2Seq, *given: Tensor) -> Tensor:
+    return model.objective(*given)
+
+
+def log_likelihood(model: Seq2Seq, *given: Tensor) -> Tensor:
+    return model.log_likelihood(*given)
+
+
+def assert_same(
+    model: Seq2Seq,
+    given: Given | None = None,
+    pair: tuple[Values, Values] = (objective, plain.objective),
+    uneven: bool = True,
+) -> None:
+    """The values of both functions, and their gradients, with the same draws."""
+    found, wanted = (by(values, model, given or tiny.batch(), uneven) for values in pair)
+    assert wanted[0].abs().max() > 0.1
+    torch.testing.assert_close(found[0], wanted[0], rtol=1e-10, atol=1e-10)
+    assert any(gradient.abs().max() > 1e-3 for gradient in wanted[1].values())
+    for name, gradient in wanted[1].items():
+        torch.testing.assert_close(
+            found[1][name], gradient, rtol=1e-9, atol=1e-10, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
+def made(name: str, changed: dict[str, Any], layers: int = 1) -> Seq2Seq:
+    """A model in training, with dropout."""
+    return tiny.model(tiny.components(name, **changed), layers=layers, dropout=0.3).train()
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(("name", "changed"), VARIANTS)
+def test_objectives_and_gradients_are_those_of_plain_autograd(
+    name: str, changed: dict[str, Any], layers: int
+) -> None:
+    assert_same(made(name, changed, layers))
+
+
+@pytest.mark.parametrize("lengths", [[6, 4, 4, 1], [2, 6, 3, 6]], ids=["sorted", "unsorted"])
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(("name", "changed"), VARIANTS)
+def test_rows_that_end_early_give_the_same_values_and_gradients(
+    name: str, changed: dict[str, Any], layers: int, lengths: list[int]
+) -> None:
+    assert_same(made(name, changed, layers), shortened(lengths))
+
+
+@pytest.mark.parametrize(("name", "changed"), VARIANTS)
+def test_a_vocabulary_too_large_to_store_gives_the_same_values_and_gradients(
+    name: str, changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_kernels, "CHUNK", 20)
+    assert_same(made(name, changed), shortened([2, 5, 3, 5]))
+
+
+@pytest.mark.parametrize("lengths", [[5, 5, 5, 5], [2, 6, 3, 6]], ids=["equal", "unsorted"])
+@pytest.mark.parametrize(("name", "changed"), VARIANTS)
+def test_likelihoods_and_gradients_are_those_of_plain_autograd(
+    name: str, changed: dict[str, Any], lengths: list[int]
+) -> None:
+    model = tiny.model(tiny.components(name, **changed))
+    assert_same(model, shortened(lengths), (log_likelihood, plain.log_likelihood))
+
+
+@pytest.mark.parametrize("chunk", [20, output_kernels.CHUNK])
+@pytest.mark.parametrize("name", ["soft", "prior-joint", "postr-joint", "variational"])
+def test_rows_without_weight_are_left_out_and_change_nothing(
+    name: str, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_kernels, "CHUNK", chunk)
+    model = tiny.model(tiny.components(name))
+    with torch.no_grad():
+        model.score.weight.weight.mul_(100)  # attention is all but one-hot
+    left_out = []
+    found = output_kernels.nonzero_rows
+
+    def noted(scale: Tensor) -> Tensor | None:
+        left_out.append(found(scale))
+        return left_out[-1]
+
+    monkeypatch.setattr(output_kernels, "nonzero_rows", noted)
+    assert_same(model)
+    if name == "prior-joint" or (name == "postr-joint" and chunk == 20):
+        assert any(rows is not None for rows in left_out)
+
+
+@pytest.mark.parametrize("name", ["soft", "prior-joint", "postr-joint", "variational", "ved"])
+def test_a_plain_sum_of_symbols_has_the_gradient_of_plain_autograd(name: str) -> None:
+    assert_same(made(name, {}), uneven=False)
+
+
+@pytest.mark.parametrize("reads", ["forward", "backward"])
+def test_an_encoder_of_one_direction_gives_the_same_values_and_gradients(reads: str) -> None:
+    model = tiny.model(tiny.components("postr-joint"), layers=2, encoder_reads=reads)
+    assert_same(model, shortened([2, 6, 3, 6]))
+
+
+@pytest.mark.parametrize("name", tiny.NAMED)
+def test_neither_the_order_of_rows_nor_padding_of_targets_changes_a_value(name: str) -> None:
+    model, (source, lengths, target) = tiny.model(tiny.components(name)), shortened([2, 6, 3, 5])
+    turned = torch.tensor([2, 0, 3, 1])
+    wanted = model.log_likelihood(source, lengths, target)
+    found = model.log_likelihood(source[turned], lengths[turned], target[turned])
+    torch.testing.assert_close(found, wanted[turned])
+    wide = model.log_likelihood(source, lengths, torch.nn.functional.pad(target, (0, 3)))
+    assert wide.shape == (4, 9) and (wide[:, 6:] == 0).all()
+    torch.testing.assert_close(wide[:, :6], wanted, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", ["soft", "prior-joint", "postr-joint", "variational", "ved"])
+def test_products_in_bfloat16_stay_near_the_exact_ones(name: str) -> None:
+    model = tiny.model(tiny.components(name)).float()
+    model.train()  # nothing is in bfloat16 outside training
+    wanted = by(objective, model, tiny.batch())
+    model.bf16 = True
+    found = by(objective, model, tiny.batch())
+    assert found[0].dtype == torch.float32 and not torch.equal(found[0], wanted[0])
+    torch.testing.assert_close(found[0], wanted[0], rtol=0.03, atol=0.06)
+    mine, theirs = (torch.cat([g.flatten() for g in part[1].values()]) for part in (found, wanted))
+    assert (mine - theirs).norm() < 0.05 * theirs.norm()
+    model.eval()
+    assert torch.equal(model.log_likelihood(*tiny.batch()), exact(model, *tiny.batch()))
+
+
+def exact(model: Seq2Seq, *given: Tensor) -> Tensor:
+    """The likelihood without bfloat16."""
+    model.bf16 = False
+    return model.log_likelihood(*given)
+
+
+@pytest.mark.parametrize("name", tiny.NAMED)
+def test_float32_stays_near_float64(name: str) -> None:
+    model = tiny.model(tiny.components(name))
+    wanted = model.log_likelihood(*tiny.batch())
+    found = model.float().log_likelihood(*tiny.batch())
+    torch.testing.assert_close(found.double(), wanted, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["soft", "postr-joint", "mono-postr-joint", "variational"])
+def test_a_batch_frees_its_memory_without_the_garbage_collector(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tapes = tapes_made(monkeypatch)
+    model = tiny.model(tiny.components(name)).train()
+    gc.disable()
+    try:
+        model.objective(*tiny.batch()).sum().backward()
+        model.objective(*tiny.batch())  # never differentiated
+        assert len(tapes) > 4
+        assert [tape() for tape in tapes if tape() is not None] == []
+    finally:
+        gc.enable()
