@@ -148,6 +148,14 @@ class Workflow:
         """The same as YAML, which is what `run.yaml` holds."""
         return dump_yaml(self.run_config(wildcards))
 
+    def config_argument(self, wildcards: Wildcards, output: Any) -> str:
+        """The same as an argument.
+
+        It takes the output, so that Snakemake holds it for derived from that, and no reason to run
+        again: `recipe` and `decoding` say what of it is one.
+        """
+        return self.run_text(wildcards)
+
     def recipe(self, wildcards: Wildcards) -> dict[str, Any]:
         """What of a run decides what its training results in."""
         return self.run_config(wildcards).recipe()
@@ -443,6 +451,11 @@ def input_folders(name: str, file: str) -> Callable[[Wildcards, Any], list[str]]
         return [os.path.dirname(one) for one in input.get(name) if os.path.basename(one) == file]
 
     return folders
+
+
+def run_of_model(wildcards: Wildcards, input: Any) -> str:  # noqa: A002
+    """For a rule's parameter: the folder of the run whose model is an input."""
+    return os.path.dirname(_first_folder(input.get("model")))
 
 
 def output_folder(name: str) -> Callable[[Wildcards, Any], str]:

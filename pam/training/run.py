@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 import os
-import shlex
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -23,7 +22,7 @@ from pam.io import UserError, write_json
 from pam.models.build import build, parameters_of
 from pam.models.model import Model
 from pam.models.saved import save_model
-from pam.run_folder import RunFolder
+from pam.run_folder import RunFolder, command_line
 from pam.training import distributed
 from pam.training.checkpoint import Progress, StateFolder, Weights, locked
 from pam.training.devices import enough_for, keep_heap, limit_threads
@@ -197,5 +196,5 @@ def _record(
         "peak_memory_mb": peak_memory_mb(),
         "peak_gpu_memory_mb": peak_gpu_memory_mb(group.device),
         "resumed": progress.resumed,
-        "command": shlex.join(["python", "-m", "pam", *sys.argv[1:]]),
+        "command": command_line(),
     }
