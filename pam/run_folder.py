@@ -99,7 +99,7 @@ class RunFolder:
         return RunFolder(self.path.parent.parent / model / self.path.name)
 
     def predictions(self, split: str, beam: int | str = "") -> Path:
-        """Outputs on a split; those of the test split are kept for every beam."""
+        """Outputs on a split; of the test split there are some for every beam."""
         return self.path / (f"beam{beam}" if split == "test" else split) / "predictions.tsv"
 
     def decoding(self, split: str, beam: int | str = "") -> Path:

@@ -120,7 +120,7 @@ class Workflow:
         """The workflow of a configuration that was merged from these files.
 
         Raises:
-            UserError: a fault in the experiment, a model or a registry.
+            UserError: an error in the experiment, a model or a registry.
         """
         plan = load_plan(config, files)
         datasets = load_registries(plan.experiment.registries)
@@ -138,7 +138,7 @@ class Workflow:
         return dump_yaml(self.experiment, exclude=exclude)
 
     def run_config(self, wildcards: Wildcards) -> RunConfig:
-        """The resolved configuration of one run; a fault in it ends the process."""
+        """The resolved configuration of one run; an error in it ends the process."""
         named = wildcards.task, wildcards.model, int(wildcards.seed)
         if named not in self._configs:
             self._configs[named] = or_exit(self.plan.run, *named)

@@ -64,7 +64,7 @@ def train(
         0, or the exit code of a training that was stopped and can go on.
 
     Raises:
-        UserError: a fault in configuration, data or storage.
+        UserError: an error in configuration, data or storage.
     """
     deadline, launched = Deadline.of_job(), distributed.launched()
     if processes > 1 and not launched:
