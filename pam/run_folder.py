@@ -15,11 +15,13 @@ workflow name their files through this class too, with `{task}`, `{model}`, `{se
 
 from __future__ import annotations
 
+import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pam.io import UserError
+from pam.io import UserError, parse, parse_yaml
 
 if TYPE_CHECKING:
     from pam.config import RunConfig
@@ -39,9 +41,14 @@ MODEL_FILES = (
 
 @dataclass(frozen=True)
 class RunFolder:
-    """One run's folder."""
+    """One run's folder.
+
+    Attributes:
+        text: the run's configuration as YAML, in place of `run.yaml`.
+    """
 
     path: Path
+    text: str | None = None
 
     @property
     def config_file(self) -> Path:
@@ -51,10 +58,12 @@ class RunFolder:
         """The run's configuration.
 
         Raises:
-            UserError: there is no `run.yaml`, or a fault in it.
+            UserError: there is no `run.yaml`, or an error in it.
         """
-        from pam.config import load_run
+        from pam.config import RunConfig, load_run
 
+        if self.text is not None:
+            return parse(RunConfig, parse_yaml(self.text, "--config"), "--config")
         if not self.config_file.is_file():
             raise UserError(
                 "no such file",
@@ -90,7 +99,7 @@ class RunFolder:
         return RunFolder(self.path.parent.parent / model / self.path.name)
 
     def predictions(self, split: str, beam: int | str = "") -> Path:
-        """Outputs on a split; those of the test split are kept for every beam."""
+        """Outputs on a split; of the test split there are some for every beam."""
         return self.path / (f"beam{beam}" if split == "test" else split) / "predictions.tsv"
 
     def decoding(self, split: str, beam: int | str = "") -> Path:
@@ -113,3 +122,12 @@ class RunFolder:
         if split == GOLD:
             return self.path / f"{GOLD}_{name}"
         return self.path / name if split == "test" else self.path / split / name
+
+
+def command_line() -> str:
+    """This process's command, for records; without --config, whose text the run's folder holds."""
+    words = sys.argv[1:]
+    if "--config" in words:
+        place = words.index("--config")
+        words = words[:place] + words[place + 2 :]
+    return shlex.join(["python", "-m", "pam", *words])

@@ -117,7 +117,7 @@ class Workflow:
         """The workflow of a configuration that was merged from these files.
 
         Raises:
-            UserError: a fault in the experiment, a model or a registry.
+            UserError: an error in the experiment, a model or a registry.
         """
         plan = load_plan(config, files)
         datasets = load_registries(plan.experiment.registries)
@@ -135,7 +135,7 @@ class Workflow:
         return dump_yaml(self.experiment, exclude=exclude)
 
     def run_config(self, wildcards: Wildcards) -> RunConfig:
-        """The resolved configuration of one run; a fault in it ends the process."""
+        """The resolved configuration of one run; an error in it ends the process."""
         named = wildcards.task, wildcards.model, int(wildcards.seed)
         if named not in self._configs:
             self._configs[named] = or_exit(self.plan.run, *named)
@@ -144,6 +144,14 @@ class Workflow:
     def run_text(self, wildcards: Wildcards) -> str:
         """The same as YAML, which is what `run.yaml` holds."""
         return dump_yaml(self.run_config(wildcards))
+
+    def config_argument(self, wildcards: Wildcards, output: Any) -> str:
+        """The same as an argument.
+
+        It takes the output, so that Snakemake holds it for derived from that, and no reason to run
+        again: `training_config` and `decoding` say what of it is one.
+        """
+        return self.run_text(wildcards)
 
     def training_config(self, wildcards: Wildcards) -> dict[str, Any]:
         """What of a run decides what its training results in."""
@@ -435,6 +443,11 @@ def input_folders(name: str, file: str) -> Callable[[Wildcards, Any], list[str]]
         return [os.path.dirname(one) for one in input.get(name) if os.path.basename(one) == file]
 
     return folders
+
+
+def run_of_model(wildcards: Wildcards, input: Any) -> str:  # noqa: A002
+    """For a rule's parameter: the folder of the run whose model is an input."""
+    return os.path.dirname(_first_folder(input.get("model")))
 
 
 def output_folder(name: str) -> Callable[[Wildcards, Any], str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import shlex
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pam.commands import Command
+from pam.run_folder import command_line
 
 if TYPE_CHECKING:
     import torch
@@ -128,7 +128,7 @@ def _record(
 
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "command": shlex.join(["python", "-m", "pam", *sys.argv[1:]]),
+        "command": command_line(),
         "data": data.summary["dataset"],
         "clock": "wall seconds" if device.type == "cuda" or args.beside else "CPU seconds",
         "threads": args.threads,

@@ -46,9 +46,9 @@ def run_analyze(args: argparse.Namespace) -> int:
     limit_threads()
     if args.batch_size is not None and args.batch_size < 1:
         raise UserError(f"--batch-size {args.batch_size}", hint="use a whole number, at least 1")
-    folder: RunFolder = args.run
-    batch_size = args.batch_size or folder.load().decoding.batch_size
+    folder = RunFolder(args.run)
     model = load_writer_of_symbols(folder.model, args.device)
+    batch_size = args.batch_size or model.run.decoding.batch_size
     found = analyze(model, args.data or folder.data(args.split), args.split, batch_size)
     save(found, args.out or folder.analysis(args.split))
     return 0
@@ -68,7 +68,7 @@ def run_attention(args: argparse.Namespace) -> int:
     from pam.evaluation.heat_maps import heat_maps
     from pam.io import UserError, write_json
 
-    folder: RunFolder = args.run
+    folder = RunFolder(args.run)
     model = load_writer_of_symbols(folder.model)
     if args.count < 1:
         raise UserError(f"--count {args.count}", hint="use a whole number, at least 1")
@@ -120,9 +120,9 @@ def run_score(args: argparse.Namespace) -> int:
     elif given:
         raise UserError("--run and single files", hint="name a run, or its files, not both")
     else:
-        files = files_of(args.run, args.split)
+        files = files_of(RunFolder(args.run), args.split)
     found = score(files)
-    out = args.out or (args.run and args.run.scores(args.split))
+    out = args.out or (args.run and RunFolder(args.run).scores(args.split))
     if out:
         save(found, out)
     else:

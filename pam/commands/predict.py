@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pam.commands import Command
-from pam.commands.train import add_device, add_run
+from pam.commands.train import add_config, add_device, add_run, run_folder
 
 if TYPE_CHECKING:
     from pam.config import RunConfig
@@ -19,6 +19,7 @@ SEARCH = ("beam", "length_penalty", "length_prior", "replace_unknown")
 
 def add_predict(parser: argparse.ArgumentParser) -> None:
     add_run(parser, "a trained model", required=False)
+    add_config(parser)
     parser.add_argument(
         "--model", type=Path, metavar="DIR", help="instead of --run: a model folder by itself"
     )
@@ -61,18 +62,22 @@ def run_predict(args: argparse.Namespace) -> int:
     keep_heap()
     limit_threads()
     _check(args)
-    folder = args.run.model if args.run else args.model
-    model = load_model(folder, choose_device(args.device))
-    run = _with_options(args.run.load() if args.run else model.run, args)
-    decoder = Generator(model, folder, run.decoding, args.n_best, _sampling(args, run))
+    folder = run_folder(args) if args.run else None
+    model_folder = folder.model if folder else args.model
+    model = load_model(model_folder, choose_device(args.device))
+    # Of a run that was only trained there is no run.yaml.
+    known = folder is not None and (args.config or folder.config_file.is_file())
+    run = _with_options(folder.load() if folder and known else model.run, args)
+    decoder = Generator(model, model_folder, run.decoding, args.n_best, _sampling(args, run))
     if args.split is None and args.data is None:
         predict_lines(decoder, args.n_best)
         return 0
     split, beam, record = args.split or "test", run.decoding.beam, args.record
-    if args.run and not args.out and not record:
-        record = args.run.decoding(split, beam)
-    out = args.out or args.run.predictions(split, beam)
-    predict_split(decoder, args.data or args.run.data(split), split, out, record, args.n_best)
+    out, data = args.out, args.data
+    if folder:
+        record = record or (None if out else folder.decoding(split, beam))
+        out, data = out or folder.predictions(split, beam), data or folder.data(split)
+    predict_split(decoder, data, split, out, record, args.n_best)
     return 0
 
 

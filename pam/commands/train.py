@@ -13,11 +13,23 @@ def add_run(parser: argparse.ArgumentParser, files: str, required: bool = True) 
     """Declares the option that names a run."""
     parser.add_argument(
         "--run",
-        type=lambda path: RunFolder(Path(path)),
+        type=Path,
         required=required,
         metavar="DIR",
         help=f"folder of a run, results/EXPERIMENT/TASK/MODEL/seedK, with {files}",
     )
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """Declares the option that takes the place of run.yaml; see `run_folder`."""
+    parser.add_argument(
+        "--config", metavar="YAML", help="the run's configuration (default: that in run.yaml)"
+    )
+
+
+def run_folder(args: argparse.Namespace) -> RunFolder:
+    """The folder that --run names, with the configuration that --config gives."""
+    return RunFolder(args.run, args.config)
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +38,7 @@ def add_device(parser: argparse.ArgumentParser) -> None:
 
 def add_train(parser: argparse.ArgumentParser) -> None:
     add_run(parser, "run.yaml; results are written there")
+    add_config(parser)
     parser.add_argument(
         "--data", type=Path, metavar="DIR", help="prepared data (default: those of the run's task)"
     )
@@ -45,18 +58,20 @@ def add_train(parser: argparse.ArgumentParser) -> None:
 def run_train(args: argparse.Namespace) -> int:
     from pam.training.run import train
 
-    data, state = args.data or args.run.data(), args.state or args.run.path / "state"
-    return train(args.run, data, state, args.device, args.code, args.processes)
+    run = run_folder(args)
+    data, state = args.data or run.data(), args.state or run.path / "state"
+    return train(run, data, state, args.device, args.code, args.processes)
 
 
 def add_ensemble(parser: argparse.ArgumentParser) -> None:
     add_run(parser, "run.yaml of an ensemble, beside the runs of its members")
+    add_config(parser)
 
 
 def run_ensemble(args: argparse.Namespace) -> int:
     from pam.training.ensemble import join
 
-    join(args.run)
+    join(run_folder(args))
     return 0
 
 

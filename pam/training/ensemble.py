@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ from pam.decoding.length_prior import FILE as LENGTHS
 from pam.io import UserError, sha256_of, write_json, write_text
 from pam.models.build import parameters_of
 from pam.models.checkpoint import SavedModel, belongings, load_model, save_model
-from pam.run_folder import RunFolder
+from pam.run_folder import RunFolder, command_line
 from pam.training.logging import Stopwatch, hardware, versions
 
 
@@ -81,5 +79,5 @@ def _record(
         "seed": seed,
         "parameters": sum(parameters_of(member.network) for member in members),
         "members": [str(folder) for folder in folders],
-        "command": shlex.join(["python", "-m", "pam", *sys.argv[1:]]),
+        "command": command_line(),
     }

@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 import os
-import shlex
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -23,7 +22,7 @@ from pam.io import UserError, write_json
 from pam.models.build import build, parameters_of
 from pam.models.checkpoint import save_model
 from pam.models.model import Model
-from pam.run_folder import RunFolder
+from pam.run_folder import RunFolder, command_line
 from pam.training import distributed
 from pam.training.checkpoint import Progress, Results, StateFolder, Weights, locked
 from pam.training.devices import enough_for, keep_heap, limit_threads
@@ -64,7 +63,7 @@ def train(
         0, or the exit code of a training that was stopped and can go on.
 
     Raises:
-        UserError: a fault in configuration, data or storage.
+        UserError: an error in configuration, data or storage.
     """
     deadline, launched = Deadline.of_job(), distributed.launched()
     if processes > 1 and not launched:
@@ -196,5 +195,5 @@ def _record(
         "peak_memory_mb": peak_memory_mb(),
         "peak_gpu_memory_mb": peak_gpu_memory_mb(group.device),
         "resumed": progress.resumed,
-        "command": shlex.join(["python", "-m", "pam", *sys.argv[1:]]),
+        "command": command_line(),
     }

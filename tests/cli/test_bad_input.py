@@ -258,10 +258,9 @@ def test_a_run_that_is_none_is_refused(
     assert untouched(path.parent)
 
 
-@pytest.mark.parametrize("command", ["train", "ensemble", "predict", "analyze", "score"])
+@pytest.mark.parametrize("command", ["train", "ensemble", "score"])
 def test_a_folder_that_is_no_run_is_named(command: str, called: Call, model: Path) -> None:
-    given = ("--split", "test") if command == "predict" else ()
-    message, hint = called(command, "--run", model.parent, *given, typed=TYPED).message()
+    message, hint = called(command, "--run", model.parent).message()
     assert message == f"{model.parent / 'run.yaml'}: no such file"
     assert "results/<experiment>/<task>/<model>/seed<k>" in hint
 

@@ -185,6 +185,26 @@ def test_a_run_is_decoded_where_the_next_step_looks_for_it(
     assert (typed.code, len(typed.out.splitlines())) == (0, 2)
 
 
+def test_a_run_that_was_only_trained_is_decoded_as_it_was_trained(
+    called: Call, trained: Path, model: Path
+) -> None:
+    here = called("predict", "--run", trained, typed=TYPED)
+    assert called("predict", "--run", model.parent, typed=TYPED).out == here.out
+
+
+def test_a_configuration_takes_the_place_of_that_of_the_run(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
+    text = (trained / "run.yaml").read_text(encoding="utf-8")
+    given = ("--config", text.replace("beam: 1", "beam: 3"), "--data", data, "--split", "dev")
+    record = tmp_path / "decoding.json"
+    files = ("--out", tmp_path / "p.tsv", "--record", record)
+    assert called("predict", "--run", trained, *given, *files).code == 0
+    assert json.loads(record.read_text(encoding="utf-8"))["beam"] == 3
+    said = called("predict", "--run", trained, "--config", "label: [")
+    assert said.message()[0].startswith("--config:1: this is not valid YAML")
+
+
 def test_a_model_is_named_by_its_run_or_by_its_folder(called: Call, trained: Path) -> None:
     assert called("predict").message()[0] == "which model is not said"
     both = called("predict", "--run", trained, "--model", trained / "model")

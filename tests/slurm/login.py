@@ -156,7 +156,7 @@ class Login:
         """The same of the same training, run here from its first step to its last."""
         own, out = self.results / model / "seed1", self.made.folder / "undisturbed" / model
         out.mkdir(parents=True)
-        shutil.copy2(own / "run.yaml", out)
+        shutil.copy2(own / "model/config.yaml", out / "run.yaml")
         command = [sys.executable, "-m", "pam", "train", "--run", str(out), "--device", "cpu"]
         data = ["--data", str(self.results / "data")]
         subprocess.run([*command, *data], cwd=ROOT, check=True, capture_output=True)

@@ -152,7 +152,7 @@ def test_the_small_experiment_is_seven_models_and_four_with_alignments(tmp_path:
     ("target", "rules"),
     [
         ("data", {"fetch_data", "prepare_data"}),
-        ("train", {"fetch_data", "prepare_data", "write_run", "train_run"}),
+        ("train", {"fetch_data", "prepare_data", "train_run"}),
         (
             "results/tiny/nouns/soft/seed1/scores.json",
             {"fetch_data", "prepare_data", "write_run", "train_run", "predict_run"} | {"score_run"},

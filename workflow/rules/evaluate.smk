@@ -13,7 +13,6 @@ wildcard_constraints:
 
 rule predict_run:
     input:
-        run=ancient(flow.run.config_file),
         model=flow.run.model_files,
         data=flow.prepared("test"),
     output:
@@ -33,7 +32,8 @@ rule predict_run:
     params:
         code=flow.run_code("predict"),
         decoding=flow.decoding,
-        run=input_folder("run"),
+        config=flow.config_argument,
+        run=run_of_model,
         split="test",
         beam=lambda wildcards: wildcards.beam,
     message:
@@ -41,13 +41,12 @@ rule predict_run:
         "beam {wildcards.beam}"
     shell:
         "logged {log:q} python -m pam.jobs --gpus {resources.gpu} {resources.device} "
-        "python -m pam predict --run {params.run:q} --split {params.split:q} --beam {params.beam} "
-        "--device {resources.device}"
+        "python -m pam predict --run {params.run:q} --config {params.config:q} "
+        "--split {params.split:q} --beam {params.beam} --device {resources.device}"
 
 
 use rule predict_run as predict_dev with:
     input:
-        run=ancient(flow.run.config_file),
         model=flow.run.model_files,
         data=flow.prepared("dev"),
     output:
@@ -64,7 +63,6 @@ use rule predict_run as predict_dev with:
 
 rule attention_run:
     input:
-        run=ancient(flow.run.config_file),
         model=flow.run.model_files,
         data=flow.prepared("test"),
     output:
@@ -78,7 +76,7 @@ rule attention_run:
         runtime=flow.resource("decode_runtime"),
     params:
         code=flow.run_code("attention"),
-        run=input_folder("run"),
+        run=run_of_model,
         rows=EXPERIMENT.attention_words,
     shell:
         "logged {log:q} python -m pam attention --run {params.run:q} --count {params.rows}"
@@ -86,7 +84,6 @@ rule attention_run:
 
 rule analyze_run:
     input:
-        run=ancient(flow.run.config_file),
         model=flow.run.model_files,
         data=flow.prepared("test"),
     output:
@@ -105,19 +102,18 @@ rule analyze_run:
     params:
         code=flow.run_code("analyze"),
         batch_size=flow.batch_size,
-        run=input_folder("run"),
+        run=run_of_model,
         split="test",
     message:
         "Analyzing {wildcards.model} on {wildcards.task}, seed {wildcards.seed}"
     shell:
         "logged {log:q} python -m pam.jobs --gpus {resources.gpu} {resources.device} "
         "python -m pam analyze --run {params.run:q} --split {params.split:q} "
-        "--device {resources.device}"
+        "--batch-size {params.batch_size} --device {resources.device}"
 
 
 use rule analyze_run as analyze_dev with:
     input:
-        run=ancient(flow.run.config_file),
         model=flow.run.model_files,
         data=flow.prepared("dev"),
     output:
@@ -132,7 +128,6 @@ use rule analyze_run as analyze_dev with:
 
 use rule analyze_run as analyze_word_alignments with:
     input:
-        run=ancient(flow.run.config_file),
         model=flow.run.model_files,
         data=flow.prepared_gold(),
     output:

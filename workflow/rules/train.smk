@@ -25,8 +25,8 @@ rule write_experiment:
         "printf %s {params.content:q} | logged {log:q} cp /dev/stdin {output:q}"
 
 
-# The rules below take `run.yaml` as `ancient`: what of it decides their results are parameters, so
-# that a new label trains nothing again.
+# What trains and decodes does not depend on this file, or a new label would train again, but has
+# its text as an argument. Snakemake has `ancient` for that, but sees no other change behind it.
 rule write_run:
     output:
         flow.run.config_file,
@@ -42,7 +42,6 @@ rule write_run:
 
 rule train_run:
     input:
-        run=ancient(flow.run.config_file),
         data=flow.prepared("train", "dev"),
     output:
         model=flow.run.model_files,
@@ -67,19 +66,19 @@ rule train_run:
     params:
         code=flow.run_code("train"),
         training_config=flow.training_config,
-        run=input_folder("run"),
+        config=flow.config_argument,
+        run=output_folder("training"),
     message:
         "Training {wildcards.model} on {wildcards.task}, seed {wildcards.seed}: "
         "{threads} thread(s), {resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU"
     shell:
         "logged {log:q} python -m pam.jobs --gpus {resources.gpu} {resources.device} "
-        "python -m pam train --run {params.run:q} --code {params.code:q} "
+        "python -m pam train --run {params.run:q} --config {params.config:q} --code {params.code:q} "
         "--device {resources.device} --processes {resources.processes}"
 
 
 rule join_ensemble:
     input:
-        run=ancient(flow.run.config_file),
         models=flow.member_models,
     output:
         model=flow.run.model_files,
@@ -93,8 +92,9 @@ rule join_ensemble:
     params:
         code=flow.run_code("ensemble"),
         training_config=flow.training_config,
-        run=input_folder("run"),
+        config=flow.config_argument,
+        run=output_folder("training"),
     message:
         "Joining {wildcards.model} on {wildcards.task}, seed {wildcards.seed}"
     shell:
-        "logged {log:q} python -m pam ensemble --run {params.run:q}"
+        "logged {log:q} python -m pam ensemble --run {params.run:q} --config {params.config:q}"
