@@ -2,99 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from pam.config import Experiment
 from pam.evaluation.attention import Analysis
 from pam.evaluation.metrics import perplexity
-from pam.reporting.comparison import Row, compare
-from pam.reporting.render import Column, Table, between, fixed, grouped, rounded, table_of
-from pam.reporting.runs import ScoredRun, TaskRuns, mean_if_known, processor_seconds
+from pam.reporting.comparison import Row, compare, frame_of
+from pam.reporting.render import Column, Table, table_of
+from pam.reporting.runs import ScoredRun, TaskRuns, processor_seconds
 
 QUALITY, ALIGNMENT = ("accuracy", "bleu_b*"), ("one_minus_aer",)
+MODEL = ["task", "model"]
 
-
-class Glance(NamedTuple):
-    """One model on one task, means over seeds; None where it was not measured."""
-
-    row: Row
-    perplexity: float | None
-    one_minus_aer: float | None
-    entropy: float | None
-    trained_per_s: float | None
-    decoded_per_s: float | None
-    parameters: float | None
-
-
-def attentions(
-    tasks: Sequence[TaskRuns],
-    gold: Sequence[TaskRuns],
-    analyses: Sequence[Analysis],
-    experiment: Experiment,
-    title: str,
-) -> Table:
-    """One row per task and model.
-
-    Args:
-        gold: the runs that were compared with word alignments, of the tasks that have some.
-        analyses: of the models that were analyzed under teacher forcing.
-    """
-    rows = compare(tasks, experiment, QUALITY, None, first=True)
-    aligned = compare(gold, experiment, ALIGNMENT, None, first=True) if gold else []
-    alignment = {(row.task, row.model): row.mean for row in aligned}
-    perplexities = _by_model(analyses, _perplexity)
-    entropies = _by_model(analyses, lambda analysis: analysis.entropy.mean)
-    runs = {(task.name, model): own for task in tasks for model, own in task.models.items()}
-
-    def glance(row: Row) -> Glance:
-        key = row.task, row.model
-        speed_and_size = (
-            mean_if_known([number(run) for run in runs[key]])
-            for number in (_trained, _decoded, _parameters)
-        )
-        known = perplexities.get(key), alignment.get(key), entropies.get(key)
-        return Glance(row, *known, *speed_and_size)
-
-    return table_of(
-        title,
-        [glance(row) for row in rows],
-        {
-            "task": lambda one: one.row.task,
-            "model": lambda one: one.row.model,
-            "metric": lambda one: one.row.metric.name,
-            "mean": lambda one: rounded(one.row.mean, 4),
-            "sd": lambda one: rounded(one.row.sd, 4),
-            "low": lambda one: rounded(one.row.interval.low, 4),
-            "high": lambda one: rounded(one.row.interval.high, 4),
-            "ppl": lambda one: rounded(one.perplexity, 4),
-            "one_minus_aer": lambda one: rounded(one.one_minus_aer, 4),
-            "entropy": lambda one: rounded(one.entropy, 4),
-            "trained_per_s": lambda one: rounded(one.trained_per_s, 2),
-            "decoded_per_s": lambda one: rounded(one.decoded_per_s, 2),
-            "parameters": lambda one: one.parameters,
-            "n": lambda one: one.row.seeds,
-        },
-        [
-            Column("Task", lambda one: one.row.task_label, "l"),
-            Column("Model", lambda one: one.row.label, "l"),
-            Column("Quality", lambda one: _quality(one.row)),
-            Column("95 %", lambda one: between(one.row.interval, 2), "l"),
-            Column("Perplexity", lambda one: fixed(one.perplexity, 3)),
-            Column("1 - AER", lambda one: fixed(one.one_minus_aer, 3)),
-            Column("Entropy", lambda one: fixed(one.entropy, 3)),
-            Column("Trained/s", lambda one: grouped(one.trained_per_s)),
-            Column("Decoded/s", lambda one: grouped(one.decoded_per_s)),
-            Column("Parameters", lambda one: grouped(one.parameters)),
-            Column("Seeds", lambda one: str(one.row.seeds)),
-        ],
-        (_explained(rows), _NOTE),
-    )
-
-
-_NOTE = (
+CSV = (
+    *("task", "model", "metric", "mean", "sd", "low", "high", "ppl", "one_minus_aer", "entropy"),
+    *("trained_per_s", "decoded_per_s", "parameters", "n"),
+)
+DIGITS = dict.fromkeys(CSV[3:10], 4) | {"trained_per_s": 2, "decoded_per_s": 2}
+SHOWN = (
+    Column("Task", "{task_label}", "l"),
+    Column("Model", "{label}", "l"),
+    Column("Quality", "{quality}"),
+    Column("95 %", "[{low:.2f}, {high:.2f}]", "l"),
+    Column("Perplexity", "{ppl:.3f}"),
+    Column("1 - AER", "{one_minus_aer:.3f}"),
+    Column("Entropy", "{entropy:.3f}"),
+    Column("Trained/s", "{trained_per_s:,.0f}"),
+    Column("Decoded/s", "{decoded_per_s:,.0f}"),
+    Column("Parameters", "{parameters:,.0f}"),
+    Column("Seeds", "{n}"),
+)
+NOTE = (
     "Perplexity is of the likelihood, also where a bound was trained: positions are summed out by "
     "the prior, latent vectors are at their means, hard attention feeds back the most probable "
     "position; it counts target symbols (letters, words or pieces of words). Entropy: mean of the "
@@ -105,6 +47,48 @@ _NOTE = (
 )
 
 
+def attentions(
+    tasks: Sequence[TaskRuns],
+    gold: Sequence[TaskRuns],
+    analyses: Sequence[Analysis],
+    experiment: Experiment,
+    title: str,
+) -> Table:
+    """One row per task and model, means over seeds; what was not measured is empty.
+
+    Args:
+        gold: the runs that were compared with word alignments, of the tasks that have some.
+        analyses: of the models that were analyzed under teacher forcing.
+    """
+    rows = compare(tasks, experiment, QUALITY, None, first=True)
+    aligned = compare(gold, experiment, ALIGNMENT, None, first=True) if gold else []
+    alignment = [
+        {"task": row.task, "model": row.model, "one_minus_aer": row.mean} for row in aligned
+    ]
+    frame = frame_of(rows)
+    spread = [f" ± {row.sd:.2f}" if row.sd is not None else "" for row in rows]
+    frame["quality"] = [f"{row.mean:.2f}{sd}" for row, sd in zip(rows, spread, strict=True)]
+    measured = (
+        _means([_speed_and_size(run) for task in tasks for run in task.runs], CSV[10:13]),
+        _means([_certainty(analysis) for analysis in analyses], ("ppl", "entropy")),
+        _means(alignment, ("one_minus_aer",)),
+    )
+    for means in measured:
+        frame = frame.merge(means, how="left", on=MODEL)
+    return table_of(title, frame, CSV, DIGITS, SHOWN, (_explained(rows), NOTE))
+
+
+def _means(records: Sequence[dict[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+    """Means over seeds, unknown where one of them is."""
+
+    def mean(seeds: pd.Series[float]) -> float:
+        return float(seeds.mean(skipna=False))
+
+    frame = pd.DataFrame(records, columns=[*MODEL, *columns])
+    frame = frame.astype(dict.fromkeys(columns, float))
+    return frame.groupby(MODEL, as_index=False).agg(dict.fromkeys(columns, mean))
+
+
 def _explained(rows: Sequence[Row]) -> str:
     names = dict.fromkeys(f"{row.metric.label} on {row.task_label}" for row in rows)
     return (
@@ -113,41 +97,26 @@ def _explained(rows: Sequence[Row]) -> str:
     )
 
 
-def _quality(row: Row) -> str:
-    spread = "" if row.sd is None else f" ± {fixed(row.sd, 2)}"
-    return f"{fixed(row.mean, 2)}{spread}"
+def _certainty(analysis: Analysis) -> dict[str, Any]:
+    """Perplexity of a target symbol, and the entropy of attention in nats."""
+    sums = np.array([sum(analysis.sentences.nll), sum(analysis.sentences.tokens)])
+    return {
+        "task": analysis.task,
+        "model": analysis.model,
+        "ppl": float(perplexity(sums)),
+        "entropy": analysis.entropy.mean,
+    }
 
 
-def _by_model(
-    analyses: Sequence[Analysis], number: Callable[[Analysis], float]
-) -> Mapping[tuple[str, str], float]:
-    """A number's mean over seeds, by task and model."""
-    found: dict[tuple[str, str], list[float]] = {}
-    for analysis in analyses:
-        found.setdefault((analysis.task, analysis.model), []).append(number(analysis))
-    return {key: float(np.mean(numbers)) for key, numbers in found.items()}
-
-
-def _perplexity(analysis: Analysis) -> float:
-    """Of a target symbol."""
-    sentences = analysis.sentences
-    return float(perplexity(np.array([sum(sentences.nll), sum(sentences.tokens)])))
-
-
-def _trained(run: ScoredRun) -> float | None:
-    """Training examples per processor or GPU second."""
-    training = run.scores.training
-    spent = processor_seconds(training)
-    if spent is None or not training.get("examples_per_second"):
-        return None
-    return float(training["examples_per_second"] * training["wall_s"] / spent[1])
-
-
-def _decoded(run: ScoredRun) -> float | None:
-    """Test rows per processor or GPU second, with the main beam."""
-    rows, spent = run.main_decoding.get("sentences"), processor_seconds(run.main_decoding)
-    return float(rows / spent[1]) if spent and rows else None
-
-
-def _parameters(run: ScoredRun) -> float | None:
-    return run.scores.training.get("parameters")
+def _speed_and_size(run: ScoredRun) -> dict[str, Any]:
+    """Examples and rows per processor or GPU second, and the number of parameters."""
+    training, decoding = run.scores.training, run.main_decoding
+    trained, decoded = processor_seconds(training), processor_seconds(decoding)
+    rate, rows = training.get("examples_per_second"), decoding.get("sentences")
+    return {
+        "task": run.task,
+        "model": run.model,
+        "trained_per_s": rate * training["wall_s"] / trained[1] if trained and rate else None,
+        "decoded_per_s": rows / decoded[1] if decoded and rows else None,
+        "parameters": training.get("parameters"),
+    }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
 from pydantic import Field
 
 from pam.config import Experiment
@@ -327,3 +328,36 @@ def _members(run: ScoredRun) -> tuple[str, ...]:
     """By the folders of their models, MODEL/seedN/model."""
     folders = run.scores.training.get("members", [])
     return tuple(Path(folder).parts[-3:][0] for folder in folders)
+
+
+def frame_of(rows: Sequence[Row]) -> pd.DataFrame:
+    """The rows as a frame; gains are empty for the baseline."""
+    records = [
+        {
+            "task": row.task,
+            "task_label": row.task_label,
+            "model": row.model,
+            "label": row.label,
+            "metric": row.metric.name,
+            "metric_label": row.metric.label,
+            "decimals": row.metric.decimals,
+            "mean": row.mean,
+            "sd": row.sd,
+            "n": row.seeds,
+            "low": row.interval.low,
+            "high": row.interval.high,
+            "paper": row.paper,
+            "difference": row.difference,
+            "gain": row.gain.value if row.gain else None,
+            "gain_low": row.gain.interval.low if row.gain else None,
+            "gain_high": row.gain.interval.high if row.gain else None,
+            "paper_gain": row.gain.paper if row.gain else None,
+            "p": row.gain.p if row.gain else None,
+            "verdict": row.verdict.word,
+            "reason": row.verdict.reason,
+            "cpu_s": row.cpu_s,
+            "gpu_s": row.gpu_s,
+        }
+        for row in rows
+    ]
+    return pd.DataFrame(records, dtype=object)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,91 +10,71 @@ import pandas as pd
 
 from pam.config import Experiment
 from pam.reporting.comparison import PaperTable
-from pam.reporting.render import Column, Table, fixed, grouped, rounded, table_of
+from pam.reporting.render import Column, Table, table_of
 from pam.reporting.runs import ScoredRun, TaskRuns, processor_seconds
 
 TIME_RATIO, ANY_ROW = "time_ratio", "any"
 """Where the papers' results have an overhead, whatever the task."""
 
-_TRAINING = (
+SECONDS = ("wall_s", "cpu_s", "gpu_s")
+TRAINING = (
     *("device", "examples_per_second", "peak_memory_mb"),
     *("epochs", "best_epoch", "parameters", "resumed"),
+)
+COSTS = ("task", "model", "seed", *SECONDS, *TRAINING, "decoded_per_second")
+COSTS_SHOWN = (
+    Column("Task", "{task_label}", "l"),
+    Column("Model", "{label}", "l"),
+    Column("Device", "{device}", "l"),
+    Column("Seed", "{seed}"),
+    Column("Wall s", "{wall_s:,.0f}"),
+    Column("CPU s", "{cpu_s:,.0f}"),
+    Column("GPU s", "{gpu_s:,.0f}"),
+    Column("Examples/s", "{examples_per_second:,.0f}"),
+    Column("Decoded/s", "{decoded_per_second:,.0f}"),
+    Column("Peak MB", "{peak_memory_mb:,.0f}"),
+    Column("Best epoch", "{best}"),
+    Column("Parameters", "{parameters:,.0f}"),
+)
+COSTS_NOTE = (
+    "Wall, CPU and GPU seconds are those of training and decoding together, over all sessions of "
+    "a training that was resumed. Examples/s: training examples per wall second; Decoded/s: test "
+    "rows decoded per wall second, with the main beam."
 )
 
 
 def costs(tasks: Sequence[TaskRuns], title: str) -> Table:
-    """One row per run; seconds are training and decoding together."""
-    runs = [run for task in tasks for run in task.runs]
-    labels = {task.name: task.label for task in tasks}
-    seconds = ("wall_s", "cpu_s", "gpu_s")
-
-    def recorded(key: str) -> Callable[[ScoredRun], Any]:
-        return lambda run: run.scores.training.get(key)
-
-    def cost(key: str) -> Callable[[ScoredRun], float | None]:
-        return lambda run: getattr(run.scores.cost, key)
-
-    def rounded_cost(key: str) -> Callable[[ScoredRun], float | None]:
-        return lambda run: rounded(cost(key)(run), 1)
-
-    def shown(heading: str, value: Callable[[ScoredRun], float | None]) -> Column[ScoredRun]:
-        return Column(heading, lambda run: grouped(value(run)))
-
-    table = table_of(
-        title,
-        runs,
-        {
-            "task": lambda run: run.task,
-            "model": lambda run: run.model,
-            "seed": lambda run: run.seed,
-            **{key: rounded_cost(key) for key in seconds},
-            **{key: recorded(key) for key in _TRAINING},
-            "decoded_per_second": _decoded_per_second,
-        },
-        [
-            Column("Task", lambda run: labels[run.task], "l"),
-            Column("Model", lambda run: run.label, "l"),
-            Column("Device", lambda run: str(run.scores.training.get("device") or ""), "l"),
-            Column("Seed", lambda run: str(run.seed)),
-            shown("Wall s", cost("wall_s")),
-            shown("CPU s", cost("cpu_s")),
-            shown("GPU s", cost("gpu_s")),
-            shown("Examples/s", recorded("examples_per_second")),
-            shown("Decoded/s", _decoded_per_second),
-            shown("Peak MB", recorded("peak_memory_mb")),
-            Column("Best epoch", _best_epoch),
-            shown("Parameters", recorded("parameters")),
-        ],
-        (
-            "Wall, CPU and GPU seconds are those of training and decoding together, over all "
-            "sessions of a training that was resumed. Examples/s: training examples per wall "
-            "second; Decoded/s: test rows decoded per wall second, with the main beam.",
-        ),
-    )
-    known = [[value for run in runs if (value := cost(key)(run)) is not None] for key in seconds]
-    totals = [grouped(sum(values) if values else None) for values in known]
-    table.shown.loc[len(runs)] = ["All", "", "", str(len(runs)), *totals, *[""] * 5]
+    """One row per run and, for people, their sum; seconds are training and decoding together."""
+    records = [_cost(run) | {"task_label": task.label} for task in tasks for run in task.runs]
+    frame = pd.DataFrame(records, dtype=object)
+    table = table_of(title, frame, COSTS, dict.fromkeys(SECONDS, 1), COSTS_SHOWN, (COSTS_NOTE,))
+    known = [frame[key].dropna() for key in SECONDS]
+    totals = [f"{sum(values):,.0f}" if len(values) else "" for values in known]
+    table.shown.loc[len(frame)] = ["All", "", "", str(len(frame)), *totals, *[""] * 5]
     return table
 
 
-def _best_epoch(run: ScoredRun) -> str:
-    best, epochs = (run.scores.training.get(key) for key in ("best_epoch", "epochs"))
-    if best is None:
-        return ""
-    return f"{best} of {epochs}" if epochs is not None else str(best)
-
-
-def _decoded_per_second(run: ScoredRun) -> float | None:
-    """Test rows per second with the main beam."""
-    return run.main_decoding.get("sentences_per_second")
+def _cost(run: ScoredRun) -> dict[str, Any]:
+    training = {key: run.scores.training.get(key) for key in TRAINING}
+    best, epochs = training["best_epoch"], training["epochs"]
+    return {
+        "task": run.task,
+        "model": run.model,
+        "label": run.label,
+        "seed": run.seed,
+        **run.scores.cost.model_dump(),
+        **training,
+        "decoded_per_second": run.main_decoding.get("sentences_per_second"),
+        "best": f"{best} of {epochs}" if best is not None and epochs is not None else best,
+    }
 
 
 def environment(tasks: Sequence[TaskRuns], title: str) -> Table:
     """Every distinct version, machine and device, with the number of runs that ran on it."""
-    names = ["kind", "name", "value"]
     facts = [fact for task in tasks for run in task.runs for fact in _facts(run.scores.training)]
-    counts = pd.DataFrame(facts, columns=names).value_counts().rename("runs").reset_index()
-    order = [*names[:2], "runs", names[2]]
+    frame = pd.DataFrame(facts, columns=["kind", "name", "value"])
+    counts = frame.value_counts().rename("runs").reset_index()
+    order = ["kind", "name", "runs", "value"]
     counts = counts.sort_values(order, ascending=[True, True, False, True])
     shown = counts.astype(str).rename(columns=str.capitalize)
     return Table(title, counts, shown, "lllr")
@@ -117,23 +97,23 @@ class Time(NamedTuple):
     seconds: float
 
 
-class Overhead(NamedTuple):
-    """A model's time in one phase, mean over seeds, and how many times the baseline's it is."""
-
-    task: TaskRuns
-    phase: str
-    run: ScoredRun
-    processor: str
-    seconds: float
-    ratio: float | None
-    seeds: int
-    paper: float | None
+OVERHEAD = ("task", "phase", "model", "processor", "seconds", "ratio", "n", "paper")
+OVERHEAD_SHOWN = (
+    Column("Task", "{task_label}", "l"),
+    Column("Phase", "{phase}", "l"),
+    Column("Model", "{label}", "l"),
+    Column("On", "{processor}", "l"),
+    Column("Seconds", "{seconds:.1f}"),
+    Column("Ratio", "{ratio:.2f}"),
+    Column("Seeds", "{n}"),
+    Column("Paper", "{paper:.2f}"),
+)
 
 
 def overhead(
     tasks: Sequence[TaskRuns], experiment: Experiment, paper: PaperTable | None, title: str
 ) -> Table:
-    """One row per task, phase and model.
+    """One row per task, phase and model: seconds, and how many times the baseline's they are.
 
     Seconds are those of the GPU where one was used, else of the processor. A ratio is formed only
     between times on the same kind of processor.
@@ -146,40 +126,18 @@ def overhead(
     ]
     if paper is not None:
         notes.append(f"Paper: {paper.source}. {paper.note}")
-    return table_of(
-        title,
-        [row for task in tasks for row in _overheads(task, experiment.baseline, paper)],
-        {
-            "task": lambda row: row.task.name,
-            "phase": lambda row: row.phase,
-            "model": lambda row: row.run.model,
-            "processor": lambda row: row.processor,
-            "seconds": lambda row: rounded(row.seconds, 3),
-            "ratio": lambda row: rounded(row.ratio, 3),
-            "n": lambda row: row.seeds,
-            "paper": lambda row: row.paper,
-        },
-        [
-            Column("Task", lambda row: row.task.label, "l"),
-            Column("Phase", lambda row: row.phase, "l"),
-            Column("Model", lambda row: row.run.label, "l"),
-            Column("On", lambda row: row.processor, "l"),
-            Column("Seconds", lambda row: fixed(row.seconds, 1)),
-            Column("Ratio", lambda row: fixed(row.ratio, 2)),
-            Column("Seeds", lambda row: str(row.seeds)),
-            Column("Paper", lambda row: fixed(row.paper, 2)),
-        ],
-        notes,
-        group=2,
-    )
+    rows = [row for task in tasks for row in _overheads(task, experiment.baseline, paper)]
+    frame = pd.DataFrame(rows, columns=[*OVERHEAD, "task_label", "label"], dtype=object)
+    digits = {"seconds": 3, "ratio": 3}
+    return table_of(title, frame, OVERHEAD, digits, OVERHEAD_SHOWN, notes, group=2)
 
 
-def _overheads(task: TaskRuns, baseline: str, paper: PaperTable | None) -> Iterator[Overhead]:
+def _overheads(task: TaskRuns, baseline: str, paper: PaperTable | None) -> Iterator[dict[str, Any]]:
     """Training, then decoding by beam, of every model that has a time of it."""
     times = {
         model: [time for run in runs for time in _times(run)] for model, runs in task.models.items()
     }
-    phases = dict.fromkeys(time.phase for run in task.runs for time in _times(run))
+    phases = dict.fromkeys(time.phase for of_model in times.values() for time in of_model)
     for phase in phases:
         base = [time for time in times.get(baseline, []) if time.phase == phase]
         for model, runs in task.models.items():
@@ -187,16 +145,18 @@ def _overheads(task: TaskRuns, baseline: str, paper: PaperTable | None) -> Itera
             if own:
                 seconds = _mean_seconds(own)
                 same = len({time.processor for time in (*own, *base)}) == 1
-                yield Overhead(
-                    task=task,
-                    phase=phase,
-                    run=runs[0],
-                    processor=own[0].processor,
-                    seconds=seconds,
-                    ratio=seconds / _mean_seconds(base) if base and same else None,
-                    seeds=len(own),
-                    paper=paper.value(TIME_RATIO, ANY_ROW, model) if paper else None,
-                )
+                yield {
+                    "task": task.name,
+                    "task_label": task.label,
+                    "phase": phase,
+                    "model": model,
+                    "label": runs[0].label,
+                    "processor": own[0].processor,
+                    "seconds": seconds,
+                    "ratio": seconds / _mean_seconds(base) if base and same else None,
+                    "n": len(own),
+                    "paper": paper.value(TIME_RATIO, ANY_ROW, model) if paper else None,
+                }
 
 
 def _mean_seconds(times: Sequence[Time]) -> float:

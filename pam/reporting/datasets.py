@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import pandas as pd
+
 from pam.config import Experiment
-from pam.reporting.render import Column, Table, grouped, table_of
+from pam.reporting.render import Table
 from pam.reporting.runs import label_of
 
 SPLITS = ("train", "dev", "test")
@@ -59,16 +61,12 @@ def _table(
 ) -> Table:
     """A table for the report alone."""
 
-    def column(place: int, heading: str, side: Any) -> Column[tuple[Any, ...]]:
-        return Column(heading, lambda row: _text(row[place]), side)
-
-    sides = zip(headings, align, strict=True)
-    columns = [column(place, *heading) for place, heading in enumerate(sides)]
-    return table_of(title, rows, {}, columns, notes)
-
-
-def _text(value: str | float | None) -> str:
-    return value if isinstance(value, str) else grouped(value)
+    texts = [
+        [one if isinstance(one, str) else "" if one is None else f"{one:,.0f}" for one in row]
+        for row in rows
+    ]
+    shown = pd.DataFrame(texts, columns=list(headings), dtype=object)
+    return Table(title, pd.DataFrame(), shown, align, tuple(notes))
 
 
 def _inflection(found: dict[str, Any]) -> list[tuple[Any, ...]]:

@@ -7,6 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
+
 from pam.config import Experiment, load_run
 from pam.evaluation.inputs import read_predictions
 from pam.io import UserError
@@ -31,15 +33,18 @@ class Outputs(NamedTuple):
     lines: list[tuple[str, ...]]
 
 
-class Line(NamedTuple):
-    """A row of the table: a source, a reference or an output."""
-
-    task: str
-    task_label: str
-    number: int
-    model: str
-    label: str
-    text: str
+CSV = ("task", "sentence", "model", "label", "text")
+SHOWN = (
+    Column("Task", "{task_label}", "l"),
+    Column("Sentence", "{sentence}"),
+    Column("", "{label}", "l"),
+    Column("Text", "{shown}", "p"),
+)
+NOTE = (
+    f"First seed, main beam, words as the models write them. {COUNT} sentences of "
+    f"{WORDS.start} to {WORDS.stop - 1} source words, spread evenly over those of the test "
+    "split on which the models differ most: not the best ones, nor drawn at random."
+)
 
 
 def examples(experiment: Experiment, predictions: Sequence[Path], title: str) -> Table:
@@ -49,37 +54,18 @@ def examples(experiment: Experiment, predictions: Sequence[Path], title: str) ->
         UserError: predictions of one task are about different sentences.
     """
     read = [_read(path) for path in predictions]
-    shown: list[Line] = []
+    lines: list[tuple[str, int, str, str, str]] = []
     for name in experiment.tasks:
         models = _in_order([one for one in read if one.task == name], experiment)
         for place in _most_different([one.lines for one in models]):
             source, target, _ = models[0].lines[place]
             texts = [("", "Source", source), ("", "Reference", target)]
             texts += [(one.model, one.label, one.lines[place][2]) for one in models]
-            shown += [Line(name, label_of(name, experiment), place + 1, *text) for text in texts]
-    return table_of(
-        title,
-        shown,
-        {
-            "task": lambda line: line.task,
-            "sentence": lambda line: line.number,
-            "model": lambda line: line.model,
-            "label": lambda line: line.label,
-            "text": lambda line: line.text,
-        },
-        [
-            Column("Task", lambda line: line.task_label, "l"),
-            Column("Sentence", lambda line: str(line.number)),
-            Column("", lambda line: line.label, "l"),
-            Column("Text", lambda line: line.text or "(empty)", "p"),
-        ],
-        (
-            f"First seed, main beam, words as the models write them. {COUNT} sentences of "
-            f"{WORDS.start} to {WORDS.stop - 1} source words, spread evenly over those of the test "
-            "split on which the models differ most: not the best ones, nor drawn at random.",
-        ),
-        group=2,
-    )
+            lines += [(name, place + 1, *text) for text in texts]
+    frame = pd.DataFrame(lines, columns=CSV, dtype=object)
+    frame["task_label"] = [label_of(task, experiment) for task in frame["task"]]
+    frame["shown"] = frame["text"].replace("", "(empty)")
+    return table_of(title, frame, CSV, {}, SHOWN, (NOTE,), group=2)
 
 
 def _read(path: Path) -> Outputs:

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from string import Formatter
+from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 
-from pam.evaluation.bootstrap import Interval
 from pam.io import write_text
 
 FORMATS = (".csv", ".md", ".tex", ".html")
 
-Row = TypeVar("Row")
 
+class Column(NamedTuple):
+    """A column for people.
 
-@dataclass(frozen=True)
-class Column(Generic[Row]):
-    """A column for people: its heading and what it says of a row.
-
-    `align` is `l` for text, `p` for text that may need several lines and `r` for numbers.
+    Attributes:
+        heading: what is written above it.
+        text: a template of a row's values, such as `{low:.2f}`; empty where one is unknown.
+        align: `l` for text, `p` for text that may need several lines and `r` for numbers.
     """
 
     heading: str
-    text: Callable[[Row], str]
+    text: str
     align: Literal["l", "p", "r"] = "r"
 
 
@@ -62,24 +62,27 @@ class Table:
 
 def table_of(
     title: str,
-    rows: Sequence[Row],
-    data: Mapping[str, Callable[[Row], Any]],
-    shown: Sequence[Column[Row]],
+    frame: pd.DataFrame,
+    csv: Sequence[str],
+    digits: Mapping[str, int],
+    shown: Sequence[Column],
     notes: Sequence[str] = (),
     group: int = 1,
 ) -> Table:
-    """A table of rows of any kind.
+    """A table of a frame.
 
     Args:
-        data: for each column of the CSV its value of a row.
+        csv: names of the columns for machines.
+        digits: of them, how many digits after the point are kept; others stay as they are.
         shown: the columns for people.
     """
-    records = [[value(row) for value in data.values()] for row in rows]
-    texts = [[column.text(row) for column in shown] for row in rows]
+    rows = frame.to_dict("records")
+    records = [[rounded(row[name], digits.get(name)) for name in csv] for row in rows]
+    texts = [[_filled(column.text, row) for column in shown] for row in rows]
     return Table(
         title,
         # As objects, numbers stay what they are: an integer beside an unknown one is no float.
-        pd.DataFrame(records, columns=list(data), dtype=object),
+        pd.DataFrame(records, columns=list(csv), dtype=object),
         pd.DataFrame(texts, columns=[column.heading for column in shown], dtype=object),
         "".join(column.align for column in shown),
         tuple(notes),
@@ -87,45 +90,26 @@ def table_of(
     )
 
 
-# Numbers for people; an unknown one is an empty cell.
+def _filled(template: str, row: dict[Hashable, Any]) -> str:
+    names = [name for _, name, _, _ in Formatter().parse(template) if name]
+    unknown = any(pd.isna(row[name]) for name in names)
+    return "" if unknown else template.format_map(row)
 
 
-def fixed(value: float | None, decimals: int) -> str:
-    """`85.50`"""
-    return "" if value is None else f"{value:.{decimals}f}"
+def rounded(value: Any, digits: int | None) -> Any:
+    """A number with enough digits for machines, and no noise behind them."""
+    return value if value is None or digits is None else round(value, digits)
 
 
-def signed(value: float | None, decimals: int) -> str:
+def signed(value: float, digits: int) -> str:
     """`+1.37`; a difference that rounds to nothing has no sign."""
-    if value is None:
-        return ""
-    text = f"{value:+.{decimals}f}"
+    text = f"{value:+.{digits}f}"
     return text[1:] if float(text) == 0 else text
-
-
-def between(interval: Interval, decimals: int) -> str:
-    """`[84.90, 90.60]`"""
-    return f"[{fixed(interval.low, decimals)}, {fixed(interval.high, decimals)}]"
-
-
-def signed_between(interval: Interval, decimals: int) -> str:
-    """`[+1.51, +5.30]`"""
-    return f"[{signed(interval.low, decimals)}, {signed(interval.high, decimals)}]"
 
 
 def probability(value: float) -> str:
     """`0.013`, and `< 0.001` below that."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def grouped(value: float | None) -> str:
-    """`1,234`"""
-    return "" if value is None else f"{value:,.0f}"
-
-
-def rounded(value: float | None, decimals: int) -> float | None:
-    """For machines: a number with enough digits and no noise behind them."""
-    return None if value is None else round(value, decimals)
 
 
 # The four formats.

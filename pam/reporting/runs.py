@@ -140,15 +140,13 @@ def load_runs(paths: Sequence[Path | str], experiment: Experiment) -> list[TaskR
         runs[key] = run
     if not runs:
         raise UserError("no scores to report", hint="name at least one scores.json")
-    grouped = by_task(list(runs.values()), experiment)
-    tasks = [
+    first: dict[str, ScoredRun] = {}
+    for run in runs.values():
+        check_comparable(first.setdefault(run.task, run), run)
+    return [
         TaskRuns(name, label_of(name, experiment), experiment.tasks[name], models)
-        for name, models in grouped.items()
+        for name, models in by_task(list(runs.values()), experiment).items()
     ]
-    for task in tasks:
-        for run in task.runs[1:]:
-            check_comparable(task.runs[0], run)
-    return tasks
 
 
 def _read(path: Path, experiment: Experiment) -> ScoredRun:

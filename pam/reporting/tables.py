@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+
+import pandas as pd
 
 from pam.config import Experiment
 from pam.evaluation import attention
@@ -16,20 +17,9 @@ from pam.evaluation.translation import Significance
 from pam.io import unknown
 from pam.reporting import attentions, costs
 from pam.reporting.catalogue import TABLES, TableSpec, gains_of
-from pam.reporting.comparison import RULE, Gain, PaperTable, Row, check_rows, compare
+from pam.reporting.comparison import RULE, PaperTable, Row, check_rows, compare, frame_of
 from pam.reporting.examples import examples
-from pam.reporting.render import (
-    Column,
-    Table,
-    between,
-    fixed,
-    grouped,
-    probability,
-    rounded,
-    signed,
-    signed_between,
-    table_of,
-)
+from pam.reporting.render import Column, Table, probability, signed, table_of
 from pam.reporting.runs import TaskRuns, load_runs
 
 
@@ -88,21 +78,18 @@ def build(name: str, inputs: Inputs) -> Table:
 
 # Ours with the paper's, and gains over the baseline.
 
-COMPARISON_DATA: dict[str, Callable[[Row], Any]] = {
-    "task": lambda row: row.task,
-    "model": lambda row: row.model,
-    "metric": lambda row: row.metric.name,
-    "mean": lambda row: rounded(row.mean, 4),
-    "sd": lambda row: rounded(row.sd, 4),
-    "n": lambda row: row.seeds,
-    "low": lambda row: rounded(row.interval.low, 4),
-    "high": lambda row: rounded(row.interval.high, 4),
-    "paper": lambda row: row.paper,
-    "difference": lambda row: rounded(row.difference, 4),
-    "p_vs_soft": lambda row: rounded(row.gain.p, 6) if row.gain else None,
-    "verdict": lambda row: row.verdict.word,
-    "cpu_s": lambda row: rounded(row.cpu_s, 1),
-    "gpu_s": lambda row: rounded(row.gpu_s, 1),
+COMPARISON: tuple[str, ...] = (
+    *("task", "model", "metric", "mean", "sd", "n", "low", "high", "paper", "difference"),
+    *("p_vs_soft", "verdict", "cpu_s", "gpu_s"),
+)
+GAINS = (
+    *("task", "model", "metric", "baseline", "gain", "low", "high", "paper_gain"),
+    *("p", "verdict", "reason"),
+)
+DIGITS = {
+    **dict.fromkeys(("mean", "sd", "low", "high", "difference", "gain", "paper_gain"), 4),
+    **dict.fromkeys(("p", "p_vs_soft"), 6),
+    **dict.fromkeys(("cpu_s", "gpu_s"), 1),
 }
 
 
@@ -110,23 +97,22 @@ def comparison(spec: TableSpec, inputs: Inputs) -> Table:
     """Ours with the paper's, one row per task, metric and model."""
     paper, baseline = inputs.paper(spec), inputs.experiment.baseline
     rows = compare(inputs.tasks, inputs.experiment, spec.metrics, paper)
-    reported = any(row.paper is not None for row in rows)
-    on_gpu = any(row.gpu_s for row in rows)
-    data, sacrebleu = dict(COMPARISON_DATA), _p_by_sacrebleu(inputs.significance)
+    frame = _with_texts(rows).rename(columns={"p": "p_vs_soft"})
+    csv, sacrebleu = COMPARISON, _p_by_sacrebleu(rows, inputs.significance)
     if sacrebleu is not None:
-        data["p_sacrebleu"] = lambda row: sacrebleu(row) or None
-    names = _name_columns(rows)
+        csv, frame["p_sacrebleu"] = (*COMPARISON, "p_sacrebleu"), sacrebleu
+    names, reported = _name_columns(rows), _reported(rows)
     shown = [
         *names,
-        *([Column("Paper", _paper)] if reported else []),
-        Column("Ours", _ours),
-        Column("95 % interval", lambda row: between(row.interval, row.metric.decimals)),
+        *([Column("Paper", "{paper_text}")] if reported else []),
+        Column("Ours", "{ours}"),
+        Column("95 % interval", "{interval}"),
         *_gain_columns(reported),
-        *([Column("p, sacreBLEU", sacrebleu)] if sacrebleu else []),
-        Column("Seeds", lambda row: str(row.seeds)),
-        Column("CPU s", lambda row: grouped(row.cpu_s)),
-        *([Column[Row]("GPU s", lambda row: grouped(row.gpu_s))] if on_gpu else []),
-        Column("Verdict", lambda row: row.verdict.word, "l"),
+        *([Column("p, sacreBLEU", "{p_sacrebleu}")] if sacrebleu else []),
+        Column("Seeds", "{n}"),
+        Column("CPU s", "{cpu_s:,.0f}"),
+        *([Column("GPU s", "{gpu_s:,.0f}")] if any(row.gpu_s for row in rows) else []),
+        Column("Verdict", "{verdict}", "l"),
     ]
     notes = [
         f"{_units(rows)} Ours: mean and standard deviation over seeds. "
@@ -137,33 +123,22 @@ def comparison(spec: TableSpec, inputs: Inputs) -> Table:
         *([_SACREBLEU_NOTE] if sacrebleu else []),
         *_verdict_notes(rows, paper),
     ]
-    return table_of(inputs.title(spec), rows, data, shown, notes, group=len(names) - 1)
+    return table_of(inputs.title(spec), frame, csv, DIGITS, shown, notes, group=len(names) - 1)
 
 
 def gains(spec: TableSpec, inputs: Inputs) -> Table:
     """Gains over the baseline with paired intervals, and what decided each verdict."""
     paper, baseline = inputs.paper(spec), inputs.experiment.baseline
     rows = compare(inputs.tasks, inputs.experiment, spec.metrics, paper)
+    frame = _with_texts(rows).assign(baseline=baseline)
+    frame = frame[frame["gain"].notna()]
+    frame = frame.assign(low=frame["gain_low"], high=frame["gain_high"])
     label, names = _label(rows, baseline), _name_columns(rows)
-    reported = any(row.paper is not None for row in rows)
-    data: dict[str, Callable[[Row], Any]] = {
-        "task": lambda row: row.task,
-        "model": lambda row: row.model,
-        "metric": lambda row: row.metric.name,
-        "baseline": lambda row: baseline,
-        "gain": lambda row: rounded(_gain(row).value, 4),
-        "low": lambda row: rounded(_gain(row).interval.low, 4),
-        "high": lambda row: rounded(_gain(row).interval.high, 4),
-        "paper_gain": lambda row: rounded(_gain(row).paper, 4),
-        "p": lambda row: rounded(_gain(row).p, 6),
-        "verdict": lambda row: row.verdict.word,
-        "reason": lambda row: row.verdict.reason,
-    }
     shown = [
         *names,
-        *_gain_columns(reported),
-        Column[Row]("Verdict", lambda row: row.verdict.word, "l"),
-        Column[Row]("Reason", lambda row: row.verdict.reason, "l"),
+        *_gain_columns(_reported(rows)),
+        Column("Verdict", "{verdict}", "l"),
+        Column("Reason", "{reason}", "l"),
     ]
     notes = [
         f"{_units(rows)} {_gain_note(label)}",
@@ -171,61 +146,57 @@ def gains(spec: TableSpec, inputs: Inputs) -> Table:
         *_verdict_notes(rows, paper),
     ]
     title = f"Gain over {label}. {inputs.title(spec)}"
-    others = [row for row in rows if row.gain is not None]
-    return table_of(title, others, data, shown, notes, group=len(names) - 1)
+    return table_of(title, frame, GAINS, DIGITS, shown, notes, group=len(names) - 1)
 
 
-def _name_columns(rows: Sequence[Row]) -> list[Column[Row]]:
+def _with_texts(rows: Sequence[Row]) -> pd.DataFrame:
+    """The rows as a frame, with what people read of them."""
+    texts = pd.DataFrame([_texts(row) for row in rows], dtype=object)
+    return pd.concat([frame_of(rows), texts], axis=1)
+
+
+def _texts(row: Row) -> dict[str, str]:
+    digits, gain = row.metric.decimals, row.gain
+    spread = f" ± {row.sd:.{digits}f}" if row.sd is not None else ""
+    mark = "" if row.same_data else "*"
+    texts = {
+        "ours": f"{row.mean:.{digits}f}{spread}",
+        "interval": f"[{row.interval.low:.{digits}f}, {row.interval.high:.{digits}f}]",
+        "paper_text": "" if row.paper is None else f"{row.paper:.{digits}f}{mark}",
+        **dict.fromkeys(("gain_text", "gain_interval", "p_text", "paper_gain_text"), ""),
+    }
+    if gain is not None:
+        low, high = gain.interval.low, gain.interval.high
+        texts |= {
+            "gain_text": signed(gain.value, digits),
+            "gain_interval": f"[{signed(low, digits)}, {signed(high, digits)}]",
+            "p_text": probability(gain.p),
+        }
+        if gain.paper is not None:
+            texts["paper_gain_text"] = signed(gain.paper, digits) + mark
+    return texts
+
+
+def _name_columns(rows: Sequence[Row]) -> list[Column]:
     """Task and model, and between them the metric where there is more than one."""
     several = len({row.metric.name for row in rows}) > 1
+    metric = [Column("Metric", "{metric_label}", "l")] if several else []
+    return [Column("Task", "{task_label}", "l"), *metric, Column("Model", "{label}", "l")]
+
+
+def _gain_columns(reported: bool) -> list[Column]:
+    """Columns of gains; empty for the baseline."""
     return [
-        Column("Task", lambda row: row.task_label, "l"),
-        *([Column[Row]("Metric", lambda row: row.metric.label, "l")] if several else []),
-        Column("Model", lambda row: row.label, "l"),
+        *([Column("Gain, paper", "{paper_gain_text}")] if reported else []),
+        Column("Gain, ours", "{gain_text}"),
+        Column("95 % interval", "{gain_interval}"),
+        Column("p", "{p_text}"),
     ]
 
 
-def _gain_columns(reported: bool) -> list[Column[Row]]:
-    """Columns of gains; empty for the baseline.
-
-    Args:
-        reported: whether the paper has a value for any of the rows.
-    """
-
-    def paper(row: Row) -> str:
-        if row.gain is None or row.gain.paper is None:
-            return ""
-        return signed(row.gain.paper, row.metric.decimals) + ("" if row.same_data else "*")
-
-    def ours(row: Row) -> str:
-        return signed(row.gain.value, row.metric.decimals) if row.gain else ""
-
-    def interval(row: Row) -> str:
-        return signed_between(row.gain.interval, row.metric.decimals) if row.gain else ""
-
-    return [
-        *([Column("Gain, paper", paper)] if reported else []),
-        Column("Gain, ours", ours),
-        Column("95 % interval", interval),
-        Column("p", lambda row: probability(row.gain.p) if row.gain else ""),
-    ]
-
-
-def _gain(row: Row) -> Gain:
-    """The gain of a row that has one."""
-    assert row.gain is not None
-    return row.gain
-
-
-def _paper(row: Row) -> str:
-    mark = "*" if row.paper is not None and not row.same_data else ""
-    return fixed(row.paper, row.metric.decimals) + mark
-
-
-def _ours(row: Row) -> str:
-    digits = row.metric.decimals
-    spread = f" ± {fixed(row.sd, digits)}" if row.sd is not None else ""
-    return fixed(row.mean, digits) + spread
+def _reported(rows: Sequence[Row]) -> bool:
+    """Whether the paper has a value for any of these rows."""
+    return any(row.paper is not None for row in rows)
 
 
 def _label(rows: Sequence[Row], baseline: str) -> str:
@@ -256,7 +227,7 @@ def _verdict_notes(rows: Sequence[Row], paper: PaperTable | None) -> list[str]:
             "* The paper's figure is for the paper's own data, which are not ours; it is shown for "
             "orientation and decides nothing."
         )
-    if paper is not None and any(row.paper is not None for row in rows):
+    if paper is not None and _reported(rows):
         notes.append(f"Paper: {paper.source}. {paper.note}".strip())
     return [*notes, f"Verdict. {RULE}"]
 
@@ -278,8 +249,8 @@ _SACREBLEU_NOTE = (
 )
 
 
-def _p_by_sacrebleu(paths: Sequence[Path]) -> Callable[[Row], str] | None:
-    """p of a row, one per seed, as a function; None where nothing was tested.
+def _p_by_sacrebleu(rows: Sequence[Row], paths: Sequence[Path]) -> list[str | None] | None:
+    """p of each row, one per seed; None where nothing was tested.
 
     Raises:
         UserError: a file is missing or holds no tests.
@@ -287,15 +258,13 @@ def _p_by_sacrebleu(paths: Sequence[Path]) -> Callable[[Row], str] | None:
     if not paths:
         return None
     read = sorted((read_record(Significance, path) for path in paths), key=lambda one: one.seed)
-    found: dict[tuple[str, str, str], list[float]] = {}
+    found: dict[tuple[str, str, str], list[str]] = {}
     for one in read:
         for test in one.tests:
-            found.setdefault((one.task, test.model, test.metric), []).append(test.p)
-
-    def text(row: Row) -> str:
-        return "; ".join(map(probability, found.get((row.task, row.model, row.metric.name), [])))
-
-    return text
+            key = one.task, test.model, test.metric
+            found.setdefault(key, []).append(probability(test.p))
+    keys = [(row.task, row.model, row.metric.name) for row in rows]
+    return ["; ".join(found[key]) if key in found else None for key in keys]
 
 
 BUILDERS: dict[str, Callable[[TableSpec, Inputs], Table]] = {
