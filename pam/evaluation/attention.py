@@ -7,7 +7,6 @@ covers (Figure 4), and which source word is attended most (Table 3).
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from math import fsum
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from pam.evaluation.inputs import read_record
+from pam.evaluation.inputs import read_record, to_json
 from pam.evaluation.metrics import Floats
 from pam.io import Strict, write_text
 
@@ -103,20 +102,6 @@ class Analysis(Strict):
     wall_s: float
     cpu_s: float
     gpu_s: float
-
-
-def to_json(analysis: Analysis) -> str:
-    """JSON with one line for each list, for people to read."""
-    content = analysis.model_dump(mode="json")
-    lines = [f"{json.dumps(key)}: {_section(value)}" for key, value in content.items()]
-    return "{\n  " + ",\n  ".join(lines) + "\n}\n"
-
-
-def _section(value: object) -> str:
-    if not isinstance(value, dict):
-        return json.dumps(value, ensure_ascii=False)
-    lines = [f"{json.dumps(key)}: {json.dumps(entry)}" for key, entry in value.items()]
-    return "{\n    " + ",\n    ".join(lines) + "\n  }"
 
 
 def save(analysis: Analysis, path: Path | str) -> None:

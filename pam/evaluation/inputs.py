@@ -1,10 +1,11 @@
-"""What is scored: predictions, an analysis and prepared data, read and checked.
+"""What is scored: predictions, an analysis and prepared data, read and checked; records as JSON.
 
 `pam.evaluation.scores.KINDS` has a function from `EvalInputs` to `Counts` for each kind of task.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -186,3 +187,20 @@ def read_record(kind: type[Record], path: Path | str) -> Record:
         raise UserError(
             error.message, file=path, line=error.line, hint="delete it and make it again"
         ) from error
+
+
+def to_json(record: Strict) -> str:
+    """JSON for people to read too: a line for each entry of a section, such as a unit's counts."""
+    lines = [f"{_text(key)}: {_section(value)}" for key, value in record.model_dump().items()]
+    return "{\n  " + ",\n  ".join(lines) + "\n}\n"
+
+
+def _section(value: object) -> str:
+    if not isinstance(value, dict) or not value:
+        return _text(value)
+    lines = [f"{_text(key)}: {_text(entry)}" for key, entry in value.items()]
+    return "{\n    " + ",\n    ".join(lines) + "\n  }"
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -6,7 +6,6 @@ kind of task: a function from `EvalInputs` to `Counts`, and a line in `KINDS`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from pam.evaluation import alignment, bootstrap, inflection, translation
-from pam.evaluation.inputs import Counts, EvalInputs, read_record
+from pam.evaluation.inputs import Counts, EvalInputs, read_record, to_json
 from pam.evaluation.metrics import Units, metric_of
 from pam.io import Strict, unknown, write_text
 
@@ -162,18 +161,6 @@ def make(
             for name, row in zip(units.names, units.counts, strict=True)
         },
     )
-
-
-def to_json(scores: Scores) -> str:
-    """Indented JSON, except that each unit's counts are on one line, for people to read."""
-    content = scores.model_dump()
-    units = content.pop("units")
-    head = json.dumps(content, indent=2, ensure_ascii=False)[:-2]
-    rows = ",\n".join(
-        f"    {json.dumps(name, ensure_ascii=False)}: {json.dumps(row)}"
-        for name, row in units.items()
-    )
-    return f'{head},\n  "units": {{\n{rows}\n  }}\n}}\n'
 
 
 def save(scores: Scores, path: Path | str) -> None:

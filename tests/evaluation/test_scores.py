@@ -13,6 +13,7 @@ import yaml
 from pam.commands import score
 from pam.data.dataset import write_summary
 from pam.evaluation import scores as record
+from pam.evaluation.inputs import to_json
 from pam.io import UserError
 
 ROWS = [("a", "1", "x", "x"), ("a", "2", "y", "z"), ("b", "1", "u", "u"), ("b", "2", "w", "w")]
@@ -84,7 +85,7 @@ def test_the_record_holds_result_cost_and_origin(folder: Path) -> None:
 def test_what_is_written_can_be_read_back(folder: Path) -> None:
     run(*all_arguments(folder))
     scores = record.load(folder / "scores.json")
-    assert record.to_json(scores) == (folder / "scores.json").read_text(encoding="utf-8")
+    assert to_json(scores) == (folder / "scores.json").read_text(encoding="utf-8")
     assert scores.counts().counts.tolist() == [[1, 2, 0, 1], [2, 2, 1, 1]]
 
 
