@@ -206,7 +206,7 @@ def compare(
 
     Args:
         patterns: names of metrics, or patterns such as `bleu_b*`; a task has those of its kind.
-        paper: the figures to set beside ours; None for metrics that no paper reports.
+        paper: the results to show with ours; None for metrics that no paper reports.
         first: of each task's metrics take the first one only.
 
     Raises:

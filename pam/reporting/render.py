@@ -73,7 +73,7 @@ def table_of(
 
     Args:
         csv: names of the columns for machines.
-        digits: of them, how many digits after the point are kept; others stay as they are.
+        digits: of them, how many digits after the point to write; others stay as they are.
         shown: the columns for people.
     """
     rows = frame.to_dict("records")
@@ -81,7 +81,7 @@ def table_of(
     texts = [[_filled(column.text, row) for column in shown] for row in rows]
     return Table(
         title,
-        # As objects, numbers stay what they are: an integer beside an unknown one is no float.
+        # As objects, numbers stay what they are: an integer does not become a float next to an unknown.
         pd.DataFrame(records, columns=list(csv), dtype=object),
         pd.DataFrame(texts, columns=[column.heading for column in shown], dtype=object),
         "".join(column.align for column in shown),

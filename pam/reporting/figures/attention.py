@@ -17,7 +17,7 @@ from pam.io import Strict, UserError
 from pam.reporting.figures import style
 
 ACROSS = 18
-"""Target symbols up to which three panels stand beside each other and words stay legible."""
+"""Target symbols up to which three panels fit side by side and words stay legible."""
 
 _LABEL = 7.5
 _ROW, _LETTER, _BAR = 0.165, 0.066, 0.9
@@ -46,7 +46,7 @@ class Alignments(Strict, extra="ignore"):
 def attention(base: Path, other: Path, rows: int) -> Figure:
     """Three panels per row of the test split: base, other, other minus base.
 
-    Source symbols run down and target symbols to the right. The panels stand beside each other
+    Source symbols run down and target symbols to the right. The panels are side by side
     where every target is short enough for that, else below each other.
 
     Raises:
@@ -139,7 +139,7 @@ _END = {"</s>": "⏎"}
 
 
 def _named(symbol: str) -> str:
-    """A symbol on the axis with room, which tells what the short sign of the other one means."""
+    """A symbol on the axis with room, which explains the short sign on the other one."""
     return f"{symbol} {_END[symbol]}" if symbol in _END else symbol
 
 

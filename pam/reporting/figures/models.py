@@ -235,11 +235,11 @@ ENOUGH, FAR = 8, 3.0
 outer fences of Tukey's 'Exploratory Data Analysis' (1977)."""
 
 ASIDE = 60.0
-"""Points beside a panel that a mark with its value takes."""
+"""Points at the side of a panel that a mark with its value takes."""
 
 
 class Outlier(NamedTuple):
-    """A model's value, which is far out, and where it stands on the other axis."""
+    """A model's value, which is far out, and its place on the other axis."""
 
     model: str
     value: float

@@ -27,7 +27,7 @@ WIDTH = 7.2
 """Width of a figure in inches: a text column, and what the report shows without scaling."""
 
 ACROSS = 3
-"""Panels of tasks beside each other, at most."""
+"""Panels of tasks side by side, at most."""
 
 _LETTERS = 63
 """Of a heading, in the width of a figure."""
@@ -129,7 +129,7 @@ _MARKERS = ("<", ">", "X", "p", "h", "*", "d", "8")
 
 
 def look(model: str) -> Look:
-    """The model's look. Okabe and Ito's colors, told apart also without color vision; a model
+    """The model's look. Okabe and Ito's colors, distinct also without color vision; a model
     that is not listed gets one by its name alone, so it too is the same everywhere."""
     if model in _LOOKS:
         return _LOOKS[model]
