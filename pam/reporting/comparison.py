@@ -138,34 +138,25 @@ def judge_gain(paper: float | None, ours: Interval, same_data: bool, seeds: int)
 # The comparison: one row per task, metric and model.
 
 
-@dataclass(frozen=True)
-class Gain:
-    """How much better a model's mean is than the baseline's, in the metric's unit.
-
-    It is positive where the model is better: where lower is better, as with perplexity, it is the
-    baseline's mean minus the model's.
-    """
-
-    value: float
-    interval: Interval
-    p: float
-    paper: float | None
-
-
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One model on one task by one metric.
+
+    A gain says how much better a model's mean is than the baseline's, in the metric's unit. It is
+    positive where the model is better: where lower is better, as with perplexity, it is the
+    baseline's mean minus the model's.
 
     Attributes:
         values: the metric for each seed, in ascending order of seeds.
         mean: mean over seeds.
         sd: standard deviation across seeds (n - 1 below); None for a single seed.
-        interval: bootstrap interval of `mean` over units, seeds held fixed.
-        paper: the paper's figure, shown also where its data are others than ours.
-        same_data: whether the paper's figure was measured on this data set.
-        gain: None for the baseline, and where the baseline was not run.
+        low, high: bootstrap interval of `mean` over units, seeds held fixed.
+        paper: the paper's value, shown also where its data are others than ours.
+        same_data: whether the paper's value was measured on this data set.
+        verdict, reason: `judge_level` or `judge_gain`.
         cpu_s, gpu_s: mean over seeds of training plus decoding; None if unknown.
-        members: models that it was joined from, whose trainings are their own cost.
+        members: models of which it is an ensemble, whose trainings are their own cost.
+        gain, gain_low, gain_high, p: None for the baseline, and where the baseline was not run.
+        paper_gain: None where the paper has no value of the model or of the baseline.
     """
 
     task: str
@@ -176,14 +167,20 @@ class Row:
     values: tuple[float, ...]
     mean: float
     sd: float | None
-    interval: Interval
+    low: float
+    high: float
     paper: float | None
     same_data: bool
-    gain: Gain | None
-    verdict: Verdict
+    verdict: Word
+    reason: str
     cpu_s: float | None
     gpu_s: float | None
-    members: tuple[str, ...] = ()
+    members: tuple[str, ...]
+    gain: float | None = None
+    gain_low: float | None = None
+    gain_high: float | None = None
+    p: float | None = None
+    paper_gain: float | None = None
 
     @property
     def seeds(self) -> int:
@@ -191,8 +188,18 @@ class Row:
 
     @property
     def difference(self) -> float | None:
-        """Our mean minus the paper's figure, where both were measured on the same data."""
+        """Our mean minus the paper's value, where both were measured on the same data."""
         return self.mean - self.paper if self.paper is not None and self.same_data else None
+
+
+def frame_of(rows: Sequence[Row]) -> pd.DataFrame:
+    """The rows as a frame, with `n` seeds and the metric's name."""
+    frame = pd.DataFrame(rows, columns=Row._fields, dtype=object)
+    return frame.assign(
+        metric=[row.metric.name for row in rows],
+        n=[row.seeds for row in rows],
+        difference=pd.Series([row.difference for row in rows], dtype=object),
+    )
 
 
 def compare(
@@ -272,13 +279,17 @@ def _rows(
     rows = []
     for name, model in models.items():
         spread, values = bootstrap.interval(model.resampled(metric)), model.values(metric)
-        gain, verdict = None, Verdict("cannot tell", "the baseline was not run")
+        gains: dict[str, float | None] = {}
+        verdict = Verdict("cannot tell", "the baseline was not run")
         if name == baseline:
             verdict = judge_level(reported[name], spread, same_data, len(values))
         elif baseline in models:
-            gain = _gain(metric, model, models[baseline], reported[name], reported[baseline])
+            value, interval, p = _gain(metric, model, models[baseline])
+            paper_gain = _paper_gain(metric, reported[name], reported[baseline])
             seeds = min(len(values), len(models[baseline].runs))
-            verdict = judge_gain(gain.paper, gain.interval, same_data, seeds)
+            verdict = judge_gain(paper_gain, interval, same_data, seeds)
+            gains = {"gain": value, "gain_low": interval.low, "gain_high": interval.high}
+            gains |= {"p": p, "paper_gain": paper_gain}
         costs = [run.scores.cost for run in model.runs]
         rows.append(
             Row(
@@ -290,74 +301,37 @@ def _rows(
                 values=tuple(values.tolist()),
                 mean=float(values.mean()),
                 sd=float(values.std(ddof=1)) if len(values) > 1 else None,
-                interval=spread,
+                low=spread.low,
+                high=spread.high,
                 paper=reported[name],
                 same_data=same_data,
-                gain=gain,
-                verdict=verdict,
+                verdict=verdict.word,
+                reason=verdict.reason,
                 cpu_s=mean_if_known([cost.cpu_s for cost in costs]),
                 gpu_s=mean_if_known([cost.gpu_s for cost in costs]),
                 members=_members(model.runs[0]),
+                **gains,
             )
         )
     return rows
 
 
-def _gain(
-    metric: Metric,
-    model: _Model,
-    baseline: _Model,
-    paper: float | None,
-    paper_baseline: float | None,
-) -> Gain:
-    sign = -1.0 if metric.lower_is_better else 1.0
-    value = sign * float(model.values(metric).mean() - baseline.values(metric).mean())
-    differences = sign * (model.resampled(metric) - baseline.resampled(metric))
-    reported = None
-    if paper is not None and paper_baseline is not None:
-        reported = sign * (paper - paper_baseline)
-    return Gain(
-        value=value,
-        interval=bootstrap.interval(differences),
-        p=bootstrap.p_value(differences, value),
-        paper=reported,
-    )
+def _gain(metric: Metric, model: _Model, baseline: _Model) -> tuple[float, Interval, float]:
+    """The gain over the baseline, its paired interval, and p of a gain as large."""
+    value = float(model.values(metric).mean() - baseline.values(metric).mean())
+    differences = model.resampled(metric) - baseline.resampled(metric)
+    if metric.lower_is_better:
+        value, differences = -value, -differences
+    return value, bootstrap.interval(differences), bootstrap.p_value(differences, value)
+
+
+def _paper_gain(metric: Metric, paper: float | None, baseline: float | None) -> float | None:
+    if paper is None or baseline is None:
+        return None
+    return baseline - paper if metric.lower_is_better else paper - baseline
 
 
 def _members(run: ScoredRun) -> tuple[str, ...]:
     """By the folders of their models, MODEL/seedN/model."""
     folders = run.scores.training.get("members", [])
     return tuple(Path(folder).parts[-3:][0] for folder in folders)
-
-
-def frame_of(rows: Sequence[Row]) -> pd.DataFrame:
-    """The rows as a frame; gains are empty for the baseline."""
-    records = [
-        {
-            "task": row.task,
-            "task_label": row.task_label,
-            "model": row.model,
-            "label": row.label,
-            "metric": row.metric.name,
-            "metric_label": row.metric.label,
-            "decimals": row.metric.decimals,
-            "mean": row.mean,
-            "sd": row.sd,
-            "n": row.seeds,
-            "low": row.interval.low,
-            "high": row.interval.high,
-            "paper": row.paper,
-            "difference": row.difference,
-            "gain": row.gain.value if row.gain else None,
-            "gain_low": row.gain.interval.low if row.gain else None,
-            "gain_high": row.gain.interval.high if row.gain else None,
-            "paper_gain": row.gain.paper if row.gain else None,
-            "p": row.gain.p if row.gain else None,
-            "verdict": row.verdict.word,
-            "reason": row.verdict.reason,
-            "cpu_s": row.cpu_s,
-            "gpu_s": row.gpu_s,
-        }
-        for row in rows
-    ]
-    return pd.DataFrame(records, dtype=object)

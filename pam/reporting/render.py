@@ -81,7 +81,7 @@ def table_of(
     texts = [[_filled(column.text, row) for column in shown] for row in rows]
     return Table(
         title,
-        # As objects, numbers stay what they are: an integer does not become a float next to an unknown.
+        # As objects: an integer next to an unknown one does not become a float.
         pd.DataFrame(records, columns=list(csv), dtype=object),
         pd.DataFrame(texts, columns=[column.heading for column in shown], dtype=object),
         "".join(column.align for column in shown),
@@ -101,8 +101,10 @@ def rounded(value: Any, digits: int | None) -> Any:
     return value if value is None or digits is None else round(value, digits)
 
 
-def signed(value: float, digits: int) -> str:
-    """`+1.37`; a difference that rounds to nothing has no sign."""
+def signed(value: float | None, digits: int) -> str:
+    """`+1.37`; a difference that rounds to nothing has no sign, an unknown one no text."""
+    if value is None:
+        return ""
     text = f"{value:+.{digits}f}"
     return text[1:] if float(text) == 0 else text
 

@@ -130,9 +130,9 @@ def gains(spec: TableSpec, inputs: Inputs) -> Table:
     """Gains over the baseline with paired intervals, and what decided each verdict."""
     paper, baseline = inputs.paper(spec), inputs.experiment.baseline
     rows = compare(inputs.tasks, inputs.experiment, spec.metrics, paper)
-    frame = _with_texts(rows).assign(baseline=baseline)
+    frame = _with_texts(rows)
+    frame = frame.assign(baseline=baseline, low=frame["gain_low"], high=frame["gain_high"])
     frame = frame[frame["gain"].notna()]
-    frame = frame.assign(low=frame["gain_low"], high=frame["gain_high"])
     label, names = _label(rows, baseline), _name_columns(rows)
     shown = [
         *names,
@@ -155,26 +155,21 @@ def _with_texts(rows: Sequence[Row]) -> pd.DataFrame:
     return pd.concat([frame_of(rows), texts], axis=1)
 
 
-def _texts(row: Row) -> dict[str, str]:
-    digits, gain = row.metric.decimals, row.gain
-    spread = f" ± {row.sd:.{digits}f}" if row.sd is not None else ""
-    mark = "" if row.same_data else "*"
-    texts = {
+def _texts(row: Row) -> dict[str, str | None]:
+    digits, mark = row.metric.decimals, "" if row.same_data else "*"
+    spread = "" if row.sd is None else f" ± {row.sd:.{digits}f}"
+    low, high = signed(row.gain_low, digits), signed(row.gain_high, digits)
+    paper_gain = signed(row.paper_gain, digits)
+    return {
+        "metric_label": row.metric.label,
         "ours": f"{row.mean:.{digits}f}{spread}",
-        "interval": f"[{row.interval.low:.{digits}f}, {row.interval.high:.{digits}f}]",
-        "paper_text": "" if row.paper is None else f"{row.paper:.{digits}f}{mark}",
-        **dict.fromkeys(("gain_text", "gain_interval", "p_text", "paper_gain_text"), ""),
+        "interval": f"[{row.low:.{digits}f}, {row.high:.{digits}f}]",
+        "paper_text": None if row.paper is None else f"{row.paper:.{digits}f}{mark}",
+        "gain_text": signed(row.gain, digits),
+        "gain_interval": low and f"[{low}, {high}]",
+        "p_text": None if row.p is None else probability(row.p),
+        "paper_gain_text": paper_gain and paper_gain + mark,
     }
-    if gain is not None:
-        low, high = gain.interval.low, gain.interval.high
-        texts |= {
-            "gain_text": signed(gain.value, digits),
-            "gain_interval": f"[{signed(low, digits)}, {signed(high, digits)}]",
-            "p_text": probability(gain.p),
-        }
-        if gain.paper is not None:
-            texts["paper_gain_text"] = signed(gain.paper, digits) + mark
-    return texts
 
 
 def _name_columns(rows: Sequence[Row]) -> list[Column]:

@@ -16,7 +16,6 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pam.evaluation.bootstrap import Interval
 from pam.evaluation.metrics import Metric
 from pam.io import UserError, unknown
 from pam.reporting.comparison import Row, check_rows, compare, load_papers
@@ -61,7 +60,7 @@ def quality(
     seeds = sorted({row.seeds for row in rows})
     count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     return _line_per_model(
-        [(row, Mark(row.mean, row.interval, row.paper, row.values)) for row in rows],
+        [(row, Mark(row.mean, row.low, row.high, row.paper, row.values)) for row in rows],
         _worded,
         f"mean of {count} seeds," if seeds[-1] > 1 else "one seed,",
     )
@@ -78,7 +77,9 @@ def gains(
     rows = compared(experiment, scores, metric, paper, paper_table)
     baseline = next((row.label for row in rows if row.gain is None), "the baseline")
     marks = [
-        (row, Mark(row.gain.value, row.gain.interval, row.gain.paper)) for row in rows if row.gain
+        (row, Mark(row.gain, row.gain_low, row.gain_high, row.paper_gain))
+        for row in rows
+        if row.gain is not None and row.gain_low is not None and row.gain_high is not None
     ]
     if not marks:
         raise UserError("no gains to draw", hint="score the baseline and at least one other model")
@@ -112,7 +113,7 @@ def cost(
         far = far_out([row.mean for row, _ in task])
         for place, (row, seconds) in enumerate(task):
             if place not in far:
-                color, ends = style.look(row.model).color, (row.interval.low, row.interval.high)
+                color, ends = style.look(row.model).color, (row.low, row.high)
                 panel.plot([seconds] * 2, ends, color=color, lw=1.4)
                 style.draw_ours(panel, row.model, seconds, row.mean)
         beyond = [task[place] for place in far]
@@ -140,10 +141,11 @@ def _seconds(row: Row, rows: Sequence[Row], on_gpu: bool) -> float | None:
 
 
 class Mark(NamedTuple):
-    """What is drawn on a model's line: our value, the paper's, and that of each seed."""
+    """What is drawn on a model's line: our value with its interval, the paper's, each seed's."""
 
     value: float
-    interval: Interval
+    low: float
+    high: float
     paper: float | None
     seeds: Sequence[float] = ()
 
@@ -189,7 +191,7 @@ def _draw_marks(axes: Axes, marks: Sequence[tuple[str, Mark]]) -> None:
         if place in far:
             continue
         color = style.look(model).color
-        axes.plot([mark.interval.low, mark.interval.high], [place] * 2, color=color, lw=2.2)
+        axes.plot([mark.low, mark.high], [place] * 2, color=color, lw=2.2)
         if len(mark.seeds) > 1:
             below = [place + 0.22] * len(mark.seeds)
             axes.plot(mark.seeds, below, "o", color=color, ms=2.8, mew=0, alpha=0.8)

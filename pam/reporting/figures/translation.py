@@ -192,7 +192,7 @@ def _sizes_panel(axes: Axes, rows: list[Row], sizes: dict[str, int]) -> None:
         own = sorted((sizes[row.task], row) for row in rows if row.model == model)
         pairs = np.array([size for size, _ in own])
         style.curve(axes, pairs, np.array([row.mean for _, row in own]), style.look(model))
-        lows, highs = ([getattr(row.interval, end) for _, row in own] for end in ("low", "high"))
+        lows, highs = [row.low for _, row in own], [row.high for _, row in own]
         axes.vlines(pairs, lows, highs, color=style.look(model).color, lw=1.2)
     axes.set_xscale("log")
     axes.set_xlabel("training pairs")
