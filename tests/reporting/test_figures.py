@@ -183,13 +183,15 @@ def test_bleu_by_size_puts_tasks_of_the_same_data_by_their_training_pairs(tmp_pa
         plt.close(figure)
 
 
-def test_an_analysis_of_another_experiment_is_refused(
-    made: MadeExperiment, translated: MadeExperiment, tmp_path: Path
+@pytest.mark.parametrize(("kind", "option"), [("coverage", "analyses"), ("curves", "histories")])
+def test_files_of_another_experiment_are_refused(
+    made: MadeExperiment, translated: MadeExperiment, tmp_path: Path, kind: str, option: str
 ) -> None:
-    options = ["--experiment", made.config, "--analyses", *translated.analyses]
+    files = getattr(translated, option)
+    options = ["--experiment", made.config, f"--{option}", *files]
     with pytest.raises(UserError, match="task `de-en`") as raised:
-        draw("coverage", *options, "--out", tmp_path / "figure.svg")
-    assert raised.value.file == str(translated.analyses[0])
+        draw(kind, *options, "--out", tmp_path / "figure.svg")
+    assert raised.value.file == str(files[0])
 
 
 def test_trainings_without_accuracy_show_their_training_loss(tmp_path: Path) -> None:
