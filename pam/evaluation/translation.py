@@ -289,8 +289,6 @@ def paired_bootstrap(
     Raises:
         UserError: a file is missing, faulty, or about other sentences.
     """
-    from sacrebleu.significance import PairedTest, Result
-
     inputs = EvalInputs(data=data, split=split)
     references = read_references(inputs)
     known = sacre_metrics(target_language(inputs.prepared))
@@ -299,28 +297,45 @@ def paired_bootstrap(
     tested = []
     for metric in metrics:
         in_words = metric == "bleu"
-        texts: list[tuple[str, Sequence[str]]] = [
-            (name, [row.predicted if in_words else row.text for row in rows])
+        texts = {
+            name: [row.predicted if in_words else row.text for row in rows]
             for name, rows in outputs.items()
-        ]
+        }
         targets = [row.target for row in outputs[""]] if in_words else references
-        # One metric a test: sacreBLEU keys results by names that two of our metrics share.
-        test = PairedTest(
-            texts, {metric: known[metric]}, [targets], test_type="bs", n_samples=resamples
-        )
-        signatures, found = test()
-        ((name, signature),) = signatures.items()
-        first, *others = (result for result in found[name] if isinstance(result, Result))
-        for model, result in zip(systems, others, strict=True):
-            assert result.p_value is not None
-            tested.append(
-                Test(
-                    model=model,
-                    metric=of_beam(metric, beam),
-                    score=float(result.score),
-                    baseline=float(first.score),
-                    p=float(result.p_value),
-                    signature=str(signature),
-                )
-            )
+        name = of_beam(metric, beam)
+        tested += _tests(name, known[metric], texts, targets, resamples)
     return tested
+
+
+def _tests(
+    name: str,
+    metric: SacreMetric,
+    texts: Mapping[str, Sequence[str]],
+    targets: Sequence[str],
+    resamples: int,
+) -> list[Test]:
+    """Each model's outputs against the first one's, by one metric.
+
+    One metric a test: sacreBLEU keys results by names that two of our metrics share.
+    """
+    from sacrebleu.significance import PairedTest, Result
+
+    outputs = list(texts.items())
+    test = PairedTest(outputs, {name: metric}, [targets], test_type="bs", n_samples=resamples)
+    signatures, found = test()
+    ((key, signature),) = signatures.items()
+    baseline, *others = (result for result in found[key] if isinstance(result, Result))
+    tests = []
+    for (model, _), result in zip(outputs[1:], others, strict=True):
+        assert result.p_value is not None
+        tests.append(
+            Test(
+                model=model,
+                metric=name,
+                score=float(result.score),
+                baseline=float(baseline.score),
+                p=float(result.p_value),
+                signature=str(signature),
+            )
+        )
+    return tests

@@ -279,17 +279,13 @@ def _rows(
     rows = []
     for name, model in models.items():
         spread, values = bootstrap.interval(model.resampled(metric)), model.values(metric)
-        gains: dict[str, float | None] = {}
+        gain: dict[str, float | None] = {}
         verdict = Verdict("cannot tell", "the baseline was not run")
         if name == baseline:
             verdict = judge_level(reported[name], spread, same_data, len(values))
         elif baseline in models:
-            value, interval, p = _gain(metric, model, models[baseline])
-            paper_gain = _paper_gain(metric, reported[name], reported[baseline])
-            seeds = min(len(values), len(models[baseline].runs))
-            verdict = judge_gain(paper_gain, interval, same_data, seeds)
-            gains = {"gain": value, "gain_low": interval.low, "gain_high": interval.high}
-            gains |= {"p": p, "paper_gain": paper_gain}
+            papers = reported[name], reported[baseline]
+            gain, verdict = _gain(metric, model, models[baseline], papers, same_data)
         costs = [run.scores.cost for run in model.runs]
         rows.append(
             Row(
@@ -310,25 +306,38 @@ def _rows(
                 cpu_s=mean_if_known([cost.cpu_s for cost in costs]),
                 gpu_s=mean_if_known([cost.gpu_s for cost in costs]),
                 members=_members(model.runs[0]),
-                **gains,
+                **gain,
             )
         )
     return rows
 
 
-def _gain(metric: Metric, model: _Model, baseline: _Model) -> tuple[float, Interval, float]:
-    """The gain over the baseline, its paired interval, and p of a gain as large."""
-    value = float(model.values(metric).mean() - baseline.values(metric).mean())
-    differences = model.resampled(metric) - baseline.resampled(metric)
-    if metric.lower_is_better:
-        value, differences = -value, -differences
-    return value, bootstrap.interval(differences), bootstrap.p_value(differences, value)
+def _gain(
+    metric: Metric,
+    model: _Model,
+    baseline: _Model,
+    papers: tuple[float | None, float | None],
+    same_data: bool,
+) -> tuple[dict[str, float | None], Verdict]:
+    """What a row says of the gain over the baseline, and the verdict.
 
-
-def _paper_gain(metric: Metric, paper: float | None, baseline: float | None) -> float | None:
-    if paper is None or baseline is None:
-        return None
-    return baseline - paper if metric.lower_is_better else paper - baseline
+    Args:
+        papers: the paper's value of the model and of the baseline.
+    """
+    sign = -1.0 if metric.lower_is_better else 1.0
+    value = sign * float(model.values(metric).mean() - baseline.values(metric).mean())
+    differences = sign * (model.resampled(metric) - baseline.resampled(metric))
+    interval, (own, other) = bootstrap.interval(differences), papers
+    paper_gain = None if own is None or other is None else sign * (own - other)
+    gain = {
+        "gain": value,
+        "gain_low": interval.low,
+        "gain_high": interval.high,
+        "p": bootstrap.p_value(differences, value),
+        "paper_gain": paper_gain,
+    }
+    seeds = min(len(model.runs), len(baseline.runs))
+    return gain, judge_gain(paper_gain, interval, same_data, seeds)
 
 
 def _members(run: ScoredRun) -> tuple[str, ...]:
