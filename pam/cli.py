@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
             formatter_class=argparse.ArgumentDefaultsHelpFormatter,
         )
         verb.add_arguments(command)
-        command.set_defaults(run=verb.run)
+        command.set_defaults(function=verb.run)
     return top
 
 
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s", force=True
     )
     try:
-        return int(args.run(args))
+        return int(args.function(args))
     except KeyboardInterrupt:
         sys.stderr.write("stopped\n")
         return 128 + signal.SIGINT

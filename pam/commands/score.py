@@ -36,27 +36,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from pam.evaluation import scores as record
-    from pam.evaluation.kinds import EvalInputs, load_scoring
+    from pam.evaluation.inputs import EvalInputs
 
     kind = args.kind or _kind_of(args.data)
     decoding = _decoding(args)
-    evidence = EvalInputs(
+    inputs = EvalInputs(
         predictions=tuple(args.predictions),
         beams=tuple(found.get("beam") for found in decoding) or (None,) * len(args.predictions),
         analysis=args.analysis,
         data=args.data,
         split=args.split,
     )
-    counted = load_scoring(kind).count(evidence)
     scores = record.make(
-        counted.units,
-        counted.metrics,
+        kind,
+        record.count(kind, inputs),
         _identity(args.run),
         _content(args.training),
         {str(found.get("beam", 1)): found for found in decoding},
-        kind=kind,
-        over=counted.over,
-        details=counted.details,
     )
     if args.out is not None:
         record.save(scores, args.out)

@@ -26,28 +26,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from pam.config import load_run
-    from pam.evaluation.metrics import of_beam
-    from pam.evaluation.significance import paired_bootstrap
+    from pam.evaluation.translation import Significance, paired_bootstrap
     from pam.io import write_json
 
     baseline, *runs = (
         load_run(path.parent.parent / "run.yaml") for path in (args.baseline, *args.systems)
     )
     systems = dict(zip((run.model for run in runs), args.systems, strict=True))
-    tested = paired_bootstrap(
-        args.baseline, systems, args.data, args.split, ("bleu", "sacrebleu", "chrf")
+    metrics = ("bleu", "sacrebleu", "chrf")
+    tests = paired_bootstrap(args.baseline, systems, args.data, args.split, metrics, args.beam)
+    record = Significance(
+        task=baseline.task, seed=baseline.seed, baseline=baseline.model, tests=tests
     )
-    tests = [
-        {
-            "model": one.system,
-            "metric": of_beam(one.metric, args.beam),
-            "score": one.score,
-            "baseline": one.baseline,
-            "p": one.p,
-            "signature": one.signature,
-        }
-        for one in tested
-    ]
-    record = {"task": baseline.task, "seed": baseline.seed, "baseline": baseline.model}
-    write_json(args.out, record | {"tests": tests})
+    write_json(args.out, record.model_dump())
     return 0

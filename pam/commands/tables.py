@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for examples: predictions.tsv of every run, in its folder beam<k>",
     )
     parser.add_argument(
-        "--significance", type=Path, nargs="+", default=(), help="what the verb of that name wrote"
+        "--significance", type=Path, nargs="+", default=(), help="what `significance` wrote"
     )
     parser.add_argument(
         "--gold-scores",
@@ -48,8 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--paper",
         type=Path,
-        default=Path("config/paper_figures.yaml"),
-        help="the papers' figures (%(default)s)",
+        default=Path("config/paper_results.yaml"),
+        help="the papers' results (%(default)s)",
     )
     parser.add_argument(
         "--out", type=Path, required=True, help="folder; files are <table>.csv, ..."
@@ -57,16 +57,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pam.reporting import paper, runs, tables, typeset
+    from pam.reporting import comparison, render, runs, tables
 
     inputs = tables.Inputs(
         experiment=runs.load_experiment(args.experiment),
-        papers=paper.load(args.paper),
+        papers=comparison.load_papers(args.paper),
         scores=args.scores,
         predictions=args.predictions,
         significance=args.significance,
         gold_scores=args.gold_scores,
         analyses=args.analyses,
     )
-    typeset.write(tables.build(args.table, inputs), args.out, args.table)
+    render.write(tables.build(args.table, inputs), args.out, args.table)
     return 0

@@ -18,7 +18,8 @@ from pam.data.download import fetch
 from pam.data.prepare import prepare
 from pam.decoding.decoder import Decoder
 from pam.decoding.length_prior import FILE, LengthPrior
-from pam.evaluation.kinds import EvalInputs, alignment, translation
+from pam.evaluation import alignment, translation
+from pam.evaluation.inputs import EvalInputs
 from pam.io import write_json
 from pam.models.build import build
 from pam.models.saved import load_model, save_model
@@ -93,7 +94,7 @@ def gold_data(room: Path) -> Subject:
     def use(folder: Path) -> Result:
         data, gold = (
             Prepared(folder),
-            alignment.read_gold(EvalInputs(data=folder).file("links.json")),
+            alignment.read_word_alignments(EvalInputs(data=folder).file("links.json")),
         )
         return data.rows("gold"), data.split("gold").content, gold.model_dump()
 

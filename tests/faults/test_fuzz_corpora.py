@@ -18,8 +18,8 @@ from pam.data.gold import prepare_gold
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset
 from pam.data.vocabulary import UNK, Vocabulary
-from pam.evaluation.kinds import EvalInputs, translation
-from pam.evaluation.predictions import check_against_split, read_predictions
+from pam.evaluation import translation
+from pam.evaluation.inputs import EvalInputs, check_against_split, read_predictions
 from tests.conftest import Recorder
 from tests.data import pairs
 from tests.faults.cases import numbered

@@ -86,7 +86,7 @@ def test_changed_shared_code_retrains_all(finished: Checkout) -> None:
 
 
 def test_a_changed_figure_redraws_that_figure(finished: Checkout) -> None:
-    finished.edit("pam/reporting/figures/curves.py", "HELP =", "NOTE = 'changed'\nHELP =")
+    finished.edit("pam/reporting/figures/curves.py", "LEFT =", "NOTE = 'changed'\nLEFT =")
     assert planned(finished).jobs == {"draw_figure": 1, "write_report": 1}
 
 

@@ -64,7 +64,7 @@ CONDA = "../../envs/environment.yaml"
 TEXTS = os.path.relpath(os.path.join(workflow.basedir, "workflow/report"))
 # Files of the repository stay where they are, also where results go to a storage provider.
 STYLE = local(os.path.join(TEXTS, "report.css"))
-PAPER = local("config/paper_figures.yaml")
+PAPER = local("config/paper_results.yaml")
 
 # Models that are trained, and those that are joined from others: patterns of their names.
 ENSEMBLES = [model for model in EXPERIMENT.models if PLAN.members(model)]

@@ -1,12 +1,13 @@
 # Small functions of the rules that score, and of those that make tables, figures and the report.
 
 from pam.config import kind_of
-from pam.reporting.catalogue import ANALYSED
-from pam.reporting.catalogue import DRAWINGS
+from pam.reporting.catalogue import ANALYZED
+from pam.reporting.catalogue import FIGURE_CODE
+from pam.reporting.catalogue import FIGURES
 from pam.reporting.catalogue import TABLES
 
 SHOWN_TABLES = [name for name, item in TABLES.items() if item.shows(EXPERIMENT, KINDS)]
-SHOWN_FIGURES = [name for name, item in DRAWINGS.items() if item.shows(EXPERIMENT, KINDS)]
+SHOWN_FIGURES = [name for name, item in FIGURES.items() if item.shows(EXPERIMENT, KINDS)]
 
 
 def kind_of_task(wildcards):
@@ -26,7 +27,7 @@ def by_beam(file):
 
 def analysis(wildcards):
     """A run's analysis, if its scores need one."""
-    needed = kind_of_task(wildcards) in ANALYSED
+    needed = kind_of_task(wildcards) in ANALYZED
     return [f"{RUN}/analysis.json".format(**wildcards)] if needed else []
 
 
@@ -36,7 +37,7 @@ def analysis_option(wildcards, input):
 
 def scoring_code(wildcards):
     """Fingerprint of what scores a task's outputs."""
-    return fingerprint("pam.commands.score", f"pam.evaluation.kinds.{kind_of_task(wildcards)}")
+    return fingerprint("pam.commands.score")
 
 
 def baseline(task):
@@ -111,7 +112,7 @@ def files_of(item):
 
 def inputs_of(item):
     """The same, and what is read beside them."""
-    beside = {pattern.format(**place): None for place in places(item) for pattern in item.beside}
+    beside = {pattern.format(**place): None for place in places(item) for pattern in item.also_reads}
     return files_of(item) | {"beside": list(beside)}
 
 
@@ -138,25 +139,25 @@ def table_labels(wildcards):
 
 
 def figure_inputs(wildcards):
-    return inputs_of(DRAWINGS[wildcards.figure])
+    return inputs_of(FIGURES[wildcards.figure])
 
 
 def figure_options(wildcards):
-    item = DRAWINGS[wildcards.figure]
+    item = FIGURES[wildcards.figure]
     return [*options_of(item), *item.options]
 
 
 def figure_kind(wildcards):
-    return DRAWINGS[wildcards.figure].draws
+    return FIGURES[wildcards.figure].draws
 
 
 def figure_code(wildcards):
     """Fingerprint of what draws this kind of figure."""
-    return fingerprint("pam.commands.figures", f"pam.reporting.figures.{figure_kind(wildcards)}")
+    return fingerprint(FIGURE_CODE[figure_kind(wildcards)])
 
 
 def figure_labels(wildcards):
-    return {"figure": DRAWINGS[wildcards.figure].label}
+    return {"figure": FIGURES[wildcards.figure].label}
 
 
 def all_tables():

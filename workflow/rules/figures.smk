@@ -22,7 +22,7 @@ rule draw_figure:
     log:
         f"{LOGS}/figures/{{figure}}.log",
     wildcard_constraints:
-        figure="|".join(DRAWINGS),
+        figure="|".join(FIGURES),
     conda:
         CONDA
     params:
@@ -51,7 +51,7 @@ rule draw_attention:
     conda:
         CONDA
     params:
-        code=fingerprint("pam.commands.figures", "pam.reporting.figures.attention"),
+        code=fingerprint(FIGURE_CODE["attention"]),
         rows=EXPERIMENT.attention_words,
     shell:
         "logged {log:q} python -m pam figures attention --base {input.base:q} "

@@ -153,7 +153,7 @@ rule score_gold:
     conda:
         CONDA
     params:
-        code=fingerprint("pam.commands.score", "pam.evaluation.kinds.alignment"),
+        code=fingerprint("pam.commands.score"),
         data=folder_of_input("data"),
     shell:
         "logged {log:q} python -m pam score --analysis {input.analysis:q} --data {params.data:q} "

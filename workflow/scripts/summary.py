@@ -12,9 +12,9 @@ from typing import Any
 
 from pam.config import Experiment
 from pam.io import read_json, write_text
-from pam.reporting.datasets import sheets
+from pam.reporting.datasets import datasets
+from pam.reporting.render import page
 from pam.reporting.runs import load_experiment
-from pam.reporting.typeset import page
 
 
 def summary(experiment: Experiment, scores: list[dict[str, Any]]) -> str:
@@ -77,4 +77,4 @@ if __name__ == "__main__":
             snakemake.output.summary, summary(experiment, list(map(read_json, files.scores)))
         )
         write_text(snakemake.output.front, front(texts))
-        write_text(snakemake.output.data, page("Data", sheets(experiment, data, gold)))
+        write_text(snakemake.output.data, page("Data", datasets(experiment, data, gold)))
