@@ -60,17 +60,19 @@ def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> F
     tasks = load_histories(histories, known)
     columns = len(EVAL_METRICS) if eval_metrics else 2
     figure, axes = style.panels(len(tasks), columns, height=0.75 + 2.5 * len(tasks))
-    for index, (task, models) in enumerate(tasks.items()):
-        own = [one for seeds in models.values() for one in seeds]
+    for index, (task, of_task) in enumerate(tasks.items()):
+        own = [one for seeds in of_task.values() for one in seeds]
         left = next(kind for kind in LEFT if all(kind.column in one.columns for one in own))
         row = axes[columns * index :]
         for panel, kind in zip(row, EVAL_METRICS if eval_metrics else (left, RIGHT), strict=False):
-            _panel(panel, models, kind)
+            _panel(panel, of_task, kind)
             panel.set_xlabel(_epoch(own))
         style.head(row[0], label_of(task, known), across=columns)
     several = len({one.seed for task in tasks.values() for own in task.values() for one in own}) > 1
     title = "mean over seeds; thin lines: each seed" if several else None
-    style.legend_models(figure, labels(tasks), title=title, marker=None)
+    names = labels(tasks)
+    models = {model: names[model] for model in [*known.models, *names] if model in names}
+    style.legend_models(figure, models, title=title, marker=None)
     return figure
 
 
