@@ -21,8 +21,7 @@ from pam.config import (
     kind_of,
     load_model,
 )
-from pam.data.registry import Dataset
-from pam.data.tasks import load_task
+from pam.data.registry import Dataset, load_task
 from pam.fingerprint import QUESTIONS
 from pam.io import Section, UserError, parse, place_of, read_yaml, unknown
 

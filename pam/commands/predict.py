@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pam.config import Decoding, RunConfig
-    from pam.data.tasks import Codec
+    from pam.data.tokenizers import Codec
     from pam.decoding.decoder import Decoder, Hypothesis
     from pam.decoding.sampling import Sampling
 

@@ -52,7 +52,7 @@ def overrides(text: str, dataset: Dataset) -> dict[str, Any]:
     Raises:
         UserError: not YAML, or not what this kind of task knows.
     """
-    from pam.data.tasks import load_task
+    from pam.data.registry import load_task
     from pam.io import UserError, parse, parse_yaml
 
     given = parse_yaml(text, "--format")

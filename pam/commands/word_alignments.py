@@ -26,9 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prepares."""
-    from pam.data.gold import prepare_gold
+    from pam.data.prepare import prepare_word_alignments
     from pam.data.registry import find_dataset
 
     dataset = find_dataset(args.registry or [REGISTRY], args.dataset)
-    prepare_gold(args.dataset, dataset, args.raw, args.data, args.out)
+    prepare_word_alignments(args.dataset, dataset, args.raw, args.data, args.out)
     return 0

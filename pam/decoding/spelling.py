@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from pam.data.tasks import Codec
+from pam.data.tokenizers import Codec
 from pam.data.vocabulary import SPECIALS, UNK, Vocabulary
 from pam.decoding.outputs import Output
 

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from pam.config import Decoding
-from pam.data.actions import strip
 from pam.data.dataset import Batch, Examples
-from pam.data.vocabulary import EOS
+from pam.data.vocabulary import EOS, strip
 from pam.decoding.forced import force
 from pam.decoding.search import search
 from pam.fast.teacher import token_log_probs, token_objective

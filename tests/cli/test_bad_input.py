@@ -167,7 +167,7 @@ def run(folder: Path, model: str) -> Path:
 
 def without_alignment(folder: Path) -> None:
     split = Split.load(folder, "train")
-    Split(**{**vars(split), "alignment": None}).save(folder, "train")
+    Split(**{**vars(split), "alignments": None}).save(folder, "train")
     write_summary(folder, Prepared(folder).summary)
 
 

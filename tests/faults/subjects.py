@@ -73,7 +73,7 @@ def _content(folder: Path) -> Result:
     found = [data.summary["splits"], data.source.symbols, data.target.symbols, rows]
     for name in SPLITS:
         split = data.split(name)
-        found += [split.content, split.source_row(0).tolist(), split.sources.lengths.tolist()]
+        found += [split.content, split.sources[0].tolist(), split.sources.lengths.tolist()]
         found += [data.codec.source_symbols(row[:-1]) for row in rows[name]]
     if data.summary["task"] == "translation":
         found += [translation.target_language(data)]

@@ -2,8 +2,7 @@
 
 import json
 
-from pam.data.packages import module_of
-from pam.data.tasks import load_task
+from pam.data.registry import load_task
 from pam.experiment import check_local
 from pam.experiment import known_dataset
 
@@ -107,15 +106,10 @@ def stage_code(stage=None):
         entry, name = task_data(wildcards), named(stage, wildcards)
         modules = load_task(entry.task).modules(name, entry.layout)
         if name == stages_of(wildcards)[0]:
-            modules = modules + package_modules(entry)
-        return fingerprint("pam.data.prepare", *modules)
+            modules = modules + entry.generator_names()
+        return fingerprint("pam.data.prepare:prepare", *modules)
 
     return code
-
-
-def package_modules(entry):
-    """The module that draws a data set from an installed package, if it is drawn."""
-    return [module_of(entry.package.name)] if entry.package else []
 
 
 def codec_modules(wildcards):
@@ -144,7 +138,7 @@ def gold_code(wildcards):
     """Fingerprint of what prepares them."""
     entry = dataset(gold_of(wildcards))
     modules = load_task(entry.task).modules("gold", entry.layout)
-    return fingerprint("pam.commands.word_alignments", *modules, *package_modules(entry))
+    return fingerprint("pam.commands.word_alignments", *modules, *entry.generator_names())
 
 
 def prepared_gold():
