@@ -196,6 +196,7 @@ CURRENCIES = (
     "EUR", "USD", "CHF", "GBP", "JPY", "SEK", "DKK", "NOK", "PLN", "CZK", "CAD", "AUD", "INR",
     "MXN", "NZD", "HUF",
 )  # fmt: skip
+TimeUnit = Literal["day", "hour", "week", "month"]
 SYMBOLS = ("EUR", "USD", "GBP", "JPY")
 PEOPLE = ("Anna", "David", "Julia", "Lena", "Martin", "Paul", "Robert", "Sarah")
 EVENTS = (
@@ -247,14 +248,15 @@ def time(draw: Draw) -> Both:
 
 def relative(sign: int) -> Slot:
     """So long ago, or in so long: `vor 3 Tagen` and `3 days ago`."""
-    seconds = {"day": 86400, "hour": 3600, "week": 7 * 86400, "month": 30 * 86400}
+    day = 24 * 3600
+    seconds: dict[TimeUnit, int] = {"day": day, "hour": 3600, "week": 7 * day, "month": 30 * day}
 
     def field(draw: Draw) -> Both:
         unit, count = draw.one_of(sorted(seconds)), draw.one_of(SMALL)
         past = datetime.timedelta(seconds=sign * count * seconds[unit])
 
         def write(locale: Locale) -> Words:
-            text = format_timedelta(past, unit, threshold=1000, add_direction=True, locale=locale)  # type: ignore[arg-type]
+            text = format_timedelta(past, unit, threshold=1000, add_direction=True, locale=locale)
             return tuple(
                 word._replace(origin="direction") if word.text in DIRECTIONS else word
                 for word in _counted(text, str(count))
