@@ -50,7 +50,8 @@ def build(components: ModelConfig, network: Network, source: int, target: int) -
         network: sizes of encoder and decoder.
         source, target: number of source and target symbols.
     """
-    model = ARCHITECTURES[components.architecture.kind](components, network, source, target)
+    architecture = implementation(ARCHITECTURES, components.architecture)
+    model: Model = architecture(components, network, source, target)
     if network.initial_range is not None:
         for parameter in model.parameters():
             if parameter.dim() > 1:
@@ -63,12 +64,14 @@ def build_ensemble(members: list[tuple[ModelConfig, Network]], source: int, targ
     return Ensemble([build(*member, source, target) for member in members])
 
 
-def component(question: str, chosen: options.Options, sizes: Sizes) -> nn.Module:
-    """Makes the component that answers a question."""
+def implementation(
+    kinds: Mapping[str, Callable[..., Any]], chosen: options.Options
+) -> Callable[..., Any]:
+    """What makes a kind: of this package, or of a package of one's own."""
     if chosen.implementation is None:
-        return COMPONENTS[question][chosen.kind](chosen, sizes)
+        return kinds[chosen.kind]
     module, _, name = chosen.implementation.partition(":")
-    made: nn.Module = getattr(importlib.import_module(module), name)(chosen, sizes)
+    made: Callable[..., Any] = getattr(importlib.import_module(module), name)
     return made
 
 
@@ -83,9 +86,10 @@ def recurrent(components: ModelConfig, network: Network, source: int, target: in
         layers=network.encoder_layers,
         rate=network.dropout,
     )
+    chosen = {question: getattr(components, question) for question in COMPONENTS}
     parts: dict[str, Any] = {
-        question: component(question, getattr(components, question), sizes)
-        for question in COMPONENTS
+        question: implementation(kinds, chosen[question])(chosen[question], sizes)
+        for question, kinds in COMPONENTS.items()
     }
     encoder = Encoder(
         source,

@@ -186,7 +186,7 @@ class PointerCoupling(Options):
     kind: Literal["pointer"] = "pointer"
 
 
-# latent: latent vectors in addition to the alignment
+# latent: latent vectors besides the alignment
 
 
 class NoLatent(Options):
@@ -421,10 +421,11 @@ MODULES = {
 
 
 def implementation_of(component: str, options: Options) -> str:
-    """Where the class that computes a kind is, as `package.module:Class`; of an architecture the
-    function that builds it."""
+    """Where what computes a kind is, as `package.module:Class`; of an architecture, the function
+    that builds it, which has the kind's name."""
     name = type(options).__name__.removesuffix("Options")
-    name = name.lower() if component == "architecture" else name
+    if component == "architecture":
+        name = options.kind
     return options.implementation or f"{MODULES[component]}:{name}"
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from pam.decoding.outputs import Output
+from pam.decoding.spelling import spelt
 
 from pam.data.tokenizers import InflectionCodec as Letters
 from pam.data.tokenizers import Settings, SideSettings, TranslationCodec
 from pam.data.vocabulary import STEP, UNK, Vocabulary
-from pam.decoding.outputs import Output
-from pam.decoding.spelling import spelt
 
 TARGET = Vocabulary(["a", "house", "in", "st@@", "reet"])
 A, HOUSE, IN = 5, 6, 7

@@ -257,6 +257,12 @@ def _steps(
     return memory, steps, states
 
 
+def steps(model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor) -> list[PlainStep]:
+    """The steps of targets of one length, without what training draws."""
+    with plain_kernels():
+        return _steps(model, source, lengths, target, draws=False)[1]
+
+
 def _bound(made: PlainStep, log_q: Tensor | None, t: int) -> Tensor:
     """E_q[log p(y_t | s_t, h_a)] - weight KL(q_t || prior_t) of one step, (B,)."""
     bound, attention = made.model.marginalization, made.attention

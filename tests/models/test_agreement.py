@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from pam.config import Decoding
 from pam.data.vocabulary import EOS, PAD
 from pam.models.agreement import Agreement
-from tests.decoding.test_search import decode
+from tests.decoding.best import decode
 from tests.models import tiny
-from tests.models.test_fast_path import assert_same
 
 
 def made(**changed: object) -> Agreement:
@@ -28,10 +26,10 @@ def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 def test_the_objective_is_both_likelihoods_and_the_trace() -> None:
     model, (source, lengths, target) = made(), batch()
     found = model.objective(source, lengths, target)
-    ahead = model.teacher_forced(source, lengths, target)
+    ahead = model.teacher_force(source, lengths, target)
     for row, (m, n) in enumerate(zip(lengths.tolist(), [5, 3, 1, 4], strict=True)):
         turned = target[row : row + 1, :n], torch.tensor([n]), source[row : row + 1, :m]
-        back = model.back.teacher_forced(*turned)
+        back = model.back.teacher_force(*turned)
         trace = torch.trace(ahead.prior[row, :n, :m] @ back.prior[0])
         wanted = ahead.log_probs[row, :n].sum() + back.log_probs.sum() + trace
         torch.testing.assert_close(found[row, :n].sum(), wanted)
@@ -48,20 +46,6 @@ def test_a_latent_s_samples_are_averaged_over_both_directions() -> None:
     twice = model.objective(*(part.repeat_interleave(2, 0) for part in given))
     torch.testing.assert_close(found, twice.unflatten(0, (-1, 2)).mean(1))
     assert (twice[::2] - twice[1::2]).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {},
-        {"marginalization": "output", "input_feeding": "posterior"},
-        {"latent": {"kind": "acvi", "samples": 2}},
-    ],
-)
-def test_the_fast_path_equals_the_reference(changed: dict[str, object]) -> None:
-    chosen = tiny.components("agreement", **changed)
-    model = tiny.model(chosen, layers=2, dropout=0.3).train()
-    assert_same(model, batch())
 
 
 def test_it_decodes_as_the_model_of_its_own_direction() -> None:

@@ -8,10 +8,11 @@ import torch
 
 from pam.config import Decoding
 from pam.data.vocabulary import BOS
-from pam.decoding.stepper import EnsembleStepper, ReferenceStepper, stepper
+from pam.decoding.hypotheses import Hypotheses
 from pam.models.ensemble import Ensemble
-from tests.decoding.test_search import decode
-from tests.models import tiny
+from pam.models.seq2seq import Seq2Seq
+from tests.decoding.best import decode
+from tests.models import plain, tiny
 
 NAMES = ("soft", "postr-joint", "structured")
 
@@ -21,36 +22,53 @@ def made() -> Ensemble:
     return Ensemble(members).eval()
 
 
+def members_of(model: Ensemble) -> list[Seq2Seq]:
+    return [member for member in model.models if isinstance(member, Seq2Seq)]
+
+
 def test_likelihoods_and_alignments_are_the_members_means() -> None:
     model, batch = made(), tiny.batch()
-    found = model.teacher_forced(*batch)
-    each = [member.teacher_forced(*batch) for member in model.models]
+    found = model.teacher_force(*batch)
+    each = [member.teacher_force(*batch) for member in model.models]
     mean = torch.stack([one.log_probs.exp() for one in each]).mean(0)
     torch.testing.assert_close(found.log_probs.exp(), mean)
-    torch.testing.assert_close(found.alignment, torch.stack([o.alignment for o in each]).mean(0))
+    torch.testing.assert_close(model.log_likelihood(*batch).exp(), mean)
+    # Hypotheses carry the filtered alignments of a chain, not those given the whole target.
+    own = [plain.force(member, *batch).alignment for member in members_of(model)]
+    torch.testing.assert_close(found.alignment, torch.stack(own).mean(0))
 
 
 @torch.no_grad()
-def test_fast_steps_equal_the_reference_and_teacher_forcing() -> None:
+def test_steps_of_a_beam_equal_teacher_forcing() -> None:
     model = made()
     source, lengths, target = tiny.batch()
-    fast = stepper(model, model.encode(source, lengths), 2)
-    slow = ReferenceStepper(model, model.encode(source, lengths), 2)
-    assert isinstance(fast, EnsembleStepper)
-    aligned = model.teacher_forced(source, lengths, target)
-    symbol = torch.full((4, 2), BOS)
+    forced = model.teacher_force(source, lengths, target)
+    hypotheses, symbol = Hypotheses(model, source, lengths, 2), torch.full((4, 2), BOS)
     for t, gold in enumerate(target.split(1, dim=1)):
-        found, wanted = fast.step(symbol), slow.step(symbol)
-        torch.testing.assert_close(found, wanted)
-        torch.testing.assert_close(found[:, 0].gather(1, gold).squeeze(1), aligned.log_probs[:, t])
-        torch.testing.assert_close(fast.prior, slow.prior)
-        torch.testing.assert_close(fast.query, slow.query)
+        log_probs = hypotheses.step(symbol)
+        for place in range(2):
+            found = log_probs[:, place].gather(1, gold).squeeze(1)
+            torch.testing.assert_close(found, forced.log_probs[:, t])
+        prior = hypotheses.found.log_prior.exp().unflatten(0, (4, 2))
+        torch.testing.assert_close(prior[:, 0], forced.prior[:, t])
+        torch.testing.assert_close(prior[:, 1], forced.prior[:, t])
+        assert hypotheses.found.query.shape == (8, 5 * len(NAMES))
         symbol = gold.expand(-1, 2)
-        for steps in (fast, slow):
-            steps.advance(torch.tensor([[0, 0]] * 4), symbol)
-        assert fast.alignment is not None and slow.alignment is not None
-        torch.testing.assert_close(fast.alignment, slow.alignment)
-        torch.testing.assert_close(fast.alignment[:, 0], aligned.alignment[:, t])
+        hypotheses.update(torch.tensor([[0, 0], [1, 0], [0, 1], [1, 1]]), symbol)
+        alignment = hypotheses.state.alignment.unflatten(0, (4, 2))
+        torch.testing.assert_close(alignment[:, 0], forced.alignment[:, t])
+        torch.testing.assert_close(alignment[:, 1], forced.alignment[:, t])
+
+
+@torch.no_grad()
+def test_sums_cut_short_are_summed_over_all_positions_too() -> None:
+    cut = tiny.components("postr-joint", marginalization={"kind": "output", "top_k": 2})
+    members = [tiny.model(cut), tiny.model(tiny.components("soft"))]
+    found = Ensemble(members).eval().teacher_force(*tiny.batch())
+    each = [member.teacher_force(*tiny.batch()) for member in members]
+    mean = torch.stack([one.exact.exp() for one in each]).mean(0)
+    torch.testing.assert_close(found.exact.exp(), mean)
+    assert (found.exact > found.log_probs + 1e-3).any()
 
 
 def test_an_ensemble_of_one_model_is_that_model() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pam.models.memory import Noise
+from pam.models.interfaces import Noise
 from pam.models.seq2seq import Seq2Seq
 from tests.models import tiny
 from tests.models.by_hand import one_sentence
@@ -38,7 +38,7 @@ def expected(model: Seq2Seq, probabilities: Tensor) -> tuple[Tensor, Gradient]:
         chosen[0, 0, position] = 1e6  # noise that makes it the one
         noise = Noise(chosen, torch.zeros(1, 1, 6, dtype=torch.float64))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Noise, "draw", classmethod(lambda cls, steps, memory, n=noise: n))
+            patch.setattr(Noise, "draw", classmethod(lambda cls, steps, values, n=noise: n))
             value, gradients = gradient(model, given)
         total = total + weight * value
         for name, part in gradients.items():
@@ -64,8 +64,8 @@ def test_reinforce_is_unbiased_in_value_and_gradient(name: str, baseline: str) -
     if baseline == "moving":
         model.estimator.average.fill_(-1.7)
     given = one_sentence(target=1)
-    log_q = model.infer(*given)
-    prior = model.teacher_forced(*given).prior[0, 0]
+    log_q = tiny.infer(model, *given)
+    prior = model.teacher_force(*given).prior[0, 0]
     probabilities = (prior if log_q is None else log_q[0, 0].exp()).detach()
     value, mean = expected(model, probabilities)
     wanted, enumerated = gradient(exact, given)
@@ -80,7 +80,7 @@ def test_the_soft_baseline_lowers_the_variance_of_the_gradient() -> None:
         model = tiny.model(
             tiny.components("hard", estimator={"kind": "reinforce", "baseline": baseline})
         )
-        prior = model.teacher_forced(*given).prior[0, 0].detach()
+        prior = model.teacher_force(*given).prior[0, 0]
         _, mean = expected(model, prior)
         squares = 0.0
         for position, weight in enumerate(prior):
@@ -118,10 +118,3 @@ def test_gumbel_softmax_is_biased_and_less_so_at_a_lower_temperature() -> None:
         off[temperature] = float((value / 4000 - wanted).abs()), float((distance / size) ** 0.5)
     assert off[5.0][0] > 5 * off[0.1][0] and off[5.0][0] > 0.01
     assert off[5.0][1] > 2 * off[0.1][1] and off[5.0][1] > 0.03
-
-
-def test_nothing_but_a_bound_is_estimated() -> None:
-    from pam.io import UserError
-
-    with pytest.raises(UserError, match="only a bound has an expectation"):
-        tiny.model(tiny.components("soft", estimator="gumbel"))

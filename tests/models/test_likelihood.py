@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from pam.data.vocabulary import BOS, STEP
-from pam.models.couplings.monotone import Monotone
-from pam.models.couplings.proximity import BOUND, Proximity
+from pam.models import options
+from pam.models.couplings import BOUND, Monotone, Proximity
 from tests.models import tiny
 from tests.models.by_hand import (
     distribution,
-    embedding,
+    next_state,
     one_sentence,
     position_log_probs,
     readout,
@@ -32,7 +32,7 @@ def test_prior_joint_sums_over_every_alignment_sequence() -> None:
     hidden, context = memory.start, torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
     terms, previous = [], BOS
     for symbol in target[0].tolist():
-        query, hidden = model.recurrence(embedding(model, previous), context, hidden, None)
+        query, hidden = next_state(model, previous, context, hidden)
         prior = distribution(model, scores(model, memory, query))
         terms.append(prior * position_log_probs(model, memory, query)[:, symbol].exp())
         context, previous = (prior @ memory.values[0])[None], symbol
@@ -40,7 +40,7 @@ def test_prior_joint_sums_over_every_alignment_sequence() -> None:
         torch.stack([terms[t][a] for t, a in enumerate(path)]).prod()
         for path in product(range(source.shape[1]), repeat=len(terms))
     )
-    found = model.teacher_forced(source, lengths, target).log_probs.sum()
+    found = model.log_likelihood(source, lengths, target).sum()
     torch.testing.assert_close(found.exp(), torch.as_tensor(total))
 
 
@@ -59,7 +59,7 @@ def test_posterior_models_follow_bayes_rule_step_by_step(
     hidden, context = memory.start, torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
     posterior, previous, found = None, BOS, []
     for symbol in target[0].tolist():
-        query, hidden = model.recurrence(embedding(model, previous), context, hidden, None)
+        query, hidden = next_state(model, previous, context, hidden)
         given = scores(model, memory, query)
         prior = distribution(model, given)
         if posterior is not None:
@@ -71,8 +71,10 @@ def test_posterior_models_follow_bayes_rule_step_by_step(
         found.append(joint.sum().log())
         posterior = joint / joint.sum()
         context, previous = (posterior @ memory.values[0])[None], symbol
-    aligned = model.teacher_forced(source, lengths, target)
-    torch.testing.assert_close(aligned.log_probs[0], torch.stack(found))
+    aligned = model.teacher_force(source, lengths, target)
+    likelihood = model.log_likelihood(source, lengths, target)
+    for log_probs in (aligned.log_probs, likelihood):
+        torch.testing.assert_close(log_probs[0], torch.stack(found))
     assert posterior is not None
     torch.testing.assert_close(aligned.alignment[0, -1], posterior)
 
@@ -88,13 +90,15 @@ def test_models_marginalized_at_the_input_read_the_mean_of_the_states(
     hidden, context = memory.start, torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
     previous, found, priors = BOS, [], []
     for symbol in target[0].tolist():
-        query, hidden = model.recurrence(embedding(model, previous), context, hidden, None)
+        query, hidden = next_state(model, previous, context, hidden)
         priors.append(distribution(model, scores(model, memory, query)))
         context = (priors[-1] @ memory.values[0])[None]
         found.append(readout(model, context, query)[0, symbol])
         previous = symbol
-    aligned = model.teacher_forced(source, lengths, target)
-    torch.testing.assert_close(aligned.log_probs[0], torch.stack(found))
+    aligned = model.teacher_force(source, lengths, target)
+    likelihood = model.log_likelihood(source, lengths, target)
+    for log_probs in (aligned.log_probs, likelihood):
+        torch.testing.assert_close(log_probs[0], torch.stack(found))
     torch.testing.assert_close(aligned.prior[0], torch.stack(priors))
     assert (aligned.prior == 0).any() == (name != "soft")
 
@@ -103,7 +107,7 @@ def test_hard_monotone_attention_reads_the_position_that_its_steps_reached() -> 
     model = tiny.model(tiny.components("hard-mono"))
     source, lengths, _ = one_sentence(3)
     target = torch.tensor([[STEP, 6, STEP, STEP, STEP, 7]])
-    aligned = model.teacher_forced(source, lengths, target)
+    aligned = model.teacher_force(source, lengths, target)
     positions = aligned.prior[0].argmax(dim=1).tolist()
     assert positions == [0, 1, 1, 2, 2, 2]  # the last position holds the pointer
     assert aligned.prior[0].max(dim=1).values.tolist() == [1.0] * 6
@@ -117,22 +121,20 @@ def test_next_symbol_probabilities_sum_to_one(name: str) -> None:
     state = model.start(memory)
     for symbol in (BOS, 6):
         symbols = torch.full((len(source),), symbol)
-        step = model.step(memory, state, model.recurrence.embed(symbols))
+        step = model.step(memory, state, symbols)
         torch.testing.assert_close(
-            step.marginal.log_probs.exp().sum(1), torch.ones(len(source), dtype=torch.float64)
+            step.log_probs.exp().sum(1), torch.ones(len(source), dtype=torch.float64)
         )
-        state = model.advance(memory, step, symbols)
+        state = model.update(memory, step, symbols)
 
 
-def test_output_marginalization_of_a_one_hot_prior_equals_input_marginalisation() -> None:
+def test_output_marginalization_of_a_one_hot_prior_equals_input_marginalization() -> None:
     joint, soft = (tiny.model(tiny.components(name)) for name in ("prior-joint", "soft"))
     soft.load_state_dict(joint.state_dict())
     for model in (joint, soft):
         model.score.weight.weight.data.mul_(1e4)  # scores so far apart that one position has all
     batch = tiny.batch()
-    torch.testing.assert_close(
-        joint.teacher_forced(*batch).log_probs, soft.teacher_forced(*batch).log_probs
-    )
+    torch.testing.assert_close(joint.log_likelihood(*batch), soft.log_likelihood(*batch))
 
 
 @pytest.mark.parametrize("name", ["prior-joint", "postr-joint", "mono-postr-joint"])
@@ -142,9 +144,7 @@ def test_top_k_of_all_positions_is_exact(name: str, top_k: int) -> None:
     cut = tiny.model(tiny.components(name, marginalization={"kind": "output", "top_k": top_k}))
     cut.load_state_dict(exact.state_dict())
     batch = tiny.batch()
-    torch.testing.assert_close(
-        cut.teacher_forced(*batch).log_probs, exact.teacher_forced(*batch).log_probs
-    )
+    torch.testing.assert_close(cut.log_likelihood(*batch), exact.log_likelihood(*batch))
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -163,8 +163,8 @@ def test_top_k_never_gives_a_higher_likelihood_than_the_exact_sum(
         marginal = {"kind": kind, "top_k": top_k}
         cut = tiny.model(tiny.components(name, **changed, marginalization=marginal), layers=layers)
         cut.load_state_dict(exact.state_dict())
-        values.append(cut.teacher_forced(*batch).log_probs)
-    values.append(exact.teacher_forced(*batch).log_probs)
+        values.append(cut.log_likelihood(*batch))
+    values.append(exact.log_likelihood(*batch))
     for lower, higher in pairwise(values):
         assert (lower <= higher + 1e-12).all()
         assert (lower < higher - 1e-6).any()
@@ -182,9 +182,7 @@ def test_a_coupling_of_zero_energy_equals_no_coupling(
         type(coupled.coupling), "energies", lambda self, d: torch.zeros(d.shape).double()
     )
     batch = tiny.batch()
-    torch.testing.assert_close(
-        coupled.teacher_forced(*batch).log_probs, free.teacher_forced(*batch).log_probs
-    )
+    torch.testing.assert_close(coupled.log_likelihood(*batch), free.log_likelihood(*batch))
 
 
 @pytest.mark.parametrize("name", tiny.NAMED)
@@ -195,12 +193,14 @@ def test_padding_changes_no_likelihood_and_no_alignment(name: str, changed: dict
     model = tiny.model(tiny.components(name, **changed), layers=2)
     source, lengths, target = tiny.batch(rows=5, source=6)
     padded = torch.nn.functional.pad(source, (0, 3))
-    together = model.teacher_forced(padded, lengths, target)
+    likelihoods = model.log_likelihood(padded, lengths, target)
+    together = model.teacher_force(padded, lengths, target)
     for row, length in enumerate(lengths.tolist()):
-        alone = model.teacher_forced(
+        alone = model.teacher_force(
             source[row : row + 1, :length], lengths[row : row + 1], target[row : row + 1]
         )
         torch.testing.assert_close(together.log_probs[row], alone.log_probs[0])
+        torch.testing.assert_close(likelihoods[row], alone.log_probs[0])
         torch.testing.assert_close(together.alignment[row, :, :length], alone.alignment[0])
         assert (together.alignment[row, :, length:] == 0).all()
 
@@ -210,14 +210,16 @@ def test_extreme_scores_give_finite_likelihoods_and_gradients(name: str) -> None
     model = tiny.model(tiny.components(name)).float()
     for parameter in model.parameters():
         parameter.data.mul_(30)
-    log_probs = model.teacher_forced(*tiny.batch()).log_probs
+    log_probs = model.log_likelihood(*tiny.batch())
     assert torch.isfinite(log_probs).all()
     log_probs.sum().backward()
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+    assert torch.isfinite(model.teacher_force(*tiny.batch()).log_probs).all()
 
 
 def test_a_proximity_energy_is_bounded_and_a_monotone_one_decays() -> None:
-    proximity, monotone = Proximity(tiny.SIZES), Monotone(tiny.SIZES)
+    proximity = Proximity(options.Proximity(), tiny.SIZES)
+    monotone = Monotone(options.Monotone(), tiny.SIZES)
     proximity.raw.data.fill_(1e6)
     distances = torch.arange(-4, 5)
     assert proximity.energies(distances).tolist() == [0, 0, *[BOUND] * 5, 0, 0]

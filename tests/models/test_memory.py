@@ -11,8 +11,7 @@ VOCABULARY, ROWS, TOP_K = 20_000, 16, 6
 
 MEASURE = """
 import resource, sys, torch
-from pam.config import Network, load_model
-from pam.fast.teacher import token_objective
+from pam.config import ModelConfig, Network, load_model
 from pam.models.build import build
 name, length, vocabulary, rows, top_k = sys.argv[1], *map(int, sys.argv[2:])
 torch.set_num_threads(1)
@@ -20,13 +19,13 @@ components = load_model(name)
 marginal = {
     "soft": "input", "variational": {"kind": "bound", "top_k": top_k, "q_top_k": top_k}
 }.get(name, {"kind": "output", "top_k": top_k})
-components = components.model_copy(update={"marginalization": marginal})
+components = ModelConfig(**components.model_dump() | {"marginalization": marginal})
 model = build(components, Network(embedding=16, encoder=16, decoder=16), 50, vocabulary)
 source = torch.randint(5, 50, (rows, 10))
 target = torch.randint(5, vocabulary, (rows, length))
 lengths = torch.full((rows,), 10)
 for _ in range(2):
-    (-token_objective(model, source, lengths, target).sum()).backward()
+    (-model.objective(source, lengths, target).sum()).backward()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 

@@ -7,10 +7,13 @@ from importlib import import_module
 import pytest
 from pydantic import ValidationError
 
-from pam.config import ModelConfig
+from pam.config import ModelConfig, Network
 from pam.io import UserError, parse
 from pam.models import options
+from pam.models.build import build, recurrent
+from pam.models.model import Model
 from pam.models.options import COMPONENTS, MODULES, Options, implementation_of, register
+from pam.models.seq2seq import Seq2Seq
 
 DICTIONARIES = {
     name: kinds
@@ -24,12 +27,10 @@ KINDS = [(component, kind) for component, kinds in COMPONENTS.items() for kind i
 @pytest.mark.parametrize("name", DICTIONARIES)
 def test_every_kind_has_options_and_a_class_of_the_same_name(name: str) -> None:
     computed = getattr(import_module(MODULE_OF[id(DICTIONARIES[name])]), name)
-    declared = {
-        kind: cls.__name__.removesuffix("Options") for kind, cls in DICTIONARIES[name].items()
+    (component,) = (key for key, kinds in COMPONENTS.items() if kinds is DICTIONARIES[name])
+    assert {kind: f"{made.__module__}:{made.__name__}" for kind, made in computed.items()} == {
+        kind: implementation_of(component, made()) for kind, made in DICTIONARIES[name].items()
     }
-    if name == "ARCHITECTURES":  # built by functions
-        declared = {kind: cls.lower() for kind, cls in declared.items()}
-    assert {kind: cls.__name__ for kind, cls in computed.items()} == declared
 
 
 def test_every_component_is_a_key_of_a_model_with_a_dictionary_and_a_module() -> None:
@@ -119,3 +120,21 @@ def test_implementations_are_named_by_module_and_class() -> None:
     )
     transformer = options.TransformerOptions()
     assert implementation_of("architecture", transformer) == "pam.models.build:transformer"
+
+
+class Tiny(Options):
+    kind: str = "tiny"
+    implementation = "tests.models.test_options:tiny"
+
+
+def tiny(components: ModelConfig, network: Network, source: int, target: int) -> Model:
+    """An architecture of one's own: the usual one, with fewer units."""
+    return recurrent(components, network.model_copy(update={"decoder": 2}), source, target)
+
+
+def test_an_architecture_of_ones_own_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "ARCHITECTURES", dict(options.ARCHITECTURES))
+    monkeypatch.setitem(COMPONENTS, "architecture", options.ARCHITECTURES)
+    register("architecture", Tiny)
+    model = build(ModelConfig(label="Mine", architecture="tiny"), Network(), 9, 9)
+    assert isinstance(model, Seq2Seq) and model.decoder.hidden == 2

@@ -11,7 +11,7 @@ from pam.config import Decoding, Network, RunConfig, Training
 from pam.data.dataset import Prepared
 from pam.io import UserError
 from pam.models.build import build
-from pam.models.saved import load_model, save_model
+from pam.models.checkpoint import load_model, save_model
 from tests.data.pairs import many, ready
 from tests.models.tiny import components
 
@@ -24,7 +24,7 @@ def data(tmp_path: Path) -> Prepared:
 
 
 def saved(folder: Path, data: Prepared) -> Path:
-    cell = RunConfig(
+    run = RunConfig(
         experiment="e",
         task="t",
         model="soft",
@@ -35,8 +35,8 @@ def saved(folder: Path, data: Prepared) -> Path:
         training=Training(),
         decoding=Decoding(),
     )
-    network = build(cell.components, SIZES, len(data.source), len(data.target))
-    save_model(folder, cell, data.summary["task"], data.folder, network.state_dict())
+    network = build(run.components, SIZES, len(data.source), len(data.target))
+    save_model(folder, run, data.summary["task"], data.folder, network.state_dict())
     return folder
 
 

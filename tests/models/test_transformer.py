@@ -8,11 +8,10 @@ from torch import nn
 
 from pam.config import Decoding, Network
 from pam.data.vocabulary import BOS, EOS
-from pam.decoding.stepper import ReferenceStepper, stepper
-from pam.io import UserError
+from pam.decoding.hypotheses import Hypotheses
 from pam.models.build import build
 from pam.models.transformer import DecoderLayer, Shape, Transformer
-from tests.decoding.test_search import assert_same, decode, log_likelihoods
+from tests.decoding.best import assert_same, decode, log_likelihoods
 from tests.models import tiny
 
 NETWORK = Network(embedding=8, encoder_layers=2, decoder_layers=2, dropout=0.0)
@@ -54,29 +53,31 @@ def test_a_layer_is_that_of_torch() -> None:
     torch.testing.assert_close(weights_of.sum(2), torch.ones(4, 5, dtype=torch.float64))
 
 
-def test_steps_equal_teacher_forcing() -> None:
+@torch.no_grad()
+def test_steps_equal_the_likelihood_of_all_symbols_at_once() -> None:
     model = made()
     source, lengths, target = tiny.batch()
-    aligned = model.teacher_forced(source, lengths, target)
-    steps = stepper(model, model.encode(source, lengths), 1)
-    assert isinstance(steps, ReferenceStepper)
+    likelihood = model.log_likelihood(source, lengths, target)
+    forced = model.teacher_force(source, lengths, target)
+    torch.testing.assert_close(forced.log_probs, likelihood)
+    hypotheses = Hypotheses(model, source, lengths, 1)
     symbol = torch.full_like(target[:, :1], BOS)
     for t, gold in enumerate(target.split(1, dim=1)):
-        log_probs = steps.step(symbol)[:, 0]
-        torch.testing.assert_close(log_probs.gather(1, gold).squeeze(1), aligned.log_probs[:, t])
-        torch.testing.assert_close(steps.prior[:, 0], aligned.prior[:, t])
+        log_probs = hypotheses.step(symbol)[:, 0]
+        torch.testing.assert_close(log_probs.gather(1, gold).squeeze(1), likelihood[:, t])
+        torch.testing.assert_close(hypotheses.found.log_prior.exp(), forced.prior[:, t])
         torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(4, dtype=torch.float64))
-        steps.advance(torch.zeros_like(gold), gold)
+        hypotheses.update(torch.zeros_like(gold), gold)
         symbol = gold
 
 
 def test_padding_changes_nothing() -> None:
     model = made()
     source, lengths, target = tiny.batch()
-    together = model.teacher_forced(nn.functional.pad(source, (0, 3)), lengths, target)
+    together = model.teacher_force(nn.functional.pad(source, (0, 3)), lengths, target)
     for row, length in enumerate(lengths.tolist()):
         one = slice(row, row + 1)
-        alone = model.teacher_forced(source[one, :length], lengths[one], target[one])
+        alone = model.teacher_force(source[one, :length], lengths[one], target[one])
         torch.testing.assert_close(together.log_probs[row], alone.log_probs[0])
         torch.testing.assert_close(together.alignment[row, :, :length], alone.alignment[0])
         assert (together.alignment[row, :, length:] == 0).all()
@@ -101,13 +102,3 @@ def test_every_weight_learns() -> None:
     idle = [name for name, part in model.named_parameters() if not (part.grad != 0).any()]
     # What shifts all keys alike changes no softmax.
     assert all(name.endswith("in_proj_bias") for name in idle)
-
-
-def test_components_that_would_change_nothing_are_refused() -> None:
-    with pytest.raises(UserError, match="has no `coupling: monotone`"):
-        build(tiny.components("transformer", coupling="monotone"), NETWORK, 9, 9)
-    with pytest.raises(UserError, match="12 units do not divide into 4 heads"):
-        build(tiny.components("transformer"), NETWORK.model_copy(update={"embedding": 12}), 9, 9)
-    wrong = {"kind": "transformer", "head": 2}
-    with pytest.raises(UserError, match="unknown option of architecture `transformer` `head`"):
-        build(tiny.components("transformer", architecture=wrong), NETWORK, 9, 9)

@@ -10,14 +10,13 @@ from torch import Tensor, nn
 
 from pam.config import Network
 from pam.data.vocabulary import BOS, PAD
-from pam.io import UserError
 from pam.models.build import build
-from pam.models.inferences.bilstm import BiLSTM
-from pam.models.marginalizations.bound import Bound
-from pam.models.readout import Gold
+from pam.models.marginalization import Bound
+from pam.models.readout import TokenGold
 from pam.models.seq2seq import Seq2Seq
-from tests.models import tiny
-from tests.models.by_hand import embedding, one_sentence, position_log_probs
+from pam.models.variational import BiLSTM
+from tests.models import plain, tiny
+from tests.models.by_hand import next_state, one_sentence, position_log_probs
 
 Given = tuple[Tensor, Tensor, Tensor]
 
@@ -53,7 +52,7 @@ def terms(model: Seq2Seq, given: Given) -> tuple[Tensor, Tensor]:
     hidden, context = memory.start, torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
     previous, priors, likelihoods = BOS, [], []
     for symbol in target[0].tolist():
-        query, hidden = model.recurrence(embedding(model, previous), context, hidden, None)
+        query, hidden = next_state(model, previous, context, hidden)
         inner = memory.values[0] @ score.of_values.weight.t() + query @ score.of_query.weight.t()
         priors.append(torch.log_softmax(torch.tanh(inner) @ score.weight.weight[0], dim=0))
         likelihoods.append(position_log_probs(model, memory, query)[:, symbol])
@@ -71,7 +70,7 @@ def test_the_objective_is_the_enumerated_bound(
     model = variational(layers, marginalization=marginal)
     given = one_sentence()
     prior, likelihood = terms(model, given)
-    log_q = model.infer(*given)
+    log_q = tiny.infer(model, *given)
     assert log_q is not None
     wanted = []
     for q, p, y in zip(log_q[0].exp(), prior, likelihood, strict=True):
@@ -81,7 +80,7 @@ def test_the_objective_is_the_enumerated_bound(
         wanted.append((q * y[kept]).sum() - weight * divergence)
     torch.testing.assert_close(model.objective(*given)[0], torch.stack(wanted))
     exact = torch.logsumexp(prior + likelihood, dim=1)
-    torch.testing.assert_close(model.teacher_forced(*given).log_probs[0], exact)
+    torch.testing.assert_close(model.log_likelihood(*given)[0], exact)
 
 
 @pytest.mark.parametrize("q_top_k", [None, 1, 2, 4])
@@ -91,7 +90,7 @@ def test_the_bound_is_below_the_likelihood(layers: int, q_top_k: int | None) -> 
         marginal = {"kind": "bound", "q_top_k": q_top_k}
         model = variational(layers, seed=seed, marginalization=marginal)
         given = tiny.batch(seed=seed)
-        bound, exact = model.objective(*given), model.teacher_forced(*given).log_probs
+        bound, exact = model.objective(*given), model.log_likelihood(*given)
         assert (bound <= exact + 1e-12).all()
         assert (bound < exact - 1e-6)[given[1] > 1].all()  # equal where there is one position
 
@@ -101,20 +100,18 @@ def test_the_bound_is_below_the_likelihood(layers: int, q_top_k: int | None) -> 
 def test_with_the_true_posterior_the_bound_is_the_likelihood(name: str, layers: int) -> None:
     """Over other scores and distributions too, so that it is the bound's doing."""
     model = variational(layers, score=tiny.components(name).score)
-    source, lengths, target = given = tiny.batch()
+    given = tiny.batch()
     posteriors = []
-    for symbol, step, _ in model._forced(model.encode(source, lengths), target):
-        positions, weights = step.marginal.positions, step.log_prior
-        assert positions is not None
-        joint = weights.exp() * positions[torch.arange(len(symbol)), :, symbol].exp()
+    for step in plain.steps(model, *given):
+        joint = step.attention.prior * step.each().exp()
         posteriors.append((joint / joint.sum(1, keepdim=True)).clamp_min(1e-300).log())
     model.inference = Known(torch.stack(posteriors, 1))
-    torch.testing.assert_close(model.objective(*given), model.teacher_forced(*given).log_probs)
+    torch.testing.assert_close(model.objective(*given), model.log_likelihood(*given))
 
 
 def test_q_over_its_best_positions_sums_to_one() -> None:
     model = variational(marginalization={"kind": "bound", "q_top_k": 2})
-    log_q = model.infer(*tiny.batch())
+    log_q = tiny.infer(model, *tiny.batch())
     assert log_q is not None
     q = model.marginalization.restrict(log_q[:, 0]).exp()
     torch.testing.assert_close(q.sum(1), torch.ones(len(q), dtype=torch.float64))
@@ -141,7 +138,7 @@ def test_the_objective_of_every_other_model_is_its_likelihood(name: str) -> None
     found = []
     for values in (
         lambda *given: model.objective(*given),
-        lambda *given: model.teacher_forced(*given).log_probs,
+        lambda *given: model.log_likelihood(*given),
     ):
         torch.manual_seed(3)
         found.append(values(*padded_batch()))
@@ -172,7 +169,7 @@ def test_the_inference_network_is_two_bidirectional_lstms_and_a_bilinear_score(
     states = []
     for reader, embedded in (
         (model.inference.source, model.encoder.embedding(source)),
-        (model.inference.target, model.recurrence.embedding(target)),
+        (model.inference.target, model.decoder.embedding(target)),
     ):
         lstm = nn.LSTM(4, 3, layers, bidirectional=True, batch_first=True).double()
         for side, suffix in ((reader.forwards, ""), (reader.backwards, "_reverse")):
@@ -181,7 +178,7 @@ def test_the_inference_network_is_two_bidirectional_lstms_and_a_bilinear_score(
                     getattr(lstm, name.replace("l0", f"l{layer}{suffix}")).data.copy_(value)
         states.append(lstm(embedded)[0][0])
     scores = states[1] @ model.inference.weight.weight.t() @ states[0].t()
-    log_q = model.infer(source, lengths, target)
+    log_q = tiny.infer(model, source, lengths, target)
     assert log_q is not None
     torch.testing.assert_close(log_q[0], torch.log_softmax(scores, dim=1))
 
@@ -191,10 +188,10 @@ def test_q_knows_the_whole_target_and_the_prior_does_not() -> None:
     source, lengths, target = tiny.batch()
     changed = target.clone()
     changed[:, -1] = target[:, -1] % 4 + 5  # another symbol
-    before, after = (model.infer(source, lengths, given) for given in (target, changed))
+    before, after = (tiny.infer(model, source, lengths, given) for given in (target, changed))
     assert before is not None and after is not None
     assert (before[0, 0] - after[0, 0]).abs().max() > 1e-6
-    priors = [model.teacher_forced(source, lengths, given).prior for given in (target, changed)]
+    priors = [model.teacher_force(source, lengths, given).prior for given in (target, changed)]
     torch.testing.assert_close(priors[0], priors[1], rtol=0, atol=0)
 
 
@@ -211,15 +208,15 @@ def test_dropout_of_the_inference_network_leaves_the_likelihood_as_it_is(
     """What is drawn for q is drawn last, so that any way to compute the rest sees the same."""
     model = variational(layers=2, dropout=0.3).train()
 
-    def likelihood_of(self: Bound, gold: Gold, log_prior: Tensor, *others: Any) -> Tensor:
-        return torch.logsumexp(log_prior + gold.each(), dim=1)
+    def likelihood_of(self: Bound, gold: TokenGold, *others: Any) -> Tensor:
+        return torch.logsumexp(gold.tokens.log_prior + gold.each(), dim=1)
 
     monkeypatch.setattr(Bound, "objective", likelihood_of)
     torch.manual_seed(3)
-    likelihood = model.teacher_forced(*padded_batch()).log_probs
+    likelihood = model.log_likelihood(*padded_batch())
     torch.manual_seed(3)
     torch.testing.assert_close(model.objective(*padded_batch()), likelihood)
-    first, second = (model.infer(*padded_batch()) for _ in range(2))
+    first, second = (tiny.infer(model, *padded_batch()) for _ in range(2))
     assert first is not None and second is not None and (first != second).any()
 
 
@@ -242,30 +239,3 @@ def test_the_inference_network_has_the_encoder_s_size_unless_told_otherwise() ->
         assert isinstance(made, BiLSTM)
         sizes.append((len(made.source.forwards), made.source.forwards[0].hidden_size))
     assert sizes == [(2, 3), (1, 7)]
-
-
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"marginalization": "output"}, "a bound and an inference network need each other"),
-        ({"inference": "none"}, "a bound and an inference network need each other"),
-        ({"inference": {"kind": "bilstm", "units": 0}}, "inference option `units` is 0"),
-        ({"inference": {"kind": "bilstm", "layers": "2"}}, "inference option `layers` is '2'"),
-        ({"marginalization": {"kind": "bound", "q_top_k": 0}}, "marginal option `q_top_k` is 0"),
-        ({"marginalization": {"kind": "bound", "weight": -1}}, "marginal option `weight` is -1"),
-        ({"score": {"kind": "mlp", "units": -1}}, "score option `units` is -1"),
-        ({"score": {"kind": "mlp", "units": True}}, "score option `units` is True"),
-        ({"score": {"kind": "general", "scale": 1}}, "score option `scale` is 1"),
-        ({"inference": {"kind": "bilstm", "scale": 0.5}}, "inference option `scale` is 0.5"),
-        ({"score": {"kind": "mlp", "units": 2**40}}, "score option `units` is 1099511627776"),
-        ({"coupling": {"kind": "proximity", "width": "3"}}, "coupling option `width` is '3'"),
-        ({"inference": {"kind": "bilstm", "layers": 200}}, "inference option `layers` is 200"),
-        (
-            {"input_feeding": {"kind": "posterior", "gradient": "no"}},
-            "feedback option `gradient` is",
-        ),
-    ],
-)
-def test_components_that_make_no_model_are_refused(changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        variational(**changed)

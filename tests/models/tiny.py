@@ -54,6 +54,14 @@ def model(
     return made.eval()
 
 
+def infer(model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor | None:
+    """log q of the model's inference network, (B, T, m)."""
+    found: Tensor | None = model.inference(
+        source, lengths, target, model.encoder.embed, model.decoder.embed
+    )
+    return found
+
+
 def batch(
     rows: int = 4, source: int = 6, target: int = 5, seed: int = 2
 ) -> tuple[Tensor, Tensor, Tensor]:

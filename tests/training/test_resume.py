@@ -28,7 +28,10 @@ MOMENTS: dict[str, tuple[Fault, int]] = {
     "when a state is written and not yet flushed": (Fault("pam.io", "_flush", 5), 1),
     "when a state is flushed and not yet renamed": (Fault("pathlib", "Path.chmod", 5), 1),
     "when the first state is not yet renamed": (Fault("pathlib", "Path.chmod", 1), 0),
-    "when all is trained and nothing is written": (Fault("pam.models.checkpoint", "save_model", 1), 1),
+    "when all is trained and nothing is written": (
+        Fault("pam.models.checkpoint", "save_model", 1),
+        1,
+    ),
     "when the model is written and its history is not": (
         Fault("pam.training.logging", "write_history", 1),
         1,

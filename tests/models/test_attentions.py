@@ -1,10 +1,11 @@
-"""Special cases of the family that must coincide, and its new formulas by hand (float64)."""
+"""Special cases of the family that must coincide, and its formulas by hand (float64)."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import replace
 from itertools import pairwise, product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,21 +14,16 @@ import torch
 from torch import Tensor
 from torch_struct import LinearChainCRF
 
-from pam.data.dataset import Batch
 from pam.data.vocabulary import PAD
-from pam.decoding.forced import force
-from pam.io import UserError
-from pam.models.chains import smoothed
-from pam.models.couplings.chain import Chain
-from pam.models.distributions.softmax import Softmax
-from pam.models.memory import Noise, Past, drawn
-from pam.models.scores.dot import Dot
-from pam.models.scores.structural import places
+from pam.models import options
+from pam.models.couplings import Chain, smoothed
+from pam.models.distributions import Softmax
+from pam.models.interfaces import AttentionHistory, Noise, Sizes
+from pam.models.logspace import draw
+from pam.models.scores import Dot, places
 from pam.models.seq2seq import Seq2Seq
-from pam.models.sizes import Sizes
-from tests.models import tiny
+from tests.models import plain, tiny
 from tests.models.by_hand import one_sentence
-from tests.models.test_fast_path import assert_same as assert_fast
 
 DOUBLE = torch.float64
 
@@ -43,10 +39,19 @@ def both(name: str, other: str = "soft", **changed: Any) -> tuple[Seq2Seq, Seq2S
 
 
 def assert_same(first: Seq2Seq, second: Seq2Seq) -> None:
-    batch = tiny.batch()
-    one, other = first.teacher_forced(*batch), second.teacher_forced(*batch)
-    torch.testing.assert_close(one.log_probs, other.log_probs)
-    torch.testing.assert_close(one.prior, other.prior)
+    """Likelihoods in training and in search, priors, and gradients of the weights of both."""
+    batch, found = tiny.batch(), []
+    for model in (first, second):
+        forced = model.teacher_force(*batch)
+        model.zero_grad()
+        model.log_likelihood(*batch).sum().backward()
+        found.append((forced.log_probs, forced.prior, model.log_likelihood(*batch)))
+    torch.testing.assert_close(*found)
+    theirs = dict(second.named_parameters())
+    for name, part in first.named_parameters():
+        other = theirs.get(name)
+        if other is not None and other.grad is not None and torch.equal(part, other):
+            torch.testing.assert_close(part.grad, other.grad, msg=lambda m, n=name: f"{n}: {m}")
 
 
 def test_a_chain_without_transitions_is_soft_attention() -> None:
@@ -116,9 +121,7 @@ def test_the_dot_product_is_the_bilinear_score_of_the_identity() -> None:
     memory = general.encode(source, lengths)
     query = torch.randn(4, 5, dtype=DOUBLE)
     wanted = torch.einsum("bh,bmh->bm", query, memory.values[..., :5])
-    torch.testing.assert_close(general.score(query, memory, Past()), wanted)
-    with pytest.raises(UserError, match="5 units with an encoder state of 6"):
-        tiny.model(tiny.components("soft", score="dot"))
+    torch.testing.assert_close(general.score(query, memory, AttentionHistory()), wanted)
 
 
 def test_a_scaled_product_is_the_product_over_the_root_of_its_units() -> None:
@@ -129,13 +132,13 @@ def test_a_scaled_product_is_the_product_over_the_root_of_its_units() -> None:
     scaled.inference.weight.weight.data.mul_(6**0.5)
     torch.testing.assert_close(scaled.objective(*tiny.batch()), plain.objective(*tiny.batch()))
     values = torch.randn(2, 3, 6, dtype=DOUBLE)
-    dot = Dot(Sizes(6, 6, embedding=4, direction=3, layers=1, rate=0.0), scale=True)
-    torch.testing.assert_close(dot.keys(values), values / 6**0.5)
+    dot = Dot(options.Dot(scale=True), Sizes(6, 6, embedding=4, direction=3, layers=1, rate=0.0))
+    torch.testing.assert_close(dot.keys(values).matrix, values / 6**0.5)
 
 
 def test_a_location_score_ignores_what_lies_beyond_its_longest_sentence() -> None:
     model = tiny.model(tiny.components("soft", score={"kind": "location", "longest": 3}))
-    aligned = model.teacher_forced(*tiny.batch())
+    aligned = model.teacher_force(*tiny.batch())
     assert (aligned.prior[0, :, 3:] == 0).all() and (aligned.prior[0, :, :3] > 0).all()
 
 
@@ -146,7 +149,7 @@ def test_structural_features_are_those_of_cohn_et_al() -> None:
     previous = torch.tensor([[0.1, 0.6, 0.3, 0.0]], dtype=DOUBLE)
     summed = torch.tensor([[0.9, 0.7, 0.3, 0.1]], dtype=DOUBLE)
     query = torch.randn(1, 5, dtype=DOUBLE)
-    found = score(query, memory, Past(2, previous, summed))
+    found = score(query, memory, AttentionHistory(2, previous, summed))
     for a in range(4):
         psi = torch.tensor([3.0, a + 1.0, 4.0], dtype=DOUBLE).log1p()
         inner = score.of_query.weight @ query[0] + score.of_values.weight @ memory.values[0, a]
@@ -157,7 +160,7 @@ def test_structural_features_are_those_of_cohn_et_al() -> None:
                     inner = inner + window.weight[:, 0, offset + 1] * seen[0, a + offset]
         torch.testing.assert_close(found[0, a], score.weight.weight[0] @ torch.tanh(inner))
     torch.testing.assert_close(
-        places(memory, Past(2))[0, 1].exp(), torch.tensor([4, 3, 5.0]).double()
+        places(memory, AttentionHistory(2))[0, 1].exp(), torch.tensor([4, 3, 5.0]).double()
     )
 
 
@@ -168,8 +171,8 @@ def test_global_fertility_is_the_log_density_of_what_each_position_got(
     model = tiny.model(tiny.components(name))
     source, lengths, target = tiny.batch()
     target[1, 3:] = PAD
-    aligned = model.teacher_forced(source, lengths, target)
-    paid = model.objective(source, lengths, target) - aligned.log_probs
+    aligned = model.teacher_force(source, lengths, target)
+    paid = model.objective(source, lengths, target) - model.log_likelihood(source, lengths, target)
     memory = model.encode(source, lengths)
     for row, length in enumerate(lengths.tolist()):
         real = int((target[row] != PAD).sum())
@@ -188,7 +191,7 @@ def test_global_fertility_is_the_log_density_of_what_each_position_got(
 def test_local_windows_stand_where_luong_et_al_put_them() -> None:
     source, lengths, _ = one_sentence()
     local = tiny.model(tiny.components("local-m", window={"kind": "monotonic", "width": 1}))
-    prior = local.teacher_forced(source, lengths, torch.tensor([[6, 8, 7, 5, 6, 2]])).prior[0]
+    prior = local.teacher_force(source, lengths, torch.tensor([[6, 8, 7, 5, 6, 2]])).prior[0]
     seen = [(row > 0).nonzero().flatten().tolist() for row in prior]
     assert seen == [[0, 1], [0, 1, 2], [1, 2, 3], [2, 3], [2, 3], [2, 3]]
     predictive = tiny.model(tiny.components("local-p", window={"kind": "predictive", "width": 2}))
@@ -196,7 +199,7 @@ def test_local_windows_stand_where_luong_et_al_put_them() -> None:
     window = predictive.window
     centre = 3 * torch.sigmoid(window.weight.weight @ torch.tanh(window.hidden.weight @ query[0]))
     scores = torch.randn(1, 4, dtype=DOUBLE)
-    weighed, mask = window(scores, query, memory.mask, Past())
+    weighed, mask = window(scores, query, memory.mask, AttentionHistory())
     for a in range(4):
         torch.testing.assert_close(weighed[0, a], scores[0, a] - (a - centre[0]) ** 2 / 2)
         assert bool(mask[0, a]) == bool((a - centre).abs() <= 2)
@@ -204,16 +207,19 @@ def test_local_windows_stand_where_luong_et_al_put_them() -> None:
 
 def filtered(chain: Chain, scores: Tensor, mask: Tensor) -> Tensor:
     """Marginals given the scores so far, as the coupling computes them step by step."""
+    # All that the coupling reads of it.
+    memory: Any = SimpleNamespace(transitions=chain.transitions(scores.shape[2]))
     found: list[Tensor] = []
     for score in scores.unbind(1):
-        previous = found[-1] if found else None
-        found.append(chain(score, previous, mask, Softmax(tiny.SIZES)).exp())
+        history = AttentionHistory(len(found), found[-1] if found else None)
+        softmax = Softmax(options.Softmax(), tiny.SIZES)
+        found.append(chain(score, mask, softmax, memory, history).exp())
     return torch.stack(found, 1)
 
 
 def a_chain() -> tuple[Chain, Tensor, Tensor]:
     """With energies, scores (B, n, m) of rows of different width, and their mask."""
-    chain = Chain(tiny.SIZES, reach=1).double()
+    chain = Chain(options.Chain(reach=1), tiny.SIZES).double()
     torch.manual_seed(4)
     torch.nn.init.normal_(chain.energy)
     mask = torch.tensor([[True] * 3, [True, True, False]])
@@ -260,12 +266,13 @@ def test_alignments_of_a_chain_are_its_marginals_given_the_whole_target() -> Non
     model = tiny.model(tiny.components("structured"))
     source, lengths, target = tiny.batch()
     target[1, 3:] = PAD
-    found = force(model, Batch(np.arange(4), source, lengths, target))
-    prior = model.teacher_forced(source, lengths, target).prior
+    found = model.teacher_force(source, lengths, target)
+    prior = plain.force(model, source, lengths, target).prior
     transitions = model.coupling.transitions(source.shape[1])
     wanted = smoothed(prior, transitions, (target != PAD).sum(1))
-    torch.testing.assert_close(found.prior, prior)
-    torch.testing.assert_close(found.alignment, wanted)
+    real = target != PAD
+    torch.testing.assert_close(found.prior[real], prior[real])
+    torch.testing.assert_close(found.alignment[real], wanted[real])
     torch.testing.assert_close(found.alignment[0, -1], prior[0, -1])  # nothing comes after
     assert (found.alignment[0, 0] - prior[0, 0]).abs().max() > 1e-3
 
@@ -278,9 +285,9 @@ def test_acvi_draws_contexts_of_the_mixture_s_mean_and_variance() -> None:
     weights, variance = log_prior.exp()[0], memory.variance[0]
     assert (variance >= 1).all()  # log sigma^2 is a ReLU's output
     torch.manual_seed(0)
-    noise = Noise.draw(20_000, memory)
+    noise = Noise.draw(20_000, memory.values)
     drawn_shifts = torch.cat(
-        [model.latent.of_step(log_prior, memory, noise.at(t)).shift for t in range(20_000)]
+        [model.latent.of_step(log_prior, memory, noise.at(t, 1)).shift for t in range(20_000)]
     )
     wanted = (weights[:, None] ** 2 * variance).sum(0)
     torch.testing.assert_close(drawn_shifts.var(0), wanted, rtol=0.05, atol=0)
@@ -325,12 +332,12 @@ def test_acvi_chooses_one_component_at_the_end_of_training() -> None:
     source, lengths, _ = one_sentence()
     memory = model.encode(source, lengths)
     log_prior = torch.log_softmax(torch.randn(1, 4, dtype=DOUBLE), 1)
-    noise = Noise.draw(1, memory).at(0)
+    noise = Noise.draw(1, memory.values).at(0, 1)
     for share, chooses in ((0.0, False), (0.89, False), (0.9, True), (1.0, True)):
         model.latent.share = share
         weights = model.latent.of_step(log_prior, memory, noise).log_weights.exp()
         assert bool((weights.max() > 0.999) == chooses)
-    torch.testing.assert_close(weights, drawn(log_prior, noise.gumbel))
+    torch.testing.assert_close(weights, draw(log_prior, noise.gumbel))
 
 
 def test_ved_pays_the_divergence_of_its_gaussian_once_a_sentence() -> None:
@@ -340,7 +347,7 @@ def test_ved_pays_the_divergence_of_its_gaussian_once_a_sentence() -> None:
     torch.manual_seed(1)
     values = model.objective(source, lengths, target)
     torch.manual_seed(1)
-    likelihood = model.teacher_forced(source, lengths, target).log_probs
+    likelihood = model.log_likelihood(source, lengths, target)
     _, final = model.encoder(source, lengths)
     mean, log_variance = model.latent.of_final(final).chunk(2, 1)
     wanted = torch.distributions.kl_divergence(
@@ -357,7 +364,7 @@ def test_positions_are_drawn_as_often_as_they_are_probable() -> None:
     torch.manual_seed(3)
     log_probs = torch.tensor([0.1, 0.2, 0.7], dtype=DOUBLE).log()
     uniform = torch.rand(100_000, 3, dtype=DOUBLE)
-    counts = drawn(log_probs.expand(100_000, 3), -(-uniform.log()).log()).mean(0)
+    counts = draw(log_probs.expand(100_000, 3), -(-uniform.log()).log()).mean(0)
     torch.testing.assert_close(counts, log_probs.exp(), atol=0.01, rtol=0)
 
 
@@ -375,9 +382,3 @@ def test_an_encoder_that_reads_backward_reads_the_reversed_source() -> None:
     torch.testing.assert_close(final, last)
     for row, length in enumerate(lengths.tolist()):
         torch.testing.assert_close(found[row, :length], wanted[row, :length].flip(0))
-
-
-@pytest.mark.parametrize("reads", ["forward", "backward"])
-def test_models_with_an_encoder_of_one_direction_equal_their_reference(reads: str) -> None:
-    model = tiny.model(tiny.components("postr-joint"), layers=2, encoder_reads=reads)
-    assert_fast(model)

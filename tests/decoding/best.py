@@ -1,0 +1,38 @@
+"""The best outputs of a model, and what they should be."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from pam.config import Decoding
+from pam.data.vocabulary import EOS, PAD
+from pam.decoding import generator
+from pam.decoding.hypotheses import Output
+from pam.models.model import Model
+
+
+def decode(
+    model: Model, sources: list[list[int]], decoding: Decoding, actions: bool = False
+) -> list[Output]:
+    """The best output of each source."""
+    found = generator.decode(model, sources, decoding, actions)
+    return [outputs[0] for outputs in found]
+
+
+def log_likelihoods(model: Model, source: list[int], targets: list[list[int]]) -> list[float]:
+    """log p(target | source) of each target, as training computes it."""
+    ended = torch.tensor([[*source, EOS]]).expand(len(targets), -1)
+    lengths = torch.full((len(targets),), len(source) + 1)
+    padded = pad_sequence([torch.tensor(target) for target in targets], True, PAD)
+    with torch.no_grad():
+        log_probs = model.log_likelihood(ended, lengths, padded)
+    scores: list[float] = log_probs.masked_fill(padded == PAD, 0.0).sum(1).tolist()
+    return scores
+
+
+def assert_same(found: Output, wanted: Output) -> None:
+    assert (found.symbols, found.complete) == (wanted.symbols, wanted.complete)
+    assert found.log_prob == pytest.approx(wanted.log_prob, rel=1e-9)
+    assert found.score == pytest.approx(wanted.score, rel=1e-9)
