@@ -4,7 +4,16 @@
 #   snakemake --cores all --configfile FILE       another one
 #   snakemake --cores all data|train|tables|figures|report
 
+import os
+
+from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake.utils import min_version, validate
+
+from pam import jobs, locking
+from pam.io import check_writable
+from pam.workflow import Workflow, or_exit
+from pam.workflow import input_folder, input_folders, output_folder, run_of_model
+from pam.workflow_report import ReportFiles
 
 min_version("9.20")
 
@@ -18,19 +27,30 @@ if not workflow.configfiles:
 report: "workflow/report/workflow.rst"
 
 
-include: "workflow/rules/common.smk"
-
-
 validate(config, "workflow/schemas/config.schema.yaml")
+flow = or_exit(Workflow.load, config, workflow.configfiles)
+EXPERIMENT, shown = flow.experiment, ReportFiles(flow)
+CONDA = "../../envs/environment.yaml"
+config.update(EXPERIMENT.model_dump())
+jobs.set_environment(workflow.basedir, EXPERIMENT.mirror)
+shell.prefix(jobs.LOGGED)
+if EXPERIMENT.device != "cpu":
+    flow.gpus = jobs.share_gpus(workflow)
+# Before anything is deleted that another run has made and may be reading.
+if not workflow.is_main_process:
+    or_exit(locking.check_not_replaced, EXPERIMENT.experiment)
 
 
-include: "workflow/rules/common_data.smk"
-include: "workflow/rules/common_report.smk"
+onstart:
+    or_exit(locking.hold, EXPERIMENT.experiment)
+    for folder in ("data", flow.results):
+        or_exit(check_writable, folder)
+    jobs.wake_once(JobScheduler)
+
+
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
-include: "workflow/rules/score.smk"
-include: "workflow/rules/tables.smk"
-include: "workflow/rules/figures.smk"
+include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/report.smk"
 
 
@@ -45,30 +65,30 @@ localrules:
 rule all:
     default_target: True
     input:
-        REPORT,
+        flow.report,
 
 
 rule data:
     input:
-        of_tasks("summary.json"),
-        gold_summaries(),
+        flow.of_tasks("summary.json"),
+        flow.gold_summaries(),
 
 
 rule train:
     input:
-        of_cells("training.json"),
+        flow.of_runs("training.json"),
 
 
 rule tables:
     input:
-        all_tables(),
+        shown.tables(),
 
 
 rule figures:
     input:
-        all_figures(),
+        shown.figures(),
 
 
 rule report:
     input:
-        REPORT,
+        flow.report,

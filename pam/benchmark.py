@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from pam.config import Decoding, ModelConfig, Network
+from pam.config import Decoding, ModelConfig, Network, load_model
 from pam.data.dataset import Batch, Examples, Prepared
-from pam.decoding.search import search
-from pam.fast.teacher import token_objective
+from pam.data.download import fetch
+from pam.data.prepare import prepare
+from pam.data.registry import find_dataset
+from pam.decoding.beam_search import search
+from pam.io import UserError, parse
 from pam.models.build import build
 from pam.models.model import Model
+from pam.training.devices import keep_heap
 from pam.training.logging import peak_gpu_memory_mb
 
 Work = Callable[[Batch], object]
@@ -31,7 +39,7 @@ class Plan:
         warm_up: batches before anything is timed. They also teach the models: attention that has
             found its focus is cheaper to train than that of random weights.
         beams: hypotheses of each search that is timed; 1 is greedy search.
-        narrow: whether training takes the output layer's products in bfloat16.
+        bf16: whether training takes the output layer's products in bfloat16.
     """
 
     network: Network
@@ -40,7 +48,7 @@ class Plan:
     batches: int
     warm_up: int
     beams: tuple[int, ...]
-    narrow: bool = False
+    bf16: bool = False
 
 
 @dataclass
@@ -77,18 +85,15 @@ def clock(device: torch.device) -> float:
     return time.process_time()
 
 
-def training(model: Model, reference: bool, narrow: bool = False) -> Work:
+def training(model: Model, bf16: bool = False) -> Work:
     """A step of training: likelihood, gradient, clipping and Adam, as `pam train` does them."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
+    model.use_bf16(bf16)
 
     def work(batch: Batch) -> None:
         model.train()
         optimizer.zero_grad()
-        given = batch.source, batch.lengths, batch.target
-        if reference:
-            objective = model.objective(*given)
-        else:
-            objective = token_objective(model, *given, narrow=narrow)
+        objective = model.objective(batch.source, batch.lengths, batch.target)
         (-objective[batch.mask].mean()).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
         optimizer.step()
@@ -147,7 +152,6 @@ def measure(
     data: Prepared,
     plan: Plan,
     device: torch.device,
-    reference: bool = False,
 ) -> list[dict[str, Any]]:
     """Times training, greedy search and beam search of each model.
 
@@ -156,7 +160,6 @@ def measure(
 
     Args:
         models: name to components; the first is what the others are compared with.
-        reference: times the reference computation beside the fast path.
     """
     batches = {
         components.targets: batches_of(data, components, plan, device)
@@ -166,12 +169,7 @@ def measure(
     for name, components in models.items():
         own = batches[components.targets]
         made[name] = fresh(components, data, plan, device)
-        trainers.append(
-            Runner(name, own, training(made[name], reference=False, narrow=plan.narrow))
-        )
-        if reference:
-            plain = training(fresh(components, data, plan, device), reference=True)
-            trainers.append(Runner(f"{name} (reference)", own, plain))
+        trainers.append(Runner(name, own, training(made[name], plan.bf16)))
     take_turns(trainers, plan, device)
     rows = rows_of(trainers, "training, examples")
     for beam in plan.beams:
@@ -201,3 +199,127 @@ def batches_of(
     examples = Examples(data.split("train"), components.targets)
     order = examples.shuffled(plan.batch_size, seed=1, epoch=0)
     return [examples.batch(rows).to(device) for rows in order]
+
+
+def named_model(name: str) -> ModelConfig:
+    """A model by its name; `NAME:K` cuts its sum over positions to the top K."""
+    stem, _, top_k = name.partition(":")
+    components = load_model(stem)
+    if not top_k:
+        return components
+    if not top_k.isdigit():
+        raise UserError(f"model `{name}`", hint="write NAME or NAME:K, K a whole number")
+    summed = components.marginalization
+    cut = {"top_k": int(top_k)} | ({"q_top_k": int(top_k)} if summed.kind == "bound" else {})
+    given = components.model_dump() | {"marginalization": summed.model_dump() | cut}
+    return parse(ModelConfig, given)
+
+
+def german_nouns(folder: Path) -> Path:
+    """Prepares the German nouns that the default experiment is trained on."""
+    dataset = find_dataset(["config/datasets.yaml"], "de-noun")
+    fetch("de-noun", dataset, folder / "raw")
+    prepare("de-noun", dataset, folder / "raw", folder / "prepared")
+    return folder / "prepared"
+
+
+def beside(
+    components: ModelConfig, data: Prepared, plan: Plan, jobs: int, threads: int
+) -> dict[str, Any]:
+    """Times so many trainings, each a process on the CPU, at once and in turn, round by round.
+
+    Args:
+        threads: of each training.
+
+    Returns:
+        `at_once` and `in_turn`: examples per wall second of all trainings together, medians over
+        rounds; `lowest`, `highest`: of `at_once`; `time_ratio`: the median over rounds of the time
+        at once over that in turn, which is 1 / `jobs` where there are cores enough.
+
+    Raises:
+        UserError: an error in the data.
+    """
+    # An error in the data is raised here, before other processes meet it.
+    batches_of(data, components, plan, torch.device("cpu"))
+    context = multiprocessing.get_context("spawn")
+    pipes = []
+    for _ in range(jobs):
+        here, there = context.Pipe()
+        context.Process(
+            target=_train_in_turns,
+            args=(there, components, data.folder, plan, threads),
+            daemon=True,
+        ).start()
+        pipes.append(here)
+    _timed(pipes, 0)  # until all are ready
+    at_once, in_turn, ratios = [], [], []
+    for number in range(1, plan.rounds + 1):
+        together, examples = _timed(pipes, number)
+        apart = sum(_timed([pipe], number)[0] for pipe in pipes)
+        at_once.append(examples / together)
+        in_turn.append(examples / apart)
+        ratios.append(together / apart)
+    for pipe in pipes:
+        pipe.send(None)
+    return {
+        "jobs": jobs,
+        "at_once": round(statistics.median(at_once), 1),
+        "lowest": round(min(at_once), 1),
+        "highest": round(max(at_once), 1),
+        "in_turn": round(statistics.median(in_turn), 1),
+        "time_ratio": round(statistics.median(ratios), 3),
+    }
+
+
+def _timed(pipes: Sequence[Connection], number: int) -> tuple[float, int]:
+    """Wall seconds until all of these have had their turn, and the examples in it."""
+    began = time.perf_counter()
+    for pipe in pipes:
+        pipe.send(number)
+    examples = sum(pipe.recv() for pipe in pipes)
+    return time.perf_counter() - began, examples
+
+
+def _train_in_turns(
+    pipe: Connection, components: ModelConfig, folder: Path, plan: Plan, threads: int
+) -> None:
+    """A training that does the turn whose number it is given, until it is given none."""
+    keep_heap()
+    torch.set_num_threads(threads)
+    data, device = Prepared(folder), torch.device("cpu")
+    model, batches = (
+        fresh(components, data, plan, device),
+        batches_of(data, components, plan, device),
+    )
+    runner = Runner("", batches, training(model, plan.bf16))
+    runner.turn(0, plan.warm_up)
+    while (number := pipe.recv()) is not None:
+        examples, _ = runner.turn(number * plan.batches, plan.batches)
+        pipe.send(examples)
+
+
+def print_beside(rows: list[dict[str, Any]]) -> None:
+    line = "{:<28} {:>9} {:>19} {:>9} {:>19}\n"
+    heads = ("model", "at once", "lowest - highest", "in turn", "time at once / turn")
+    sys.stdout.write("examples per wall second, all trainings together\n" + line.format(*heads))
+    for row in rows:
+        spread = f"{row['lowest']:.0f} - {row['highest']:.0f}"
+        rates = f"{row['at_once']:.0f}", spread, f"{row['in_turn']:.0f}"
+        sys.stdout.write(line.format(row["model"], *rates, f"{row['time_ratio']:.2f}"))
+
+
+def print_record(record: dict[str, Any]) -> None:
+    machine = record["hardware"]
+    sys.stdout.write(
+        f"{machine['gpu'] or machine['cpu']}, {record['threads']} thread(s), "
+        f"torch {record['versions']['torch']}, {record['date']}; {record['data']}, batch "
+        f"{record['batch_size']}; rates per {record['clock'].removesuffix('s')}\n"
+    )
+    line = "{:<34} {:<28} {:>9} {:>19} {:>9} {:>8}\n"
+    heads = ("what", "model", "rate", "lowest - highest", "tokens", "time")
+    sys.stdout.write(line.format(*heads))
+    for row in record["rows"]:
+        spread = f"{row['lowest']:.0f} - {row['highest']:.0f}"
+        rates = f"{row['per_second']:.0f}", spread, f"{row['tokens_per_second']:.0f}"
+        ratio = f"{row['time_vs_first']:.2f}"
+        sys.stdout.write(line.format(row["what"], row["model"], *rates, ratio))

@@ -1,54 +1,56 @@
-"""The command line: `python -m pam VERB`, each verb a step of the pipeline without Snakemake."""
+"""The command line: `python -m pam COMMAND`, each a step of the pipeline without Snakemake."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import logging
 import os
-import pkgutil
 import signal
 import sys
 from collections.abc import Sequence
 
-from pam import commands as verbs
+from pam.commands import bench, data, evaluate, predict, report, train
 from pam.io import UserError, storage_error
 
-ORDER = (
-    "fetch", "prepare", "gold", "train", "join", "predict", "analyze", "attend", "score", "tables",
-    "figures", "bench",
-)  # fmt: skip
-"""Verbs in the order in which a user meets them; others follow by name."""
-
-
-def names() -> list[str]:
-    """All verbs: the modules of `pam.commands`."""
-    found = {module.name for module in pkgutil.iter_modules(verbs.__path__)}
-    return [name for name in ORDER if name in found] + sorted(found - set(ORDER))
+COMMANDS = {
+    "fetch": data.FETCH,
+    "prepare": data.PREPARE,
+    "word-alignments": data.WORD_ALIGNMENTS,
+    "train": train.TRAIN,
+    "ensemble": train.ENSEMBLE,
+    "predict": predict.PREDICT,
+    "analyze": evaluate.ANALYZE,
+    "attention": evaluate.ATTENTION,
+    "score": evaluate.SCORE,
+    "significance": evaluate.SIGNIFICANCE,
+    "tables": report.TABLES,
+    "figures": report.FIGURES,
+    "bench": bench.BENCH,
+}
+"""In the order in which a user meets them."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of all verbs."""
+    """The parser of all commands."""
     top = argparse.ArgumentParser(prog="python -m pam", description=__doc__)
-    commands = top.add_subparsers(dest="verb", required=True, metavar="VERB")
-    for name in names():
-        verb = importlib.import_module(f"pam.commands.{name}")
-        command = commands.add_parser(
-            name.replace("_", "-"),
-            help=verb.HELP,
-            description=verb.HELP,
+    parsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, command in COMMANDS.items():
+        own = parsers.add_parser(
+            name,
+            help=command.help,
+            description=command.help,
             formatter_class=argparse.ArgumentDefaultsHelpFormatter,
         )
-        verb.add_arguments(command)
-        command.set_defaults(run=verb.run)
+        command.add_arguments(own)
+        own.set_defaults(call=command.run)
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one verb.
+    """Runs one command.
 
     Returns:
-        0; 2 after an error that the user can mend, which is printed in one message; after an
+        0; 2 after an error that the user can correct, which is printed in one message; after an
         interruption what a shell would give, 128 and the signal's number.
     """
     args = parser().parse_args(arguments)
@@ -56,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s", force=True
     )
     try:
-        return int(args.run(args))
+        return int(args.call(args))
     except KeyboardInterrupt:
         sys.stderr.write("stopped\n")
         return 128 + signal.SIGINT

@@ -27,7 +27,7 @@ from pam.components import (
     Score,
     Window,
 )
-from pam.io import Strict, UserError, parse, read_yaml, unknown
+from pam.io import Strict, parse, read_yaml, unknown
 from pam.models import options
 from pam.models.options import DEEPEST, LARGEST
 
@@ -38,19 +38,6 @@ Name = Annotated[str, Field(pattern=NAME)]
 Text = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")]
 """Words for people, on one line: tables, figures and the report show them as they are."""
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
-Choice = str | dict[str, Any]
-"""What a data set's format chooses, by its name or as `{kind: name, option: value, ...}`."""
-
-
-def kind_of(choice: Choice) -> tuple[str, dict[str, Any]]:
-    """A choice as the name of its kind, and its options."""
-    if isinstance(choice, str):
-        return choice, {}
-    options = dict(choice)
-    kind = options.pop("kind", None)
-    if not isinstance(kind, str):
-        raise UserError(f"no `kind` in {choice!r}", hint="add `kind: name`")
-    return kind, options
 
 
 class Network(Strict):
@@ -66,7 +53,7 @@ class Network(Strict):
     )
     decoder_layers: int = Field(1, ge=1, le=DEEPEST, description="layers of the decoder")
     encoder_reads: Literal["both", "forward", "backward"] = Field(
-        "both", description="directions in which the encoder reads; backward: a reversed source"
+        "both", description="how the encoder reads; backward: a reversed source"
     )
     dropout: float = Field(
         0.2, ge=0, lt=1, description="on embeddings, encoder states and decoder states"
@@ -107,8 +94,7 @@ class Training(Strict):
     )
     eval_metrics: bool = Field(
         False,
-        description="after each epoch, on the development split, also measure how often the next "
-        "symbol is right, and the objective or bound that is trained",
+        description="measure accuracy of symbols and the objective too, after each epoch",
     )
     average: int = Field(
         1, ge=1, description="mean of the weights after each of so many last epochs, that one's too"
@@ -120,8 +106,7 @@ class Training(Strict):
     state_every_s: float = Field(
         30.0,
         ge=0,
-        description="seconds between two saved states within an epoch; more where saving them "
-        "would take over a twentieth of the time",
+        description="least seconds between two saved states; saving takes at most 1/20 of the time",
     )
     divergence: float = Field(
         10.0, gt=1, description="stop when an epoch's loss is this many times the first batch's"
@@ -224,7 +209,7 @@ class ModelConfig(Strict):
     )
     architecture: Architecture = Field(
         options.Recurrent(),
-        description="LSTMs with attention, of which all below speaks, or transformer",
+        description="what reads and writes",
     )
     score: Score = Field(options.General(), description="score e_t(a) of a source position")
     window: Window = Field(
@@ -238,7 +223,7 @@ class ModelConfig(Strict):
     )
     latent: Latent = Field(
         options.NoLatent(),
-        description="latent vectors besides the alignment, of contexts or of the sentence",
+        description="latent vectors in addition to the alignment, of contexts or of the sentence",
     )
     marginalization: Marginalization = Field(
         options.Input(), description="where attention is summed out"
@@ -272,7 +257,7 @@ class TaskConfig(Strict):
         None, description="row of the paper's table that was run on this very data set"
     )
     paper_reference: Text | None = Field(
-        None, description="row of the paper's table shown for comparison, though its data differ"
+        None, description="row of the paper's table to compare with, though its data differ"
     )
     note: str = Field("", description="what a reader of the report has to know about the task")
     models: list[str] | None = Field(
@@ -359,7 +344,7 @@ class Member(Strict):
 class RunConfig(Strict):
     """One training, resolved: nothing is left to default or to another file."""
 
-    plugins: Plugins = []
+    plugins: Plugins = Field([], description="as in the experiment")
     experiment: str = Field(pattern=NAME)
     task: str = Field(pattern=NAME)
     model: str = Field(pattern=NAME)
@@ -371,7 +356,7 @@ class RunConfig(Strict):
     training: Training
     decoding: Decoding
 
-    def recipe(self) -> dict[str, Any]:
+    def training_config(self) -> dict[str, Any]:
         """What decides what the training results in: a change of it is a reason to train again.
 
         A new label in tables or a wider beam at test time is none.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pam.components import OptionLayer, read_options
 from pam.config import (
     Decoding,
     Experiment,
@@ -18,11 +19,9 @@ from pam.config import (
     TaskConfig,
     load_model,
 )
-from pam.components import OptionLayer, read_options
-from pam.data.registry import Dataset
-from pam.data.tasks import load_task
+from pam.data.registry import Dataset, load_task
 from pam.io import Section, UserError, parse, placed, read_yaml, unknown
-from pam.models.fitting import Misfit, check_parts, check_sizes
+from pam.models.fitting import FitError, check_parts, check_sizes
 from pam.models.options import COMPONENTS
 
 RESERVED_TASKS = frozenset({"tables", "figures", "logs", "report", "benchmarks"})
@@ -53,17 +52,38 @@ class Plan:
         Raises:
             UserError: no such task or model, or an override that its section does not allow.
         """
-        components = self._components(model)
-        run = resolve_run(
-            self.experiment, task, model, seed, components, self.files, _file_of(model)
-        )
-        if not components.members:
+        run = self._resolved(task, model, seed)
+        if not run.components.members:
             return run
-        runs = [self.run(task, member, seed) for member in components.members]
+        runs = [self.run(task, member, seed) for member in self.members(model)]
         members = [Member(components=one.components, network=one.network) for one in runs]
         # An ensemble writes what its members write.
         joined = run.components.model_copy(update={"targets": runs[0].components.targets})
         return run.model_copy(update={"components": joined, "members": members})
+
+    def _resolved(self, task: str, model: str, seed: int) -> RunConfig:
+        """Defaults, then the experiment's, the task's and the model's, later ones winning."""
+        own, components = self.task(task), self._components(model)
+
+        def layered(section: str, base: Section) -> Section:
+            kind, under = type(base), ("tasks", task, section)
+            merged = parse(kind, base.model_dump() | getattr(own, section), self.files, under)
+            override = getattr(components, section)
+            return parse(kind, merged.model_dump() | override, _file_of(model), (section,))
+
+        experiment = self.experiment
+        return RunConfig(
+            plugins=experiment.plugins,
+            experiment=experiment.experiment,
+            task=task,
+            model=model,
+            label=components.label,
+            seed=seed,
+            components=with_options(components, experiment.options, own.options),
+            network=layered("network", experiment.network),
+            training=layered("training", experiment.training),
+            decoding=layered("decoding", experiment.decoding),
+        )
 
     def _components(self, model: str) -> ModelConfig:
         return self.components.get(model) or _checked_model(model)
@@ -85,11 +105,11 @@ class Plan:
                 raise placed(error, *place) from error
             targets.add(components.targets)
             if components.members or len(targets) > 1:
-                error = UserError(
+                misfit = UserError(
                     f"`{member}` cannot be joined with the others",
                     hint="join models of their own training, all of symbols or all of actions",
                 )
-                raise placed(error, *place)
+                raise placed(misfit, *place)
         return members
 
     def task(self, name: str) -> TaskConfig:
@@ -178,49 +198,6 @@ class Plan:
         return parse(Resources, base | by_model.models[model], self.files, under)
 
 
-def resolve_run(
-    experiment: Experiment,
-    task: str,
-    model: str,
-    seed: int,
-    components: ModelConfig,
-    file: Path | str | Sequence[Path] | None = None,
-    model_file: Path | str | None = None,
-) -> RunConfig:
-    """Defaults, then the experiment's, the task's and the model's, later ones winning.
-
-    Args:
-        file: where the experiment was written, to be named in messages.
-        model_file: where the model was written, likewise.
-
-    Raises:
-        UserError: an unknown task, or an override that its section does not allow.
-    """
-    if task not in experiment.tasks:
-        raise unknown("task", task, sorted(experiment.tasks))
-
-    def layered(section: str, base: Section) -> Section:
-        kind = type(base)
-        under = ("tasks", task, section)
-        override = getattr(experiment.tasks[task], section)
-        merged = parse(kind, base.model_dump() | override, file, under)
-        override = getattr(components, section)
-        return parse(kind, merged.model_dump() | override, model_file, (section,))
-
-    return RunConfig(
-        plugins=experiment.plugins,
-        experiment=experiment.experiment,
-        task=task,
-        model=model,
-        label=components.label,
-        seed=seed,
-        components=with_options(components, experiment.options, experiment.tasks[task].options),
-        network=layered("network", experiment.network),
-        training=layered("training", experiment.training),
-        decoding=layered("decoding", experiment.decoding),
-    )
-
-
 def with_options(components: ModelConfig, *layers: OptionLayer) -> ModelConfig:
     """The model with the options that its components are given, later layers winning.
 
@@ -280,14 +257,14 @@ def _checked_model(model: str) -> ModelConfig:
     components, file = load_model(model, MODELS), _file_of(model)
     try:
         check_parts(components)
-    except Misfit as error:
+    except FitError as error:
         raise placed(error, [file], error.keys) from error
     for key in OF_TASKS & components.decoding.keys():
-        error = UserError(
+        of_task = UserError(
             f"`{key}` is the same for all models of a task",
             hint=f"set `decoding: {{{key}: ...}}` in the experiment or in its task",
         )
-        raise placed(error, [file], ["decoding", key])
+        raise placed(of_task, [file], ["decoding", key])
     return components
 
 
@@ -299,9 +276,10 @@ def _check_run(plan: Plan, task: str, model: str) -> None:
     """A model can be resolved for a task, and can have the sizes of the task."""
     run = plan.run(task, model, plan.experiment.seeds_of(task)[0])
     try:
-        for one in run.members or [run]:
-            check_sizes(one.components, one.network)
-    except Misfit as error:
+        check_sizes(run.components, run.network)
+        for member in run.members:
+            check_sizes(member.components, member.network)
+    except FitError as error:
         message = f"model `{model}` of task `{task}`: {error.message}"
         placeless = UserError(message, hint=error.hint)
         raise placed(placeless, plan.files, ["tasks", task]) from error

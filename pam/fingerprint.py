@@ -4,9 +4,9 @@ The workflow gives each rule the fingerprint of the code that its command uses, 
 runs again what it computed and nothing else. Comments, docstrings and layout do not count, since
 they change no result.
 
-A module counts as a whole, with all that it imports, but for the modules of `CHOICES`. Of these
-only the definitions count that are named elsewhere, and what those name in turn: a changed coupling
-is no change of another one in the same file.
+A module counts as a whole, with all that it imports, but for the modules of `CHOICES`, and those of
+which an entry names one definition. Of these only the definitions count that are named elsewhere,
+and what those name in turn: a changed coupling is no change of another one in the same file.
 """
 
 from __future__ import annotations
@@ -25,12 +25,10 @@ PACKAGE = Path(__file__).parent
 """The folder of `pam`."""
 
 CHOICES = {
-    "pam.commands": {"COMMANDS"},
     "pam.data.generated": {"GENERATORS"},
     "pam.data.readers": {"READERS"},
-    "pam.data.tasks": {"TASKS"},
-    "pam.data.tokenizers": {"TOKENIZERS"},
-    "pam.evaluation.kinds": {"KINDS"},
+    "pam.data.tokenizers": {"TOKENIZERS", "CODECS"},
+    "pam.evaluation.scores": {"KINDS"},
     "pam.models.build": {"ARCHITECTURES"},
     "pam.models.couplings": {"COUPLINGS"},
     "pam.models.distributions": {"DISTRIBUTIONS"},
@@ -40,7 +38,7 @@ CHOICES = {
     "pam.models.scores": {"SCORES"},
     "pam.models.variational": {"INFERENCES", "ESTIMATORS"},
     "pam.models.windows": {"WINDOWS"},
-    "pam.reporting.figures": {"FIGURES"},
+    "pam.reporting.figures.draw": {"KINDS"},
 }
 """Modules that hold what a configuration chooses from, and the dictionaries by which it is chosen.
 
@@ -118,18 +116,21 @@ def _reach(entries: tuple[str, ...]) -> dict[str, str]:
     """
     reached: dict[str, set[str]] = {}
     waiting: list[Need] = []
+    in_parts = set(CHOICES)
     for entry in entries:
         module, _, name = entry.partition(":")
         if name and not source_of(module).has(name):
             raise ModuleNotFoundError(f"no {name} in {module}", name=module)
+        if name and module.startswith(f"{PACKAGE.name}."):
+            in_parts.add(module)
         waiting += _with_parents(module, name or EVERYTHING)
     while waiting:
         module, name = waiting.pop()
         if module in IGNORED_MODULES:
             continue
-        if module not in CHOICES:
+        if module not in in_parts:
             name = EVERYTHING
-        elif name in CHOICES[module]:
+        elif name in CHOICES.get(module, ()):
             name = NOTHING
         names = reached.setdefault(module, set())
         if name not in names:

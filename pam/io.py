@@ -265,7 +265,7 @@ def placed(error: UserError, files: Sequence[Path | str], keys: Sequence[str]) -
 
 
 def _worded(kind: type[BaseModel], problem: Any, path: list[str], keys: list[str]) -> UserError:
-    """The error for a problem that pydantic found at `keys` of `kind`, which is `path` for people."""
+    """The error for what pydantic found at `keys` of `kind`; `path` is where in the file."""
     where = ".".join(path)
     if problem["type"] == "refused":
         return UserError(problem["ctx"]["message"], hint=problem["ctx"]["hint"])
@@ -420,7 +420,7 @@ def parse_yaml(text: str, path: Path | str) -> Any:
 
 
 def _check_size(node: yaml.Node | None) -> None:
-    """Refuses aliases (`*name`) that stand for more than any file holds, or for themselves."""
+    """Refuses aliases (`*name`) that repeat more than any file holds, or for themselves."""
     sizes: dict[int, float] = {}
 
     def size(node: yaml.Node) -> float:

@@ -1,54 +1,51 @@
-"""Locks: one process at a time works in a folder."""
+"""Locks: one process at a time works in a folder, and one run of an experiment at a time."""
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import platform
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from errno import ENOLCK, ENOSYS, EOPNOTSUPP
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from pam.io import UserError, storage_error
 
-# Locks that the kernel takes back when their process ends, however it ends.
-#
-# They hold between hosts that share a file system, if the file system says so: NFS does, some others
-# need an option when they are mounted.
+# `filelock` takes and gives back locks of the kernel, which end with their process, however it
+# ends. They hold between hosts that share a file system, if the file system says so: NFS does, some
+# others need an option when they are mounted. Where there are none, `filelock` would make do with
+# a mere file, which stays behind when its process is killed: that is refused. Ours are the words:
+# who holds a lock is written into its file.
 
-NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+NO_LOCKS = (ENOSYS, ENOLCK, EOPNOTSUPP)
 
 POLL_S = 0.5
-"""Seconds between two looks at a lock that another process has: none is told of its end."""
+"""Seconds between two looks at a lock that another process has: nobody reports its end."""
 
 
-def take(path: Path) -> int | None:
+def take(path: Path) -> FileLock | None:
     """Takes a lock if it is free, and notes in its file who has it.
 
-    Not by `filelock`, which makes do with a mere file where there are no locks, and that would stay
-    behind when its process is killed.
-
     Returns:
-        A descriptor, whose end is the lock's; None if another process has the lock.
+        the lock, held until `release` is called on it; None if another process has it.
 
     Raises:
         UserError: the folder may not be written to, or its file system has no locks.
     """
+    lock = FileLock(path, blocking=False, fallback_to_soft=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise storage_error(error, path) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _sign(descriptor)
-    except BlockingIOError:
-        os.close(descriptor)
+        lock.acquire()
+        since = time.strftime("%Y-%m-%d %H:%M:%S")
+        note = f"process {os.getpid()} on {platform.node()}, since {since}\n"
+        path.write_text(note, encoding="utf-8")
+    except Timeout:
         return None
     except OSError as error:
-        os.close(descriptor)
+        lock.release()
         if error.errno in NO_LOCKS:
             raise UserError(
                 f"this file system has no locks ({error.strerror})",
@@ -57,14 +54,7 @@ def take(path: Path) -> int | None:
                 "when they are mounted",
             ) from error
         raise storage_error(error, path) from error
-    return descriptor
-
-
-def _sign(descriptor: int) -> None:
-    """Notes who has the lock, for messages."""
-    since = time.strftime("%Y-%m-%d %H:%M:%S")
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, f"process {os.getpid()} on {platform.node()}, since {since}\n".encode())
+    return lock
 
 
 def holder(path: Path) -> str:
@@ -79,28 +69,29 @@ def waited_for(path: Path, say: Callable[[str], None]) -> Iterator[None]:
     Raises:
         UserError: as `take`.
     """
-    descriptor = take(path)
-    if descriptor is None:
+    lock = take(path)
+    if lock is None:
         say(f"{path.parent}: another process is at work here ({holder(path)}); waiting for it")
-    while descriptor is None:
+    while lock is None:
         time.sleep(POLL_S)
-        descriptor = take(path)
+        lock = take(path)
     try:
         yield
     finally:
-        os.close(descriptor)
+        lock.release()
 
 
-# One run of an experiment at a time in a folder, by a lock that no killed run leaves behind.
+# One run of an experiment at a time in a folder. Snakemake's own lock is a set of files. They stay
+# when it is killed, and the first of several runs to end removes those of all. So the default
+# profile turns it off, and each run holds this one.
 #
-# Snakemake's own lock is a set of files. They stay when it is killed, and the first of several runs
-# to end removes those of all. So `profiles/default` turns it off, and each run holds this one.
-#
-# The jobs of a run that is killed may live on, or still wait in the queue of a cluster. Each has the
-# name of its run in its environment, so that one that starts too late can tell.
+# The jobs of a run that is killed may live on, or still wait in the queue of a cluster. Each has
+# the name of its run in its environment, so that one that starts too late can tell.
 
 FOLDER = Path(".snakemake/runs")
 RUN = "PAM_RUN"
+_held: list[FileLock] = []
+"""Locks of this process's runs, which its end gives back."""
 
 
 def hold(experiment: str, folder: Path = FOLDER) -> None:
@@ -110,19 +101,25 @@ def hold(experiment: str, folder: Path = FOLDER) -> None:
         UserError: another process is running it, or the folder may not be written to.
     """
     path = _lock_of(experiment, folder)
-    # The descriptor is never closed: the process's end closes it.
-    if take(path) is None:
+    lock = take(path)
+    if lock is None:
         raise UserError(
             f"another run of `{experiment}` is at work in this folder ({holder(path)})",
             hint="wait for it to end, or end it; nothing was changed by this call",
         )
+    _held.append(lock)
     os.environ[RUN] = holder(path)
 
 
-def replaced(experiment: str, folder: Path = FOLDER) -> bool:
-    """Whether this process is a job of a run that is over and that another one has followed."""
+def check_not_replaced(experiment: str, folder: Path = FOLDER) -> None:
+    """Checks that this process is not a job of a run that is over and that another has followed.
+
+    Raises:
+        UserError: it is one.
+    """
     path, own = _lock_of(experiment, folder), os.environ.get(RUN)
-    return own is not None and path.is_file() and holder(path) != own
+    if own is not None and path.is_file() and holder(path) != own:
+        raise UserError("this job is of a run that is over, and another run has followed it")
 
 
 def _lock_of(experiment: str, folder: Path) -> Path:

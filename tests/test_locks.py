@@ -9,39 +9,39 @@ from threading import Thread
 
 import pytest
 
-from pam import locking as locks
+from pam import locking
 from pam.io import UserError
 
 
 def test_a_lock_is_taken_once_and_names_its_holder(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "lock"
-    descriptor = locks.take(path)
-    assert descriptor is not None
-    assert locks.take(path) is None
-    assert locks.holder(path).startswith(f"process {os.getpid()} on ")
-    os.close(descriptor)
-    again = locks.take(path)
+    lock = locking.take(path)
+    assert lock is not None
+    assert locking.take(path) is None
+    assert locking.holder(path).startswith(f"process {os.getpid()} on ")
+    lock.release()
+    again = locking.take(path)
     assert again is not None
-    os.close(again)
+    again.release()
 
 
 def test_a_lock_is_waited_for_and_that_is_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locks, "POLL_S", 0.01)
+    monkeypatch.setattr(locking, "POLL_S", 0.01)
     path, said, entered = tmp_path / "lock", [], []
-    first = locks.take(path)
+    first = locking.take(path)
     assert first is not None
 
     def second() -> None:
-        with locks.waited_for(path, said.append):
+        with locking.waited_for(path, said.append):
             entered.append(True)
 
     waiting = Thread(target=second)
     waiting.start()
     waiting.join(0.2)
     assert waiting.is_alive() and not entered
-    os.close(first)
+    first.release()
     waiting.join(10)
     assert entered and len(said) == 1
     assert f"another process is at work here (process {os.getpid()} on " in said[0]
@@ -55,4 +55,4 @@ def test_a_file_system_without_locks_is_refused(
 
     monkeypatch.setattr("fcntl.flock", no_locks)
     with pytest.raises(UserError, match="this file system has no locks"):
-        locks.take(tmp_path / "lock")
+        locking.take(tmp_path / "lock")

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import shlex
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pam.commands import Command
+from pam.run_folder import command_line
+
 if TYPE_CHECKING:
     import torch
 
     from pam.benchmark import Plan
-    from pam.config import ModelConfig
     from pam.data.dataset import Prepared
 
-HELP = "measure training and decoding speed of models, side by side, on one core"
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_bench(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data", type=Path, help="prepared data (default: prepares the German nouns)"
     )
@@ -52,20 +51,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="instead, whether N trainings at once take less time than one after another",
     )
-    parser.add_argument(
-        "--reference", action="store_true", help="time the plain reference computation too"
-    )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="cpu")
     parser.add_argument(
         "--out", type=Path, default=Path("results/bench.json"), help="JSON with the same figures"
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def run_bench(args: argparse.Namespace) -> int:
     import torch
 
-    from pam.benchmark import measure
-    from pam.benchmark_beside import beside
+    from pam.benchmark import (
+        beside,
+        german_nouns,
+        measure,
+        named_model,
+        print_beside,
+        print_record,
+    )
     from pam.data.dataset import Prepared
     from pam.io import write_json
     from pam.training.devices import choose_device, keep_heap, use_precision
@@ -75,18 +77,18 @@ def run(args: argparse.Namespace) -> int:
     device = choose_device(args.device)
     use_precision(args.precision)
     plan = _plan(args)
-    models = {name: _components(name) for name in args.models}
+    models = {name: named_model(name) for name in args.models}
     with tempfile.TemporaryDirectory() as folder:
-        data = Prepared(args.data or _german_nouns(Path(folder)))
+        data = Prepared(args.data or german_nouns(Path(folder)))
         if args.beside:
             rows = [
                 {"model": name, **beside(components, data, plan, args.beside, args.threads)}
                 for name, components in models.items()
             ]
         else:
-            rows = measure(models, data, plan, device, args.reference)
+            rows = measure(models, data, plan, device)
         record = _record(args, plan, data, device, rows)
-    _print_beside(rows) if args.beside else _print(record)
+    print_beside(rows) if args.beside else print_record(record)
     write_json(args.out, record)
     sys.stdout.write(f"written to {args.out}\n")
     return 0
@@ -126,7 +128,7 @@ def _record(
 
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "command": shlex.join(["python", "-m", "pam", *sys.argv[1:]]),
+        "command": command_line(),
         "data": data.summary["dataset"],
         "clock": "wall seconds" if device.type == "cuda" or args.beside else "CPU seconds",
         "threads": args.threads,
@@ -141,57 +143,6 @@ def _record(
     }
 
 
-def _components(name: str) -> ModelConfig:
-    """A model by its name; `NAME:K` cuts its sum over positions to the top K."""
-    from pam.config import kind_of, load_model
-    from pam.io import UserError
-
-    stem, _, top_k = name.partition(":")
-    components = load_model(stem)
-    if not top_k:
-        return components
-    if not top_k.isdigit():
-        raise UserError(f"model `{name}`", hint="write NAME or NAME:K, K a whole number")
-    kind, options = kind_of(components.marginalization)
-    cut = {"top_k": int(top_k)} | ({"q_top_k": int(top_k)} if kind == "bound" else {})
-    return components.model_copy(update={"marginalization": {"kind": kind, **options, **cut}})
-
-
-def _german_nouns(folder: Path) -> Path:
-    """Prepares the German nouns that the default experiment is trained on."""
-    from pam.commands.fetch import REGISTRY
-    from pam.data.download import fetch
-    from pam.data.prepare import prepare
-    from pam.data.registry import find_dataset
-
-    dataset = find_dataset([REGISTRY], "de-noun")
-    fetch("de-noun", dataset, folder / "raw")
-    prepare("de-noun", dataset, folder / "raw", folder / "prepared")
-    return folder / "prepared"
-
-
-def _print_beside(rows: list[dict[str, Any]]) -> None:
-    line = "{:<28} {:>9} {:>19} {:>9} {:>19}\n"
-    heads = ("model", "at once", "lowest - highest", "in turn", "time at once / turn")
-    sys.stdout.write("examples per wall second, all trainings together\n" + line.format(*heads))
-    for row in rows:
-        spread = f"{row['lowest']:.0f} - {row['highest']:.0f}"
-        rates = f"{row['at_once']:.0f}", spread, f"{row['in_turn']:.0f}"
-        sys.stdout.write(line.format(row["model"], *rates, f"{row['time_ratio']:.2f}"))
-
-
-def _print(record: dict[str, Any]) -> None:
-    machine = record["hardware"]
-    sys.stdout.write(
-        f"{machine['gpu'] or machine['cpu']}, {record['threads']} thread(s), "
-        f"torch {record['versions']['torch']}, {record['date']}; {record['data']}, batch "
-        f"{record['batch_size']}; rates per {record['clock'].removesuffix('s')}\n"
-    )
-    line = "{:<34} {:<28} {:>9} {:>19} {:>9} {:>8}\n"
-    heads = ("what", "model", "rate", "lowest - highest", "tokens", "time")
-    sys.stdout.write(line.format(*heads))
-    for row in record["rows"]:
-        spread = f"{row['lowest']:.0f} - {row['highest']:.0f}"
-        rates = f"{row['per_second']:.0f}", spread, f"{row['tokens_per_second']:.0f}"
-        ratio = f"{row['time_vs_first']:.2f}"
-        sys.stdout.write(line.format(row["what"], row["model"], *rates, ratio))
+BENCH = Command(
+    "measure training and decoding speed of models, side by side, on one core", add_bench, run_bench
+)

@@ -1,41 +1,43 @@
-"""`predict`: outputs of a trained model, for a prepared split or for what a person types."""
+"""`predict`: outputs of a trained model."""
 
 from __future__ import annotations
 
 import argparse
-import io
-import logging
-import sys
-import time
-from collections import Counter
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pam.commands import Command
+from pam.commands.train import add_config, add_device, add_run, run_folder
 
 if TYPE_CHECKING:
-    from pam.config import Decoding, RunConfig
-    from pam.data.tasks import Codec
-    from pam.decoding.decoder import Decoder, Hypothesis
+    from pam.config import RunConfig
     from pam.decoding.sampling import Sampling
 
-HELP = "decode: a prepared split with --data, else each line of standard input"
-HINT = "lower `decoding.batch_size`, or the beam"
-MOST_UNSEEN = 100
-"""Symbols that the record of a decoding counts one by one."""
-TELL_EVERY_S = 20.0
-log = logging.getLogger(__name__)
+SEARCH = ("beam", "length_penalty", "length_prior", "replace_unknown")
+"""Options that override the run's `decoding`."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", type=Path, required=True, help="model folder of a training")
-    parser.add_argument("--data", type=Path, help="prepared data; its sources are decoded")
-    parser.add_argument("--split", default="test", choices=("train", "dev", "test"))
-    parser.add_argument("--out", type=Path, help="predictions.tsv, with --data")
-    parser.add_argument("--record", type=Path, help="decoding.json: cost and unseen symbols")
+def add_predict(parser: argparse.ArgumentParser) -> None:
+    add_run(parser, "a trained model", required=False)
+    add_config(parser)
     parser.add_argument(
-        "--run", type=Path, help="run.yaml whose `decoding` counts, not the model's own"
+        "--model", type=Path, metavar="DIR", help="instead of --run: a model folder by itself"
     )
-    parser.add_argument("--beam", type=int, help="hypotheses kept (default: the model's own)")
+    parser.add_argument(
+        "--split",
+        choices=("train", "dev", "test"),
+        help="of the prepared data; without this and --data, standard input is decoded",
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="prepared data (default: those of the run's task)"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="predictions.tsv (default: in the run's folder)"
+    )
+    parser.add_argument(
+        "--record", type=Path, metavar="FILE", help="decoding.json: cost and unseen symbols"
+    )
+    parser.add_argument("--beam", type=int, help="hypotheses kept (default: the run's own)")
     parser.add_argument("--n-best", type=int, default=1, metavar="N", help="outputs a source")
     parser.add_argument("--sample", action="store_true", help="draw outputs instead of searching")
     parser.add_argument("--temperature", type=float, help="with --sample: below 1 less random")
@@ -48,22 +50,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="an unknown word becomes the source word most attended",
     )
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    add_device(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    from pam.decoding.decoder import Decoder
-    from pam.models.saved import load_model
+def run_predict(args: argparse.Namespace) -> int:
+    from pam.decoding.generator import Generator
+    from pam.decoding.predict import predict_lines, predict_split
+    from pam.models.checkpoint import load_model
     from pam.training.devices import choose_device, keep_heap, limit_threads
 
     keep_heap()
     limit_threads()
     _check(args)
-    model = load_model(args.model, choose_device(args.device))
-    run = _run(args, model.run)
-    sampling = _sampling(args, run)
-    decoder = Decoder(model, args.model, run.decoding, args.n_best, sampling)
-    return _typed(decoder) if args.data is None else _split(args, decoder)
+    folder = run_folder(args) if args.run else None
+    model_folder = folder.model if folder else args.model
+    model = load_model(model_folder, choose_device(args.device))
+    # Of a run that was only trained there is no run.yaml.
+    known = folder is not None and (args.config or folder.config_file.is_file())
+    run = _with_options(folder.load() if folder and known else model.run, args)
+    decoder = Generator(model, model_folder, run.decoding, args.n_best, _sampling(args, run))
+    if args.split is None and args.data is None:
+        predict_lines(decoder, args.n_best)
+        return 0
+    split, beam, record = args.split or "test", run.decoding.beam, args.record
+    out, data = args.out, args.data
+    if folder:
+        record = record or (None if out else folder.decoding(split, beam))
+        out, data = out or folder.predictions(split, beam), data or folder.data(split)
+    predict_split(decoder, data, split, out, record, args.n_best)
+    return 0
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -74,12 +89,18 @@ def _check(args: argparse.Namespace) -> None:
     """
     from pam.io import UserError
 
-    if args.data is not None and args.out is None:
-        raise UserError("--data without --out", hint="name the file to write with --out")
-    if args.data is None and (args.out is not None or args.record is not None):
+    if (args.run is None) == (args.model is None):
+        raise UserError("which model is not said", hint="name its folder: --run, or --model")
+    if args.split is None and args.data is None:
+        if args.out is not None or args.record is not None:
+            raise UserError(
+                "--out and --record are for prepared data",
+                hint="name a --split, or leave them out: typed lines go to standard output",
+            )
+    elif args.run is None and None in (args.data, args.out):
+        missing = "--data" if args.data is None else "--out"
         raise UserError(
-            "--out and --record are for prepared data",
-            hint="name it with --data, or leave them out: typed lines go to standard output",
+            f"a split and no {missing}", hint=f"name it with {missing}, or a run with --run"
         )
     if args.beam is not None and args.beam < 1:
         raise UserError(f"beam {args.beam}", hint="use a whole number, at least 1")
@@ -95,159 +116,27 @@ def _check(args: argparse.Namespace) -> None:
         )
 
 
-def _run(args: argparse.Namespace, own: RunConfig) -> RunConfig:
-    """How outputs are searched: the options, over the run, over what the model was trained with.
+def _with_options(run: RunConfig, args: argparse.Namespace) -> RunConfig:
+    """The run, with how it is decoded as the options say.
 
     Raises:
         UserError: a value that is not possible.
     """
-    from pam.config import load_run
     from pam.io import parse
 
-    if args.run is not None:
-        own = load_run(args.run)
-    names = ("beam", "length_penalty", "length_prior", "replace_unknown")
-    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    decoding = parse(type(own.decoding), own.decoding.model_dump() | given)
-    return own.model_copy(update={"decoding": decoding})
+    given = {name: getattr(args, name) for name in SEARCH if getattr(args, name) is not None}
+    decoding = parse(type(run.decoding), run.decoding.model_dump() | given)
+    return run.model_copy(update={"decoding": decoding})
 
 
 def _sampling(args: argparse.Namespace, run: RunConfig) -> Sampling | None:
     """How outputs are drawn, if they are: by the options, or else by the run and its seed."""
+    from pam.decoding.predict import sampling_of
     from pam.decoding.sampling import Sampling
 
     if args.sample:
         return Sampling(args.temperature or 1.0, 1 if args.seed is None else args.seed)
-    temperature = run.decoding.temperature
-    return None if temperature is None else Sampling(temperature, run.seed)
+    return sampling_of(run.decoding, run.seed)
 
 
-def _typed(decoder: Decoder) -> int:
-    """Decodes each line of standard input as it comes; a faulty line ends the run by name.
-
-    One line gives one line, and a blank one a blank one; several outputs of a line stand on lines
-    of their own, after the line's number, the rank and the score.
-    """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8")
-    for number, line in enumerate(sys.stdin.buffer, 1):
-        if line.strip():
-            _answer_line(decoder, number, _typed_source(line, number, decoder.model.codec))
-        elif decoder.wanted == 1:
-            sys.stdout.write("\n")
-        sys.stdout.flush()
-    return 0
-
-
-def _answer_line(decoder: Decoder, number: int, source: list[str]) -> None:
-    unseen = decoder.unseen(source)
-    if unseen:
-        sys.stderr.write(f"line {number}: not seen in training: {' '.join(unseen)}\n")
-    (answers,) = decoder([source], first=number)
-    for rank, answer in enumerate(answers, 1):
-        if not answer.complete:
-            sys.stderr.write(f"line {number}: cut short at {answer.symbols} symbols\n")
-        place = f"{number}\t{rank}\t{answer.score:.4f}\t" if decoder.wanted > 1 else ""
-        sys.stdout.write(f"{place}{answer.text}\n")
-
-
-def _typed_source(line: bytes, number: int, codec: Codec) -> list[str]:
-    """Symbols of the source that a line is.
-
-    Raises:
-        UserError: it is none; names the line.
-    """
-    from pam.io import UserError
-
-    place: dict[str, Any] = {"file": "standard input", "line": number}
-    try:
-        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError("not UTF-8 text", **place, hint="type or save it as UTF-8") from error
-    try:
-        return codec.source_symbols(codec.typed_source(text.rstrip("\r\n")))
-    except UserError as error:
-        raise UserError(error.message, **place, hint=error.hint) from error
-
-
-def _split(args: argparse.Namespace, decoder: Decoder) -> int:
-    from pam.decoding.prepared import prepared_for
-    from pam.io import write_json, write_text
-    from pam.training.devices import enough_for
-    from pam.training.logging import Stopwatch, hardware
-
-    model = decoder.model
-    rows = prepared_for(model, args.data).rows(args.split)
-    sources = [model.codec.source_symbols(row[:-1]) for row in rows]
-    device = next(model.network.parameters()).device
-    watch = Stopwatch(device)
-    size = decoder.decoding.batch_size
-    with enough_for(f"the decoding of {size} sources side by side", HINT):
-        answers = decoder(sources, told=_teller(len(sources)))
-    wall, cpu, gpu = watch.lap()
-    write_text(args.out, _table(model.codec, rows, answers, ranked=decoder.wanted > 1))
-    if args.record is not None:
-        cost = {"wall_s": wall, "cpu_s": cpu, "gpu_s": gpu}
-        best = [found[0] for found in answers]
-        unseen = Counter(symbol for source in sources for symbol in decoder.unseen(source))
-        machine = {"device": str(device), "hardware": hardware(device)}
-        counts = _counts(decoder.decoding, best, unseen, wall)
-        write_json(args.record, cost | counts | _drawn(decoder.sampling) | machine)
-    return 0
-
-
-def _drawn(sampling: Sampling | None) -> dict[str, Any]:
-    """How outputs were drawn, if they were."""
-    return {} if sampling is None else {"sampling": vars(sampling)}
-
-
-def _table(
-    codec: Codec,
-    rows: Sequence[tuple[str, ...]],
-    answers: Sequence[Sequence[Hypothesis]],
-    ranked: bool,
-) -> str:
-    """Tab-separated lines, one for each output; with ranks and scores where there are several."""
-    ranks = ("rank", "score") if ranked else ()
-    lines = ["\t".join([*codec.columns, "predicted", "log_prob", "text", *ranks])]
-    for row, found in zip(rows, answers, strict=True):
-        for rank, answer in enumerate(found, 1):
-            runs = [*row, answer.target, f"{answer.log_prob:.6f}", answer.text]
-            lines.append("\t".join(runs + [str(rank), f"{answer.score:.6f}"][: len(ranks)]))
-    return "\n".join(lines) + "\n"
-
-
-def _counts(
-    decoding: Decoding, best: Sequence[Hypothesis], unseen: Counter[str], wall: float
-) -> dict[str, Any]:
-    """What a decoding was like, by the best output of each source."""
-    symbols = sum(answer.symbols + answer.complete for answer in best)
-    names = ("beam", "length_penalty", "length_prior", "replace_unknown")
-    return {
-        "sentences_per_second": len(best) / wall,
-        "symbols_per_second": symbols / wall,
-        "sentences": len(best),
-        **{name: getattr(decoding, name) for name in names},
-        "cut_short": sum(not answer.complete for answer in best),
-        "empty": sum(not answer.target for answer in best),
-        "unknown": sum(answer.unknown for answer in best),
-        "replaced": sum(answer.replaced for answer in best),
-        "unseen": dict(sorted(unseen.most_common(MOST_UNSEEN))),
-        "unseen_total": unseen.total(),
-    }
-
-
-def _teller(total: int) -> Callable[[int], None]:
-    """Tells now and then how many sources are done, and how long the others will take."""
-    began = told = time.monotonic()
-
-    def tell(done: int) -> None:
-        nonlocal told
-        now = time.monotonic()
-        if now - told >= TELL_EVERY_S:
-            told = now
-            left = (now - began) * (total - done) / done
-            log.info("decoded %d of %d, about %.0f s to go", done, total, left)
-
-    return tell
+PREDICT = Command("decode a split, or each line of standard input", add_predict, run_predict)

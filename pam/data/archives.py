@@ -1,6 +1,6 @@
 """Archives are not trusted: nothing is written outside a folder, nothing but plain files, no bombs.
 
-Formats are tar, also compressed by gzip, bzip2 or xz, and zip, told apart by their first bytes.
+Formats are tar, also compressed by gzip, bzip2 or xz, and zip, recognized by their first bytes.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from pam.io import UserError, storage_error
 LARGEST = 8 * 2**30
 """Bytes of all files of an archive together."""
 
-MOST = 100_000
-"""Members of an archive."""
+MAX_FILES = 100_000
+"""Files in an archive."""
 
 PADDING = 2**20
 """Bytes that may follow the last member."""
@@ -37,12 +37,12 @@ PADDING = 2**20
 NAME_MAX = 255
 """Bytes of a file's name."""
 
-LONGEST = 2**20
+MAX_HEADER = 2**20
 """Bytes of the longest header of a tar's member, which tarfile reads whole."""
 
 DAMAGED = (
     tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError,
-    # Of what stands in headers: numbers, text, flags that nobody knows, headers of headers.
+    # Raised by the content of headers: numbers, text, flags that nobody knows, headers of headers.
     ValueError, LookupError, OverflowError, struct.error, NotImplementedError, RuntimeError,
 )  # fmt: skip
 
@@ -56,7 +56,7 @@ COMPRESSED: dict[bytes, Callable[[Path], Any]] = {
 ZIP = b"PK"
 
 
-class Sips:
+class BoundedReads:
     """A file that is read little by little, so that no size in a header can fill the memory."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -64,8 +64,8 @@ class Sips:
         self.seek, self.tell = file.seek, file.tell
 
     def read(self, size: int = -1) -> bytes:
-        """Reads `size` bytes, or raises ReadError where nobody asks for so many in good faith."""
-        if not 0 <= size <= LONGEST:
+        """Reads `size` bytes, or raises ReadError if no real archive needs so many."""
+        if not 0 <= size <= MAX_HEADER:
             raise tarfile.ReadError(f"a header of {size} bytes")
         return self._file.read(size)
 
@@ -117,7 +117,7 @@ def _copy(member: Member, target: Path) -> None:
 
 @contextmanager
 def _opened(archive: Path, largest: int) -> Iterator[list[Member]]:
-    """The checked members of an archive; faults that its content causes become a UserError."""
+    """The checked members of an archive; errors that its content causes become a UserError."""
     try:
         with open(archive, "rb") as file:
             begin = file.read(8)
@@ -127,8 +127,8 @@ def _opened(archive: Path, largest: int) -> Iterator[list[Member]]:
         else:
             opens = (own for mark, own in COMPRESSED.items() if begin.startswith(mark))
             with next(opens, FileIO)(archive) as stream:
-                sips = cast(IO[bytes], Sips(stream))
-                with tarfile.TarFile(fileobj=sips) as tar:
+                bounded = cast(IO[bytes], BoundedReads(stream))
+                with tarfile.TarFile(fileobj=bounded) as tar:
                     yield _checked(_tar_members(tar, archive), archive, largest)
     except (*DAMAGED, OSError) as error:
         if isinstance(error, OSError) and isinstance(storage_error(error, archive), UserError):
@@ -159,9 +159,9 @@ def _checked(members: Iterator[Member], archive: Path, largest: int) -> list[Mem
             raise tarfile.ReadError(f"a member of {member.size} bytes")
         size += member.size
         found.append(member)
-        if size > largest or len(found) > MOST:
+        if size > largest or len(found) > MAX_FILES:
             raise UserError(
-                f"the archive holds more than {largest} bytes or {MOST} files",
+                f"the archive holds more than {largest} bytes or {MAX_FILES} files",
                 file=archive,
                 hint="check that it is the right file",
             )
@@ -183,7 +183,7 @@ def _tar_members(content: tarfile.TarFile, archive: Path) -> Iterator[Member]:
         if not info.isreg():
             raise _unexpected(archive, info.name, "is not a plain file")
         yield Member(PurePosixPath(info.name), info.size, partial(_tar_file, content, info))
-    # tarfile stops before the end of a compressed file, where its checksum stands.
+    # tarfile stops before the end of a compressed file, where its checksum is.
     if content.fileobj is not None:
         content.fileobj.read(PADDING)
 

@@ -1,4 +1,11 @@
-"""Prepared data on disk, and the batches that are drawn from it."""
+"""Prepared data on disk, and the batches that are drawn from it.
+
+A prepared folder holds `{train,dev,test}.tsv`, `{train,dev,test}.safetensors`, `source.vocab`,
+`target.vocab`, the files of its codec, and `summary.json`. Each tensor file has the name of its
+split and digests of its own arrays, of the two vocabularies and of the text it belongs to, and the
+summary has digests of all files and of itself, so that a damaged or foreign file is found when it
+is read.
+"""
 
 from __future__ import annotations
 
@@ -9,38 +16,49 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
-from torch import Tensor
 
-from pam.data.actions import to_actions
-from pam.data.tasks import Codec, load_task
-from pam.data.vocabulary import EOS, PAD, Vocabulary
+from pam.data.text import text_file
+from pam.data.tokenizers import Codec, load_codec
+from pam.data.vocabulary import EOS, PAD, UNK, Vocabulary, to_actions
 from pam.io import UserError, atomic_write, read_json, sha256_of, write_json
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+SPLITS = ("train", "dev", "test")
+SUMMARY = "summary.json"
+"""In a prepared folder: its counts, and the hashes of its files; written last."""
+RECORD = "record.json"
+"""The same in the folder of a stage before the last."""
+HINT = "delete the folder and prepare the data again"
+CHECKSUM = "content_sha256"
+Ids = NDArray[np.int32]
+Offsets = NDArray[np.int64]
+Rows = NDArray[np.int64]
 
 # JSON with a digest of its own content, so that damage is found when it is read.
 
-SEAL = "content_sha256"
 
-
-def write_sealed(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
+def write_checksummed(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     """Writes keys and values as JSON, whole or not at all.
 
     Returns:
         What was written, the digest included.
     """
-    sealed = dict(content) | {SEAL: _digest(content)}
-    write_json(path, sealed)
-    return sealed
+    written = dict(content) | {CHECKSUM: _digest(content)}
+    write_json(path, written)
+    return written
 
 
-def read_sealed(path: Path, what: str, hint: str) -> dict[str, Any]:
-    """Reads what `write_sealed` wrote.
+def read_checksummed(path: Path, what: str, hint: str) -> dict[str, Any]:
+    """Reads what `write_checksummed` wrote.
 
     Args:
         what: what the file is, for the message.
@@ -49,35 +67,20 @@ def read_sealed(path: Path, what: str, hint: str) -> dict[str, Any]:
         UserError: missing, damaged, or something else.
     """
     content = read_json(path)
-    if not isinstance(content, dict) or SEAL not in content:
+    if not isinstance(content, dict) or CHECKSUM not in content:
         raise UserError(f"not {what}", file=path, hint=hint)
-    if content[SEAL] != _digest(content):
+    if content[CHECKSUM] != _digest(content):
         raise UserError("the file is damaged", file=path, hint=hint)
     return content
 
 
 def _digest(content: Mapping[str, Any]) -> str:
     """Of keys and values, whatever their order and the layout of the file."""
-    own = {key: value for key, value in content.items() if key != SEAL}
+    own = {key: value for key, value in content.items() if key != CHECKSUM}
     return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
 
 
-# A prepared data set: checked text, vocabularies and ids, as the verb `prepare` leaves them.
-#
-# A folder holds `{train,dev,test}.tsv`, `{train,dev,test}.safetensors`, `source.vocab`,
-# `target.vocab`, what else its kind of task needs, and `summary.json`. Each tensor file carries the
-# name of its split and digests of its own arrays, of the two vocabularies and of the text beside it,
-# and the summary carries digests of all files and of itself, so that a damaged or foreign file is
-# found when it is read.
-
-SPLITS = ("train", "dev", "test")
-SUMMARY = "summary.json"
-"""In a prepared folder: what it holds, and the hashes of its files; written last."""
-RECORD = "record.json"
-"""The same in the folder of a stage before the last."""
-HINT = "delete the folder and prepare the data again"
-Ids = NDArray[np.int32]
-Offsets = NDArray[np.int64]
+# Ids of a split.
 
 
 @dataclass(frozen=True)
@@ -109,27 +112,36 @@ class Ragged:
     def __getitem__(self, row: int) -> Ids:
         return self.values[self.offsets[row] : self.offsets[row + 1]]
 
+    def __iter__(self) -> Iterator[Ids]:
+        return (self[row] for row in range(len(self)))
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def is_sound(self) -> bool:
+        """Whether the arrays fit together and all rows are ids that end with EOS."""
+        ids, offsets = self.values, self.offsets
+        if ids.dtype != np.int32 or offsets.dtype != np.int64:
+            return False
+        if offsets[0] != 0 or offsets[-1] != len(ids) or (np.diff(offsets) < 1).any():
+            return False
+        return bool((ids >= 0).all() and (ids[offsets[1:] - 1] == EOS).all())
 
 
 @dataclass(frozen=True)
 class Split:
-    """One split as flat arrays; row `i` of `source` is `source[offsets[i]:offsets[i + 1]]`.
+    """One split.
 
     Attributes:
-        source, target: int32 ids of all rows, one after another; each row ends with EOS.
-        source_offsets, target_offsets: int64, rows + 1 values from 0.
-        alignment: for each target symbol but the EOS, the position in its source row to which it
+        sources, targets: ids of each row; each row ends with EOS.
+        alignments: for each target symbol but the EOS, the position in its source row to which it
             is monotonically aligned; None where no alignment is known.
         digests: of the vocabularies (`source`, `target`) and the text (`text`) it belongs to.
     """
 
-    source: Ids
-    source_offsets: Offsets
-    target: Ids
-    target_offsets: Offsets
-    alignment: Ids | None
+    sources: Ragged
+    targets: Ragged
+    alignments: Ragged | None
     digests: dict[str, str]
 
     @classmethod
@@ -141,11 +153,11 @@ class Split:
         digests: dict[str, str],
     ) -> Split:
         """Rows of ids without EOS, which is added here; `alignment` has the target's lengths."""
-        sources = Ragged.of([*row, EOS] for row in source)
-        targets = Ragged.of([*row, EOS] for row in target)
-        aligned = None if alignment is None else Ragged.of(alignment).values
         return cls(
-            sources.values, sources.offsets, targets.values, targets.offsets, aligned, digests
+            Ragged.of([*row, EOS] for row in source),
+            Ragged.of([*row, EOS] for row in target),
+            None if alignment is None else Ragged.of(alignment),
+            digests,
         )
 
     @classmethod
@@ -163,15 +175,15 @@ class Split:
                 notes = json.loads((file.metadata() or {})["pam"])
                 names = list(file.keys())
             arrays = {name: _read(path, name) for name in names}
-            split = cls(
-                arrays["source"],
-                arrays["source_offsets"],
-                arrays["target"],
-                arrays["target_offsets"],
-                arrays.get("alignment"),
-                dict(notes["digests"]),
-            )
-            intact = split._digest() == notes["content"] and split._consistent()
+            targets = Ragged(arrays["target"], arrays["target_offsets"])
+            alignments = None
+            if "alignment" in arrays:
+                # Every row has one symbol less here than in `targets`.
+                offsets = targets.offsets - np.arange(len(targets.offsets))
+                alignments = Ragged(arrays["alignment"], offsets)
+            sources = Ragged(arrays["source"], arrays["source_offsets"])
+            split = cls(sources, targets, alignments, dict(notes["digests"]))
+            intact = split.content == notes["content"] and split._is_sound()
             own = notes["split"]
         except (SafetensorError, ValueError, KeyError, TypeError, IndexError) as error:
             raise UserError("not a prepared split", file=path, hint=HINT) from error
@@ -184,7 +196,7 @@ class Split:
     def save(self, folder: Path | str, name: str) -> None:
         """Writes `<folder>/<name>.safetensors`, whole or not at all, the same bytes each time."""
         # One metadata key: safetensors does not keep the order of several.
-        notes = {"split": name, "content": self._digest(), "digests": self.digests}
+        notes = {"split": name, "content": self.content, "digests": self.digests}
         with atomic_write(Path(folder) / f"{name}.safetensors") as temporary:
             # Bytes first: on a full disk safetensors itself raises an error of its own kind.
             content = save(self._arrays, {"pam": json.dumps(notes, sort_keys=True)})
@@ -193,76 +205,46 @@ class Split:
     @cached_property
     def content(self) -> str:
         """SHA-256 over all arrays."""
-        return self._digest()
-
-    @property
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        arrays: dict[str, NDArray[Any]] = {
-            "source": self.source,
-            "source_offsets": self.source_offsets,
-            "target": self.target,
-            "target_offsets": self.target_offsets,
-        }
-        return arrays if self.alignment is None else arrays | {"alignment": self.alignment}
-
-    def _digest(self) -> str:
         digest = hashlib.sha256()
         for name, values in sorted(self._arrays.items()):
             digest.update(f"{name} {values.dtype.str} {values.shape}\n".encode())
             digest.update(np.ascontiguousarray(values).data)
         return digest.hexdigest()
 
-    def _consistent(self) -> bool:
+    @property
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """As they are on disk, where alignments need no offsets of their own."""
+        arrays: dict[str, NDArray[Any]] = {
+            "source": self.sources.values,
+            "source_offsets": self.sources.offsets,
+            "target": self.targets.values,
+            "target_offsets": self.targets.offsets,
+        }
+        return arrays | ({} if self.alignments is None else {"alignment": self.alignments.values})
+
+    def _is_sound(self) -> bool:
         """Whether the arrays fit together, whoever wrote them."""
-        for ids, offsets in (
-            (self.source, self.source_offsets),
-            (self.target, self.target_offsets),
-        ):
-            if ids.dtype != np.int32 or offsets.dtype != np.int64:
+        if self.alignments is not None:
+            ids, expected = self.alignments.values, len(self.targets.values) - len(self)
+            if ids.dtype != np.int32 or len(ids) != expected:
                 return False
-            if offsets[0] != 0 or offsets[-1] != len(ids) or (np.diff(offsets) < 1).any():
-                return False
-            if (ids < 0).any() or (ids[offsets[1:] - 1] != EOS).any():
-                return False
-        known = self.alignment
-        if known is not None and (
-            known.dtype != np.int32 or len(known) != len(self.target) - len(self)
-        ):
-            return False
-        return len(self.source_offsets) == len(self.target_offsets)
+        return (
+            self.sources.is_sound() and self.targets.is_sound() and len(self.sources) == len(self)
+        )
 
-    @property
-    def sources(self) -> Ragged:
-        """Source ids of each row, EOS included."""
-        return Ragged(self.source, self.source_offsets)
-
-    @property
-    def targets(self) -> Ragged:
-        """Target ids of each row, EOS included."""
-        return Ragged(self.target, self.target_offsets)
-
-    def source_row(self, row: int) -> Ids:
-        """Source ids of a row, EOS included: (n,)."""
-        return self.sources[row]
-
-    def target_row(self, row: int) -> Ids:
-        """Target ids of a row, EOS included: (m,)."""
-        return self.targets[row]
-
-    def alignment_row(self, row: int) -> Ids:
-        """Aligned source positions of a row's target symbols, EOS left out: (m - 1,).
-
-        Raises:
-            ValueError: the split has no alignment.
-        """
-        if self.alignment is None:
-            raise ValueError("this split has no alignment")
-        # Every row before this one has one symbol less here than in `target`.
-        first, last = self.target_offsets[row] - row, self.target_offsets[row + 1] - row - 1
-        return self.alignment[first:last]
+    def symbol_counts(self) -> dict[str, dict[str, int]]:
+        """By side, symbols but the ends of rows, how many are unknown, and the longest row's."""
+        return {
+            side: {
+                "symbols": len(rows.values) - len(rows),
+                "unknown": int((rows.values == UNK).sum()),
+                "longest": int(rows.lengths.max()) - 1,
+            }
+            for side, rows in (("source", self.sources), ("target", self.targets))
+        }
 
     def __len__(self) -> int:
-        return len(self.target_offsets) - 1
+        return len(self.targets)
 
 
 def _read(path: Path, name: str) -> NDArray[Any]:
@@ -272,13 +254,44 @@ def _read(path: Path, name: str) -> NDArray[Any]:
     return tensor
 
 
+def write_split(
+    folder: Path,
+    name: str,
+    rows: Iterable[Sequence[str]],
+    symbols: tuple[Iterable[Sequence[str]], Iterable[Sequence[str]]],
+    vocabularies: tuple[Vocabulary, Vocabulary],
+    alignment: Iterable[Sequence[int]] | None = None,
+) -> Split:
+    """Writes the text and the ids of a split into a prepared folder.
+
+    Args:
+        rows: the columns of each row's text.
+        symbols, vocabularies: of source and target.
+        alignment: as `Split.from_rows` takes it.
+    """
+    text = folder / f"{name}.tsv"
+    with text_file(text) as tsv:
+        tsv.writelines("\t".join(row) + "\n" for row in rows)
+    source, target = vocabularies
+    split = Split.from_rows(
+        map(source.encode, symbols[0]),
+        map(target.encode, symbols[1]),
+        alignment,
+        {"source": source.digest, "target": target.digest, "text": sha256_of(text)},
+    )
+    split.save(folder, name)
+    return split
+
+
 def write_summary(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     """Writes what was counted into a prepared folder, last of all, with digests of its files.
 
     Returns:
         What was written.
     """
-    return write_sealed(folder / SUMMARY, dict(content) | {"outputs_sha256": hashes_of(folder)})
+    return write_checksummed(
+        folder / SUMMARY, dict(content) | {"outputs_sha256": hashes_of(folder)}
+    )
 
 
 def hashes_of(folder: Path) -> dict[str, str]:
@@ -289,7 +302,7 @@ def hashes_of(folder: Path) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A folder made by `prepare`; what it hands out is checked to belong together."""
+    """A folder made by `prepare`; its parts are checked to belong together."""
 
     folder: Path
 
@@ -305,9 +318,9 @@ class Prepared:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """What `prepare` counted; `summary["task"]` is the kind of task."""
+        """Counts of `prepare`; `summary["task"]` is the kind of task."""
         path = self.folder / SUMMARY
-        summary = read_sealed(path, "the summary of a prepared data set", HINT)
+        summary = read_checksummed(path, "the summary of a prepared data set", HINT)
         if not {"task", "outputs_sha256"} <= summary.keys():
             raise UserError("not the summary of a prepared data set", file=path, hint=HINT)
         return summary
@@ -315,9 +328,8 @@ class Prepared:
     @cached_property
     def codec(self) -> Codec:
         """Text to symbols and back, as the data was prepared."""
-        task = load_task(self.summary["task"])
-        codec = task.codec(self.folder)
-        for name in task.FILES:
+        codec = load_codec(self.summary["task"], self.folder)
+        for name in codec.files:
             self.file(name)
         return codec
 
@@ -338,7 +350,7 @@ class Prepared:
         """The ids of a split.
 
         Raises:
-            UserError: damaged, or the vocabularies or the summary beside it are not the ones that
+            UserError: damaged, or the vocabularies or the summary are not the ones that
                 were made with it.
         """
         split = Split.load(self.folder, name)
@@ -373,8 +385,6 @@ class Prepared:
 
 
 # Bucketed batches, the same for a seed and an epoch wherever and whenever they are drawn.
-
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -411,24 +421,21 @@ class Examples:
     Args:
         split: prepared ids.
         targets: `symbols`: as they are; `actions`: with the steps of a pointer, which needs the
-            split's alignment (`pam.data.actions`).
+            split's alignment (`pam.data.vocabulary.to_actions`).
     """
 
     def __init__(self, split: Split, targets: Literal["symbols", "actions"]) -> None:
         self.sources, self.targets = split.sources, split.targets
         if targets == "actions":
-            if split.alignment is None:
+            if split.alignments is None:
                 raise UserError(
                     "this split has no alignment, from which step actions are made",
                     hint="use `targets: symbols`, or a split that is aligned (train, dev)",
                 )
+            rows = zip(split.sources, split.targets, split.alignments, strict=True)
             self.targets = Ragged.of(
-                to_actions(
-                    split.target_row(row).tolist(),
-                    split.alignment_row(row).tolist(),
-                    len(split.source_row(row)),
-                )
-                for row in range(len(split))
+                to_actions(target.tolist(), alignment.tolist(), len(source))
+                for source, target, alignment in rows
             )
         self.source_lengths = self.sources.lengths
         self.target_lengths = self.targets.lengths
@@ -437,14 +444,14 @@ class Examples:
         return len(self.sources)
 
     def batch(self, rows: Rows) -> Batch:
-        """The given rows, padded; longest target first, by which `pam.fast` gains."""
+        """The given rows, padded; longest target first, so that ended rows are at the end."""
         rows = rows[np.argsort(-self.target_lengths[rows], kind="stable")]
-        lengths = torch.from_numpy(self.source_lengths[rows])
         source = _padded([self.sources[row] for row in rows])
-        return Batch(rows, source, lengths, _padded([self.targets[row] for row in rows]))
+        target = _padded([self.targets[row] for row in rows])
+        return Batch(rows, source, _tensor(self.source_lengths[rows]), target)
 
     def in_order(self, size: int) -> Iterator[Batch]:
-        """All rows, similar lengths side by side: for decoding and evaluation."""
+        """All rows, similar lengths in a batch: for decoding and evaluation."""
         order = np.lexsort((self.target_lengths, self.source_lengths))
         for first in range(0, len(order), size):
             yield self.batch(order[first : first + size])
@@ -467,4 +474,10 @@ def _padded(rows: list[NDArray[np.int32]]) -> Tensor:
     padded = np.full((len(rows), width), PAD, np.int64)
     for number, row in enumerate(rows):
         padded[number, : len(row)] = row
-    return torch.from_numpy(padded)
+    return _tensor(padded)
+
+
+def _tensor(values: NDArray[Any]) -> Tensor:
+    import torch  # here, so that reading and preparing data go without it
+
+    return torch.from_numpy(values)

@@ -1,4 +1,9 @@
-"""Downloads that can be trusted: bounded, checked by hash, put in place whole."""
+"""The files of a data set, fetched so that they can be trusted.
+
+A file comes from the first address that gives it complete and unchanged. Its size
+is bounded. It is written to a temporary file, checked, and renamed: a crash leaves the old file or
+the new one.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +14,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from tqdm import tqdm
-
 from pam.data.archives import extract_member
-from pam.data.packages import installed, load_package
+from pam.data.generated import find_generator, installed
 from pam.data.registry import Dataset, File
 from pam.io import (
     PART,
@@ -31,19 +34,26 @@ from pam.io import (
 )
 from pam.locking import waited_for
 
-# One file from the first address that gives it whole and unchanged.
-
 if TYPE_CHECKING:
     from requests import Response
 
 CHUNK = 2**18
-"""Bytes that are taken at once."""
+"""Bytes that are read at once."""
 
 LARGEST = 8 * 2**30
-"""Bytes of the largest file that is taken where no size is known."""
+"""Bytes of the largest file that is accepted where no size is known."""
 
 PERMANENT = (400, 401, 403, 404, 405, 410, 451)
 """HTTP statuses that a second try does not change."""
+
+RECORD = "record.json"
+"""In a data set's folder: where each file came from, with the hash it had when it first came."""
+
+LOCK = ".lock"
+"""In the same folder: held while files are fetched, so that nobody else fetches them too."""
+
+MIRROR = "PAM_MIRROR"
+"""Environment variable that names a mirror: a folder or a base address."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +75,48 @@ class Patience:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is known of a file beforehand; None is not known."""
+    """The hashes and the size that a file must have; None is not known."""
 
     sha256: str | None = None
     size: int | None = None
     md5: str | None = None
+
+    def wrong_hash(self, path: Path) -> str | None:
+        """How a file's hash differs from the one that is known, if it does."""
+        for name, known, found in (
+            ("SHA-256", self.sha256, sha256_of),
+            ("MD5", self.md5, _md5_of),
+        ):
+            if known is not None and found(path) != known:
+                return f"wrong hash: {name} is {found(path)}, not {known}"
+        return None
+
+    def is_met(self, path: Path) -> bool:
+        """Whether a file is there and is this one."""
+        return path.is_file() and self.wrong_hash(path) is None
+
+    def check(self, path: Path) -> None:
+        """Checks what came.
+
+        Raises:
+            TransferError: it is not this file.
+        """
+        size = path.stat().st_size
+        if self.size is not None and size < self.size:
+            raise TransferError(f"cut short: {size} of {self.size} bytes", again=True)
+        if self.size is not None and size > self.size:
+            raise TransferError(f"longer than {self.size} bytes")
+        if size == 0:
+            raise TransferError("the file is empty", again=True)
+        wrong = self.wrong_hash(path)
+        if wrong is not None:
+            raise TransferError(wrong)
+
+    def __str__(self) -> str:
+        known = [f"{self.size} bytes"] if self.size else []
+        known += [f"SHA-256 {self.sha256}"] if self.sha256 else []
+        known += [f"MD5 {self.md5}"] if self.md5 else []
+        return ", ".join(known)
 
 
 class TransferError(Exception):
@@ -84,15 +131,15 @@ class UnavailableError(UserError):
     """No address gave a file."""
 
 
-class Bounded:
+@dataclass
+class BoundedFile:
     """A file that refuses more bytes than expected, and bytes that come too slowly."""
 
-    def __init__(self, file: BinaryIO, limit: int, patience: Patience) -> None:
-        self.file = file
-        self.limit = limit
-        self.patience = patience
-        self.written = 0
-        self.started = time.monotonic()
+    file: BinaryIO
+    limit: int
+    patience: Patience
+    written: int = 0
+    started: float = field(default_factory=time.monotonic)
 
     def write(self, chunk: bytes) -> int:
         """Writes `chunk`, or raises TransferError."""
@@ -112,10 +159,9 @@ def download(
     patience: Patience | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> str:
-    """Brings a file from the first of `addresses` (https, http, or a local path) that has it.
+    """Fetches a file from the first of `addresses` (https, http, or a local path) that has it.
 
-    `ADDRESS#NAME` is the file NAME of the archive at ADDRESS. The file is written aside, checked,
-    and renamed: `target` is whole or untouched.
+    `ADDRESS#NAME` is the file NAME of the archive at ADDRESS. `target` is whole or untouched.
 
     Returns:
         The address that it came from.
@@ -130,8 +176,8 @@ def download(
         for attempt in range(1, patience.attempts + 1):
             try:
                 with atomic_write(target) as temporary:
-                    _bring(address, temporary, wanted, patience)
-                    _check(temporary, wanted)
+                    _transfer(address, temporary, wanted, patience)
+                    wanted.check(temporary)
                 return address
             except TransferError as refused:
                 last = not refused.again or attempt == patience.attempts
@@ -151,32 +197,28 @@ def by_hand(files: Mapping[Path, Wanted]) -> str:
     lines = ["name a mirror (PAM_MIRROR or --mirror), or put by hand, from wherever you get it:"]
     for target, wanted in files.items():
         lines.append(f"    {target.absolute()}")
-        known = [f"{wanted.size} bytes"] if wanted.size else []
-        known += [f"SHA-256 {wanted.sha256}"] if wanted.sha256 else []
-        known += [f"MD5 {wanted.md5}"] if wanted.md5 else []
-        lines += [f"        {', '.join(known)}"] if known else []
+        lines += [f"        {wanted}"] if str(wanted) else []
     return "\n".join(lines)
 
 
-def _bring(address: str, temporary: Path, wanted: Wanted, patience: Patience) -> None:
-    """Fills `temporary` with what is at an address, or in the archive that is there."""
+def _transfer(address: str, temporary: Path, wanted: Wanted, patience: Patience) -> None:
+    """Fills `temporary` with the file at an address, or in the archive that is there."""
     place, _, member = address.partition("#") if "://" in address else (address, "", "")
     if not member:
-        _transfer(place, temporary, wanted, patience)
+        _transfer_file(place, temporary, wanted.size, patience)
         return
-    with tempfile.NamedTemporaryFile(
-        dir=temporary.parent, prefix=".archive.", suffix=PART
-    ) as archive:
-        _transfer(place, Path(archive.name), Wanted(), patience)
+    folder = temporary.parent
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".archive.", suffix=PART) as archive:
+        _transfer_file(place, Path(archive.name), None, patience)
         try:
             extract_member(Path(archive.name), member, temporary)
         except UserError as error:
             raise TransferError(error.message) from error
 
 
-def _transfer(address: str, temporary: Path, wanted: Wanted, patience: Patience) -> None:
-    with open(temporary, "wb") as file:
-        bounded = Bounded(file, wanted.size or LARGEST, patience)
+def _transfer_file(address: str, path: Path, size: int | None, patience: Patience) -> None:
+    with open(path, "wb") as file:
+        bounded = BoundedFile(file, size or LARGEST, patience)
         if "://" in address:
             _transfer_http(address, bounded, patience)
             return
@@ -189,7 +231,7 @@ def _transfer(address: str, temporary: Path, wanted: Wanted, patience: Patience)
             raise TransferError("no permission to read it") from error
 
 
-def _transfer_http(address: str, bounded: Bounded, patience: Patience) -> None:
+def _transfer_http(address: str, bounded: BoundedFile, patience: Patience) -> None:
     import requests
     from requests import exceptions
 
@@ -205,7 +247,7 @@ def _transfer_http(address: str, bounded: Bounded, patience: Patience) -> None:
             status = response.status_code
             if not response.ok:
                 raise TransferError(f"HTTP status {status}", again=status not in PERMANENT)
-            _take_body(response, bounded, patience)
+            _write_body(response, bounded, patience)
     except exceptions.Timeout as error:
         raise TransferError(f"no answer within {patience.timeout_s:g} s", again=True) from error
     except exceptions.ConnectionError as error:
@@ -220,8 +262,9 @@ def _refuse_downgrade(response: Response, **_: Any) -> None:
         raise TransferError(f"an https address leads to {response.url}, which anybody may change")
 
 
-def _take_body(response: Response, bounded: Bounded, patience: Patience) -> None:
-    """Hands on the bytes as they come, so that a trickle shows at its first byte."""
+def _write_body(response: Response, bounded: BoundedFile, patience: Patience) -> None:
+    """Writes the bytes as they come, so that a trickle shows at its first byte."""
+    from tqdm import tqdm
     from urllib3.exceptions import HTTPError, ReadTimeoutError
 
     length = int(response.headers.get("Content-Length", 0)) or None
@@ -238,45 +281,12 @@ def _take_body(response: Response, bounded: Bounded, patience: Patience) -> None
             raise TransferError("the connection was closed in mid-transfer", again=True) from error
 
 
-def _check(path: Path, wanted: Wanted) -> None:
-    size = path.stat().st_size
-    if wanted.size is not None and size < wanted.size:
-        raise TransferError(f"cut short: {size} of {wanted.size} bytes", again=True)
-    if wanted.size is not None and size > wanted.size:
-        raise TransferError(f"longer than {wanted.size} bytes")
-    if size == 0:
-        raise TransferError("the file is empty", again=True)
-    wrong = wrong_hash(path, wanted)
-    if wrong is not None:
-        raise TransferError(wrong)
-
-
-def wrong_hash(path: Path, wanted: Wanted) -> str | None:
-    """How a file's hash differs from the one that is known, if it does."""
-    for name, known, found in (
-        ("SHA-256", wanted.sha256, sha256_of),
-        ("MD5", wanted.md5, _md5_of),
-    ):
-        if known is not None and found(path) != known:
-            return f"wrong hash: {name} is {found(path)}, not {known}"
-    return None
-
-
 def _md5_of(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
 
 
-# The files of a data set, each present and unchanged, wherever it has to come from.
-
-RECORD = "record.json"
-"""Beside the files: where each came from, with the hash it had when it first came."""
-
-LOCK = ".lock"
-"""Beside them: held while they are fetched, so that nobody else does it too."""
-
-MIRROR = "PAM_MIRROR"
-"""Environment variable that names a mirror: a folder or a base address."""
+# All files of a data set.
 
 
 def fetch(
@@ -287,7 +297,7 @@ def fetch(
     patience: Patience | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Brings all files of a data set into the folder `out`; those already right are kept.
+    """Brings all files of a data set into the folder `out`; those already right stay.
 
     A file whose hash the registry does not know is pinned to what came first, in `record.json`.
 
@@ -307,43 +317,51 @@ def fetch(
         clear_parts(out)
         if dataset.package is not None:
             _draw(dataset, out, say)
-        else:
-            _bring_fetch(name, dataset, out, mirror or os.environ.get(MIRROR), patience, say)
+            return
+        record = _read_record(out / RECORD)
+        for key, file in dataset.files.items():
+            target = out / key
+            if file.path is not None:
+                # A file of the user's own may change: it is not held to what it was.
+                _check_own(file.path)
+                origin = download(target, _wanted(file, None), [file.path], patience, say)
+            elif _wanted(file, record.get(key)).is_met(target):
+                origin = record.get(key, {}).get("from", "found in place")
+            else:
+                addresses = _addresses(name, key, dataset, mirror or os.environ.get(MIRROR))
+                origin = _fetch_file(key, dataset, out, record, addresses, patience, say)
+            found = {"from": origin, "sha256": sha256_of(target), "bytes": target.stat().st_size}
+            if record.get(key) != found:
+                record[key] = found
+                write_json(out / RECORD, record)
 
 
-def _bring_fetch(
-    name: str,
+def _fetch_file(
+    key: str,
     dataset: Dataset,
     out: Path,
-    mirror: str | None,
+    record: dict[str, Any],
+    addresses: Sequence[str],
     patience: Patience | None,
     say: Callable[[str], None],
-) -> None:
-    """Brings what has addresses or a path; the arguments are those of `fetch`."""
-    record = _read_record(out / RECORD)
-    for key, file in dataset.files.items():
-        target = out / key
-        # A file of the user's own may change: it is not held to what it was.
-        wanted = _wanted(file, None if file.path is not None else record.get(key))
-        if file.path is not None:
-            _check_own(file.path)
-            origin = download(target, wanted, [file.path], patience, say)
-        elif _is_right(target, wanted):
-            origin = record.get(key, {}).get("from", "found in place")
-        else:
-            if target.is_file():
-                say(f"{target}: not the file that the registry knows; fetching it again")
-            addresses = _addresses(name, key, dataset, file, mirror)
-            try:
-                origin = download(target, wanted, addresses, patience, say)
-            except UnavailableError as error:
-                hints = filter(None, (dataset.obtain, by_hand(_missing(dataset, out, record))))
-                raise UserError(error.message, hint="\n  ".join(hints)) from error
-            say(f"{target}: {target.stat().st_size} bytes from {origin}")
-        found = {"from": origin, "sha256": sha256_of(target), "bytes": target.stat().st_size}
-        if record.get(key) != found:
-            record[key] = found
-            write_json(out / RECORD, record)
+) -> str:
+    """Downloads a file; the error names all files that are missing, to save repeated tries."""
+    target, wanted = out / key, _wanted(dataset.files[key], record.get(key))
+    if target.is_file():
+        say(f"{target}: not the file that the registry knows; fetching it again")
+    try:
+        origin = download(target, wanted, addresses, patience, say)
+    except UnavailableError as error:
+        files = {
+            out / name: _wanted(file, record.get(name))
+            for name, file in dataset.files.items()
+            if file.path is None
+        }
+        missing = {path: known for path, known in files.items() if not known.is_met(path)}
+        hints = filter(None, (dataset.obtain, by_hand(missing)))
+        raise UserError(error.message, hint="\n  ".join(hints)) from error
+    say(f"{target}: {target.stat().st_size} bytes from {origin}")
+    return origin
 
 
 def check_fetched(dataset: Dataset, raw: Path) -> dict[str, str]:
@@ -356,11 +374,10 @@ def check_fetched(dataset: Dataset, raw: Path) -> dict[str, str]:
     found = {}
     for key, file in dataset.files.items():
         path = raw / key
-        wanted = _wanted(file, record.get(key))
         if not path.is_file():
             raise UserError("no such file", file=path, hint="fetch the data set first")
         found[key] = sha256_of(path)
-        wrong = wrong_hash(path, wanted)
+        wrong = _wanted(file, record.get(key)).wrong_hash(path)
         if wrong is not None:
             raise UserError(wrong, file=path, hint="delete the file and fetch the data set again")
     return found
@@ -380,20 +397,6 @@ def _wanted(file: File, recorded: dict[str, Any] | None) -> Wanted:
     return Wanted(recorded.get("sha256"), recorded.get("bytes"))
 
 
-def _is_right(path: Path, wanted: Wanted) -> bool:
-    return path.is_file() and wrong_hash(path, wanted) is None
-
-
-def _missing(dataset: Dataset, out: Path, record: dict[str, Any]) -> dict[Path, Wanted]:
-    """Files that are still to come: told at once, so that nobody has to ask three times."""
-    wanted = {
-        out / key: _wanted(file, record.get(key))
-        for key, file in dataset.files.items()
-        if file.path is None
-    }
-    return {target: known for target, known in wanted.items() if not _is_right(target, known)}
-
-
 def _check_own(path: str) -> None:
     if not Path(path).is_file():
         raise UserError(
@@ -403,20 +406,20 @@ def _check_own(path: str) -> None:
         raise UserError("the file is empty", file=path, hint="write your data into it")
 
 
-def _addresses(name: str, key: str, dataset: Dataset, file: File, mirror: str | None) -> list[str]:
+def _addresses(name: str, key: str, dataset: Dataset, mirror: str | None) -> list[str]:
     """All addresses of a file in the order in which they are tried."""
     folders = dict.fromkeys(filter(None, (dataset.mirror_name, name)))
     base = (mirror or "").rstrip("/")
-    return [*(f"{base}/{folder}/{key}" for folder in folders if mirror), *file.urls]
+    on_mirror = (f"{base}/{folder}/{key}" for folder in folders if mirror)
+    return [*on_mirror, *dataset.files[key].urls]
 
 
 def _draw(dataset: Dataset, out: Path, say: Callable[[str], None]) -> None:
-    """Writes the files that the package's module draws, if they are the pinned ones."""
+    """Writes the files that the package's generator draws, if they are the pinned ones."""
     package = dataset.package
     assert package is not None
-    module = load_package(package.name)
     source = installed(package.name, package.version)
-    texts = module.draw(source, module.Options.model_validate(package.options))
+    texts = find_generator(package.name).model_validate(package.options).draw(source)
     for key, file in dataset.files.items():
         if key not in texts:
             raise UserError(

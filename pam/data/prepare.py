@@ -5,10 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pam.data.dataset import RECORD, hashes_of, read_sealed, write_sealed, write_summary
+from pam.data.dataset import (
+    RECORD,
+    Prepared,
+    hashes_of,
+    read_checksummed,
+    write_checksummed,
+    write_summary,
+)
 from pam.data.download import check_fetched
-from pam.data.registry import Dataset
-from pam.data.tasks import Files, load_task
+from pam.data.registry import Dataset, load_task
+from pam.data.text import Files
+from pam.data.word_alignments import WordAlignments
 from pam.io import UserError, sha256_of, unknown
 
 
@@ -35,7 +43,7 @@ def prepare(
     if not stages:
         raise UserError(
             f"`{name}` holds word alignments, which belong to a task's data",
-            hint="prepare that task, then run `python -m pam gold`",
+            hint="prepare that task, then run `python -m pam word-alignments`",
         )
     if stage is not None and stage not in stages:
         raise unknown("stage", stage, stages)
@@ -55,16 +63,16 @@ def _run(name: str, dataset: Dataset, raw: Path, out: Path, stages: list[str]) -
     if not last:
         (out / stage / RECORD).unlink(missing_ok=True)
     try:
-        counts = task.STAGES[stage](files_of(dataset, raw), dataset.layout, out)
+        counts = task.STAGES[stage](files_of(dataset, raw), dataset.layout, out).run()
     except UserError as error:
         raise _at_origin(error, dataset, raw) from error
     counts.setdefault("warnings", [])
     if not last:
         known = {"inputs_sha256": hashes, "outputs_sha256": hashes_of(out / stage)}
-        write_sealed(out / stage / RECORD, known | counts)
+        write_checksummed(out / stage / RECORD, known | counts)
         return counts
     summary = {
-        **origin_of(name, dataset, hashes),
+        **_origin(name, dataset, hashes),
         "format": dataset.layout.model_dump(),
         **counts,
         "stages": [
@@ -72,13 +80,44 @@ def _run(name: str, dataset: Dataset, raw: Path, out: Path, stages: list[str]) -
             for done, record in records.items()
             for split in record["splits"]
         ],
-        "warnings": [text for told in (*records.values(), counts) for text in told["warnings"]],
+        "warnings": [text for own in (*records.values(), counts) for text in own["warnings"]],
     }
     return write_summary(out, summary)
 
 
-def origin_of(name: str, dataset: Dataset, hashes: dict[str, str]) -> dict[str, Any]:
-    """What a summary says of where its data comes from; `hashes` are those of the fetched files."""
+def prepare_word_alignments(
+    name: str, dataset: Dataset, raw: Path, data: Path, out: Path
+) -> dict[str, Any]:
+    """Makes the prepared folder `out` of word alignments for the models of a task.
+
+    Args:
+        name: the data set's name.
+        dataset: word alignments, in the registry.
+        raw: the folder that `fetch` filled.
+        data: the task's prepared folder.
+        out: the folder to write.
+
+    Returns:
+        The summary.
+
+    Raises:
+        UserError: the data is not that of a task of translation, or as `WordAlignments.prepare`.
+    """
+    kind, task = load_task(dataset.task), Prepared(data)
+    if not isinstance(kind, WordAlignments) or "languages" not in task.summary:
+        raise UserError(
+            f"`{name}` and the data in {data} are not word alignments and a task of translation",
+            hint="name a data set with `task: alignment`",
+        )
+    hashes = check_fetched(dataset, raw)
+    layout = kind.Format.model_validate(dataset.format)
+    counts = kind.prepare(name, files_of(dataset, raw), layout, task, out)
+    origin = _origin(name, dataset, hashes)
+    return write_summary(out, {**origin, "languages": task.summary["languages"], **counts})
+
+
+def _origin(name: str, dataset: Dataset, hashes: dict[str, str]) -> dict[str, Any]:
+    """The data set, as a summary names it; `hashes` are those of the fetched files."""
     return {
         "dataset": name,
         "task": dataset.task,
@@ -90,7 +129,7 @@ def origin_of(name: str, dataset: Dataset, hashes: dict[str, str]) -> dict[str, 
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """What a stage counted, if its folder is as it left it.
+    """The counts of a stage, if its folder is as it left it.
 
     Raises:
         UserError: the stage has not run, or a file is missing or changed since.
@@ -100,7 +139,7 @@ def read_record(folder: Path) -> dict[str, Any]:
         raise UserError(
             f"the stage {folder.name} has not run", file=path, hint="run the stages in order"
         )
-    record = read_sealed(path, "a stage's record", "run the stage again")
+    record = read_checksummed(path, "a stage's record", "run the stage again")
     for file, known in record["outputs_sha256"].items():
         if not (folder / file).is_file() or sha256_of(folder / file) != known:
             raise UserError(

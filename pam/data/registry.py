@@ -1,7 +1,7 @@
 """The registry: what each data set consists of, where its files come from, how they are read.
 
 A registry is a YAML file of data set names with the keys of `Dataset`. The project's own is
-`config/datasets.yaml`; a user's file is read beside it.
+`config/datasets.yaml`; a user's file is read with it.
 """
 
 from __future__ import annotations
@@ -9,19 +9,27 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import Field
 
 from pam.config import NAME
+from pam.data import class_names
 from pam.data.dataset import SPLITS
-from pam.data.packages import load_package
-from pam.data.tasks import load_task
-from pam.io import Strict, UserError, line_of, parse, read_yaml, unknown
+from pam.data.generated import find_generator
+from pam.data.inflection import Inflection
+from pam.data.tasks import Task
+from pam.data.translation import Translation
+from pam.data.word_alignments import WordAlignments
+from pam.io import Section, Strict, UserError, line_of, parse, read_yaml, unknown
 
-Section = TypeVar("Section", bound=Strict)
-HASH = r"^[0-9a-f]{64}$"
+TASKS: dict[str, type[Task[Any]]] = {
+    "inflection": Inflection,
+    "translation": Translation,
+    "alignment": WordAlignments,
+}
+"""Kind of task, as `task:` names it, to its class."""
 
 
 class File(Strict):
@@ -29,7 +37,9 @@ class File(Strict):
 
     urls: list[str] = Field([], description="addresses, the preferred one first")
     path: str | None = Field(None, description="a local file, relative to the registry's folder")
-    sha256: str | None = Field(None, pattern=HASH, description="SHA-256 of the content")
+    sha256: str | None = Field(
+        None, pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the content"
+    )
     md5: str | None = Field(
         None, pattern=r"^[0-9a-f]{32}$", description="MD5 of the content, where no more is known"
     )
@@ -40,15 +50,15 @@ class File(Strict):
 class Package(Strict):
     """An installed Python package whose data the files are drawn from."""
 
-    name: str = Field(description="a module of pam.data.packages", pattern=NAME)
+    name: str = Field(description="one of pam.data.generated.GENERATORS", pattern=NAME)
     version: str = Field(description="the version that the hashes belong to")
-    options: dict[str, Any] = Field({}, description="what the module lets one choose")
+    options: dict[str, Any] = Field({}, description="fields of its generator")
 
 
 class Dataset(Strict):
     """A data set."""
 
-    task: str = Field(description="kind of task, a module of pam.data.tasks")
+    task: str = Field(description="kind of task, one of TASKS")
     title: str = Field("", description="what it is, in a line")
     licence: str = Field("", description="licence of the data, or what is known of it")
     citation: str = Field("", description="publication to cite")
@@ -77,9 +87,24 @@ class Dataset(Strict):
         """
         return self.model_copy(update={"format": self.format | dict(overrides)})
 
+    def generator_names(self) -> list[str]:
+        """`module:Class` of what draws the files, if a package is their source."""
+        return class_names(find_generator(self.package.name)) if self.package else []
+
     def local_paths(self) -> list[Path]:
         """Files of the user's own that the data set is copied from."""
         return [Path(file.path) for file in self.files.values() if file.path is not None]
+
+
+def load_task(kind: str) -> Task[Any]:
+    """A kind of task by its name.
+
+    Raises:
+        UserError: there is no such kind; names the closest.
+    """
+    if kind not in TASKS:
+        raise unknown("kind of task", kind, sorted(TASKS))
+    return TASKS[kind]()
 
 
 def load_registries(paths: Sequence[Path | str]) -> dict[str, Dataset]:
@@ -101,7 +126,7 @@ def load_registries(paths: Sequence[Path | str]) -> dict[str, Dataset]:
         for name, value in content.items():
             entry = _Entry(path, str(name))
             if name in datasets:
-                raise entry.fault(
+                raise entry.error(
                     f"data set `{name}` is in another registry already", [], "rename it"
                 )
             datasets[entry.name] = entry.read(value)
@@ -121,7 +146,7 @@ def find_dataset(paths: Sequence[Path | str], name: str) -> Dataset:
 
 
 def _is_trusted(url: str, *, known: bool) -> bool:
-    """Whether nobody on the way can give us something else: https, or a known hash."""
+    """Whether no one on the way can replace the file: https, or a known hash."""
     try:
         address = urlsplit(url)
         host = address.hostname
@@ -134,7 +159,7 @@ def _is_trusted(url: str, *, known: bool) -> bool:
 
 
 class _Entry:
-    """One data set of a registry file while it is read: knows where a fault is."""
+    """One data set of a registry file while it is read; its errors name the line."""
 
     def __init__(self, path: Path, name: str) -> None:
         self.path = path
@@ -142,7 +167,7 @@ class _Entry:
 
     def read(self, value: Any) -> Dataset:
         if not re.fullmatch(NAME, self.name):
-            raise self.fault(
+            raise self.error(
                 f"`{self.name}` cannot be a data set's name",
                 [],
                 "use letters, digits, `.`, `_` and `-`",
@@ -155,7 +180,7 @@ class _Entry:
         try:
             task = load_task(dataset.task)
         except UserError as error:
-            raise self.fault(error.message, ["task"], error.hint) from error
+            raise self.error(error.message, ["task"], error.hint) from error
         layout = self._parse(task.Format, dataset.format, ["format"])
         self._check_sources(dataset)
         self._check_splits(dataset, task.splits(layout))
@@ -166,12 +191,12 @@ class _Entry:
         file = self._parse(File, value, place)
         parts = PurePosixPath(key).parts
         if not parts or not all(re.fullmatch(NAME, part) for part in parts):
-            raise self.fault(f"`{key}` cannot be a file's name", place, "use a plain name")
+            raise self.error(f"`{key}` cannot be a file's name", place, "use a plain name")
         if file.urls and file.path is not None:
-            raise self.fault(f"`{key}` has both urls and a path", place, "keep one of them")
+            raise self.error(f"`{key}` has both urls and a path", place, "keep one of them")
         for url in file.urls:
             if not _is_trusted(url, known=file.sha256 is not None):
-                raise self.fault(
+                raise self.error(
                     f"`{url}` is not an https address",
                     [*place, "urls"],
                     "use https; plain http needs a known sha256",
@@ -180,7 +205,7 @@ class _Entry:
             return file
         path = str(self.path.parent / Path(file.path).expanduser())
         if not path.isprintable() or set("{}") & set(path):
-            raise self.fault(
+            raise self.error(
                 f"`{path}` has braces, which Snakemake takes for wildcards, or what does not print",
                 [*place, "path"],
                 "rename the file or the folder",
@@ -192,25 +217,25 @@ class _Entry:
         for key, file in dataset.files.items():
             known = bool(file.urls) or file.path is not None
             if package is not None and known:
-                raise self.fault(
+                raise self.error(
                     f"`{key}` has a source beside the package", ["files", key], "keep one of them"
                 )
             if package is None and not known and not dataset.obtain:
-                raise self.fault(
+                raise self.error(
                     f"`{key}` has no source",
                     ["files", key],
                     "give `urls`, a `path`, or a `package`, or say in `obtain` how to get it",
                 )
         if package is not None:
             try:
-                options = load_package(package.name).Options
+                generator = find_generator(package.name)
             except UserError as error:
-                raise self.fault(error.message, ["package", "name"], error.hint) from error
-            self._parse(options, package.options, ["package", "options"])
+                raise self.error(error.message, ["package", "name"], error.hint) from error
+            self._parse(generator, package.options, ["package", "options"])
 
     def _check_splits(self, dataset: Dataset, wanted: Sequence[str]) -> None:
         if sorted(dataset.splits) != sorted(wanted):
-            raise self.fault(
+            raise self.error(
                 f"splits are {', '.join(dataset.splits) or 'missing'}",
                 ["splits"],
                 f"give {', '.join(wanted)}",
@@ -218,7 +243,7 @@ class _Entry:
         for split, own in dataset.splits.items():
             for key in [own] if isinstance(own, str) else own.values():
                 if key not in dataset.files:
-                    raise self.fault(
+                    raise self.error(
                         f"split {split} is `{key}`, which is not one of the files",
                         ["splits", split],
                         f"files: {', '.join(dataset.files)}",
@@ -227,7 +252,7 @@ class _Entry:
     def _parse(self, kind: type[Section], value: Any, place: list[str]) -> Section:
         return parse(kind, value, self.path, [self.name, *place])
 
-    def fault(self, message: str, keys: list[str], hint: str | None) -> UserError:
+    def error(self, message: str, keys: list[str], hint: str | None) -> UserError:
         """An error at the nested `keys` of this data set."""
         line = line_of(self.path, [self.name, *keys])
         named = message if f"`{self.name}`" in message else f"data set `{self.name}`: {message}"

@@ -1,4 +1,4 @@
-"""Lines of a text file that a person made, checked."""
+"""Text files: lines with their places, checked as they are read, and aligned pairs of files."""
 
 from __future__ import annotations
 
@@ -6,26 +6,37 @@ import codecs
 import gzip
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, Literal, NamedTuple, get_args
 
-from pam.io import UserError
+from pam.io import UserError, atomic_write
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Characters that show nothing and that other readers take for the end of a line or file."""
 
+Side = Literal["source", "target"]
+SIDES: tuple[Side, ...] = get_args(Side)
+
+Files = Mapping[str, Path | Mapping[str, Path]]
+"""Split name to its file, or to its files by what they hold, such as a language."""
+
 
 class Line(NamedTuple):
-    """A line and where it stands."""
+    """A line and its place."""
 
     text: str
     file: Path
     number: int
 
-    def fault(self, message: str, hint: str) -> UserError:
+    def error(self, message: str, hint: str) -> UserError:
         """An error at this line."""
         return UserError(message, file=self.file, line=self.number, hint=hint)
+
+
+Pair = tuple[Line, Line]
+"""A sentence and its translation."""
 
 
 def read_lines(path: Path | str) -> list[str]:
@@ -38,7 +49,7 @@ def read_lines(path: Path | str) -> list[str]:
     for line in lines_of(Path(path)):
         control = CONTROL.search(line.text)
         if control:
-            raise line.fault(
+            raise line.error(
                 f"control character U+{ord(control[0]):04X} in the text",
                 "delete it; a line ends with LF or CR LF",
             )
@@ -89,3 +100,53 @@ def _decoded(content: bytes, path: Path, number: int) -> str:
             hint="save the file as UTF-8",
         ) from error
     return text.removesuffix("\n").removesuffix("\r")
+
+
+class PairWriter:
+    """Writes pairs of lines, none of them empty, into two files."""
+
+    def __init__(self, files: tuple[IO[str], IO[str]]) -> None:
+        self._files = files
+        self.count = 0
+
+    def write(self, source: str, target: str) -> None:
+        """Adds a pair."""
+        for file, text in zip(self._files, (source, target), strict=True):
+            if not text or "\n" in text:
+                raise ValueError(f"not a line of text: {text!r}")
+            file.write(f"{text}\n")
+        self.count += 1
+
+
+@contextmanager
+def text_file(path: Path) -> Iterator[IO[str]]:
+    """A UTF-8 file with LF line ends to write to; it is whole, or as it was."""
+    with (
+        atomic_write(path) as temporary,
+        open(temporary, "w", encoding="utf-8", newline="\n") as file,
+    ):
+        yield file
+
+
+@contextmanager
+def pair_writer(folder: Path, split: str) -> Iterator[PairWriter]:
+    """Writes `<folder>/<split>.{source,target}`; the files are whole, or as they were.
+
+    Raises:
+        UserError: nothing was written, or the disk is full.
+    """
+    with ExitStack() as stack:
+        source, target = (
+            stack.enter_context(text_file(folder / f"{split}.{side}")) for side in SIDES
+        )
+        writer = PairWriter((source, target))
+        yield writer
+        if writer.count == 0:
+            raise UserError(f"no sentence pairs are left for {split}", hint="give more data")
+
+
+def read_pairs(folder: Path, split: str) -> Iterator[tuple[str, str]]:
+    """The pairs of a split that `pair_writer` wrote."""
+    source, target = (lines_of(folder / f"{split}.{side}") for side in SIDES)
+    for line, other in zip(source, target, strict=True):
+        yield line.text, other.text

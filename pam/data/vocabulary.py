@@ -1,4 +1,9 @@
-"""Symbols and their ids; the first five ids mean the same in every vocabulary."""
+"""Symbols and their ids; the first five ids mean the same in every vocabulary.
+
+One of them, STEP, is an action: targets of hard monotone attention (Aharoni and Goldberg 2017) are
+actions of a pointer. It starts at source position 0, STEP moves it one position to the right, and
+any other action writes that symbol at the pointer's position.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +26,10 @@ _ESCAPED = re.compile(r"\\(u\{[0-9a-f]{1,6}\}|.)", re.DOTALL)
 
 
 def escape(symbol: str) -> str:
-    r"""A symbol as it stands on its line of a vocabulary file; `unescape` is the inverse.
+    r"""A symbol as its line of a vocabulary file; `unescape` is the inverse.
 
     Backslash, space, tab, line feed and carriage return become ``\\ \s \t \n \r``, other
-    characters that do not print become ``\u{hex}``, and an ordinary symbol that is spelt like
+    characters that do not print become ``\u{hex}``, and an ordinary symbol that is spelled like
     a special one, such as ``<unk>`` in a text, gets a backslash in front.
     """
     if symbol in SPECIALS:
@@ -67,7 +72,7 @@ class Vocabulary:
         self.symbols = tuple(symbols)
         self._ids = {symbol: number for number, symbol in enumerate(self.symbols, len(SPECIALS))}
         if len(self._ids) != len(self.symbols) or "" in self._ids:
-            raise ValueError("a symbol of a vocabulary is empty or stands twice")
+            raise ValueError("a symbol of a vocabulary is empty or there twice")
 
     @classmethod
     def of(cls, rows: Iterable[Iterable[str]]) -> Vocabulary:
@@ -119,7 +124,9 @@ class Vocabulary:
             except ValueError as error:
                 raise UserError(str(error), file=path, line=number, hint=hint) from error
             if symbol in symbols:
-                raise UserError(f"symbol `{line}` stands twice", file=path, line=number, hint=hint)
+                raise UserError(
+                    f"symbol `{line}` is there twice", file=path, line=number, hint=hint
+                )
             symbols[symbol] = None
         return cls(symbols)
 
@@ -155,3 +162,38 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(SPECIALS) + len(self.symbols)
+
+
+def to_actions(
+    target_ids: Sequence[int], alignment: Sequence[int], source_length: int
+) -> list[int]:
+    """Inserts STEPs so that each symbol is written where it is aligned.
+
+    Args:
+        target_ids: m symbols, the last of them EOS.
+        alignment: non-decreasing source positions of the first m - 1; EOS is written at the last
+            source position.
+        source_length: number of source positions, that of its EOS included.
+
+    Returns:
+        m + source_length - 1 actions.
+
+    Raises:
+        ValueError: the positions decrease or leave the source.
+    """
+    if len(alignment) != len(target_ids) - 1:
+        raise ValueError("every target symbol but the last needs a position")
+    actions: list[int] = []
+    pointer = 0
+    for symbol, position in zip(target_ids, [*alignment, source_length - 1], strict=True):
+        if not pointer <= position < source_length:
+            raise ValueError(f"position {position} after {pointer} of {source_length}")
+        actions.extend([STEP] * int(position - pointer))
+        actions.append(int(symbol))
+        pointer = position
+    return actions
+
+
+def strip(ids: Iterable[int]) -> list[int]:
+    """Actions without STEPs: the symbols that they write."""
+    return [int(number) for number in ids if number != STEP]

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from pam.config import Decoding
 from pam.data.dataset import Prepared
-from pam.data.tasks import Codec
+from pam.data.tokenizers import Codec
 from pam.data.vocabulary import EOS, PAD, SPECIALS, UNK, Vocabulary
 from pam.decoding import length_prior
 from pam.decoding.beam_search import beam_search

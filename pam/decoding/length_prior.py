@@ -40,7 +40,7 @@ class LengthPrior(Strict):
     @classmethod
     def of(cls, split: Split) -> LengthPrior:
         """Counts the pairs of lengths of a prepared split, end symbols left out."""
-        return cls.fit(np.diff(split.source_offsets) - 1, np.diff(split.target_offsets) - 1)
+        return cls.fit(split.sources.lengths - 1, split.targets.lengths - 1)
 
     @classmethod
     def fit(cls, source: Iterable[int], target: Iterable[int]) -> LengthPrior:

@@ -1,4 +1,4 @@
-"""Metrics of outputs against references."""
+"""Metrics as functions of summed counts, so that one bootstrap serves them all."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from pam.io import unknown
 
-# Metrics as functions of summed counts, so that one bootstrap serves them all.
-
 Floats = NDArray[np.float64]
 
 ORDERS = 4
@@ -26,6 +24,63 @@ CHARACTER_ORDERS = 6
 BETA = 2
 """chrF weighs recall this many times as much as precision."""
 
+# Counts per resampling unit (a lemma, a sentence): all that metrics and bootstrap need.
+
+
+@dataclass(frozen=True)
+class Units:
+    """Counts of one system on one test set.
+
+    Attributes:
+        names: one per unit, unique.
+        columns: names of the counts.
+        counts: (units, columns).
+        references: SHA-256 of what was to be predicted; two systems can be compared only where
+            it is the same.
+    """
+
+    names: tuple[str, ...]
+    columns: tuple[str, ...]
+    counts: Floats
+    references: str
+
+    def of(self, columns: Sequence[str]) -> Floats:
+        """The named counts, (units, len(columns))."""
+        return self.counts[:, [self.columns.index(column) for column in columns]]
+
+    def total(self, columns: Sequence[str]) -> Floats:
+        """Sums of the named counts over all units, (len(columns),)."""
+        sums: Floats = np.sum(self.of(columns), axis=0)
+        return sums
+
+
+def join(parts: Sequence[Units]) -> Units:
+    """Counts of the same units side by side; of a column that several parts have, the first.
+
+    Raises:
+        ValueError: the parts are not about the same units.
+    """
+    first, columns, counts = parts[0], list[str](), list[Floats]()
+    for part in parts:
+        if (part.names, part.references) != (first.names, first.references):
+            raise ValueError("counts of other units")
+        for column in part.columns:
+            if column not in columns:
+                columns.append(column)
+                counts.append(part.of([column])[:, 0])
+    return Units(first.names, tuple(columns), np.stack(counts, axis=1), first.references)
+
+
+def digest_of(rows: Iterable[Sequence[str]]) -> str:
+    """SHA-256 of rows of text, as lines with tabs between columns."""
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(("\t".join(row) + "\n").encode())
+    return digest.hexdigest()
+
+
+# What is computed of sums of such counts.
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -34,11 +89,11 @@ class Metric:
     Attributes:
         name: key in `scores.json` and in the column `metric` of the tables.
         label: words for an axis or a heading, without the unit.
-        unit: unit of the value; empty where it has none.
         of_outputs: names of the counts that change with the outputs.
         given: names of the counts that do not, whatever the beam.
         value: sums (..., columns) to values (...), in `unit`; columns in the order of `columns`.
         counted: the column whose sum is the number of things judged.
+        unit: unit of the value; empty where it has none.
         decimals: digits shown after the point.
         lower_is_better: whether the best value is the lowest.
         over: the resampling units, in words.
@@ -46,11 +101,11 @@ class Metric:
 
     name: str
     label: str
-    unit: str
     of_outputs: tuple[str, ...]
     given: tuple[str, ...]
     value: Callable[[Floats], Floats]
-    counted: str
+    counted: str = "sentences"
+    unit: str = ""
     decimals: int = 2
     lower_is_better: bool = False
     over: str = "sentences"
@@ -61,7 +116,7 @@ class Metric:
         return self.of_outputs + self.given
 
     def with_beam(self, beam: int) -> Metric:
-        """The same figure of the outputs of one beam, whose counts are named after it."""
+        """The same metric of the outputs of one beam, whose counts are named after it."""
         return replace(
             self,
             name=of_beam(self.name, beam),
@@ -71,7 +126,7 @@ class Metric:
 
 
 def of_beam(name: str, beam: int | None) -> str:
-    """A metric's or a count's name for the outputs of one beam; None: no beam is told."""
+    """A metric's or a count's name for the outputs of one beam; None: no beam is known."""
     return name if beam is None else f"{name}_b{beam}"
 
 
@@ -173,132 +228,47 @@ CHRF_OUTPUT = (*_numbered("chrf_hyp", CHARACTER_ORDERS), *_numbered("chrf_match"
 CHRF_REFERENCE = _numbered("chrf_ref", CHARACTER_ORDERS)
 
 
-def _agreement(name: str, label: str, suffix: str = "", error: bool = False) -> Metric:
-    return Metric(
-        name=name,
-        label=label,
-        unit="",
-        of_outputs=(),
-        given=(f"sure_hit{suffix}", f"possible_hit{suffix}", f"links{suffix}", "sure"),
-        value=alignment_error_rate if error else alignment_agreement,
-        counted="sentences",
-        decimals=3,
-        lower_is_better=error,
-    )
+def _accuracy(name: str, label: str, right: str, total: str) -> Metric:
+    return Metric(name, label, (right,), (total,), percentage, total, "%", over="lemmas")
 
 
 def _perplexity(name: str, label: str, nll: str) -> Metric:
-    return Metric(name, label, "", (), (nll, "tokens"), perplexity, "tokens", lower_is_better=True)
+    return Metric(name, label, (), (nll, "tokens"), perplexity, "tokens", lower_is_better=True)
+
+
+def _of_links(name: str, label: str, suffix: str = "", error: bool = False) -> Metric:
+    links = (f"sure_hit{suffix}", f"possible_hit{suffix}", f"links{suffix}", "sure")
+    value = alignment_error_rate if error else alignment_agreement
+    return Metric(name, label, (), links, value, decimals=3, lower_is_better=error)
 
 
 def _bleu(name: str, label: str, reference: str, smooth: bool) -> Metric:
-    return Metric(
-        name=name,
-        label=label,
-        unit="",
-        of_outputs=bleu_columns(name),
-        given=(reference,),
-        value=partial(bleu, smooth=smooth),
-        counted="sentences",
-    )
+    return Metric(name, label, bleu_columns(name), (reference,), partial(bleu, smooth=smooth))
 
 
 METRICS: dict[str, Metric] = {
-    known.name: known
-    for known in (
-        Metric(
-            name="accuracy",
-            label="Accuracy",
-            unit="%",
-            of_outputs=("correct",),
-            given=("forms",),
-            value=percentage,
-            counted="forms",
-            over="lemmas",
-        ),
-        Metric(
-            name="paradigm_accuracy",
-            label="Whole paradigms",
-            unit="%",
-            of_outputs=("whole",),
-            given=("paradigms",),
-            value=percentage,
-            counted="paradigms",
-            over="lemmas",
-        ),
+    metric.name: metric
+    for metric in (
+        _accuracy("accuracy", "Accuracy", "correct", "forms"),
+        _accuracy("paradigm_accuracy", "Whole paradigms", "whole", "paradigms"),
         Metric(
             name="token_accuracy",
             label="Accuracy, next symbol",
-            unit="%",
             of_outputs=(),
             given=("tokens_correct", "tokens"),
             value=percentage,
             counted="tokens",
+            unit="%",
         ),
         _perplexity("ppl", "Perplexity", "nll"),
         _perplexity("ppl_exact", "Perplexity, exact sum", "nll_exact"),
         _bleu("bleu", "BLEU", "words", smooth=False),
         _bleu("sacrebleu", "sacreBLEU", "sacrebleu_words", smooth=True),
-        Metric("chrf", "chrF", "", CHRF_OUTPUT, CHRF_REFERENCE, chrf, "sentences"),
-        _agreement("aer", "AER", error=True),
-        _agreement("one_minus_aer", "1 - AER"),
-        _agreement("aer_prior", "AER of the prior", "_prior", error=True),
-        _agreement("one_minus_aer_prior", "1 - AER of the prior", "_prior"),
+        Metric("chrf", "chrF", CHRF_OUTPUT, CHRF_REFERENCE, chrf),
+        _of_links("aer", "AER", error=True),
+        _of_links("one_minus_aer", "1 - AER"),
+        _of_links("aer_prior", "AER of the prior", "_prior", error=True),
+        _of_links("one_minus_aer_prior", "1 - AER of the prior", "_prior"),
     )
 }
-"""Every metric; `metric` finds those of a beam."""
-
-
-# Counts per resampling unit (a lemma, a sentence): all that metrics and bootstrap need.
-
-
-@dataclass(frozen=True)
-class Units:
-    """Counts of one system on one test set.
-
-    Attributes:
-        names: one per unit, unique.
-        columns: names of the counts.
-        counts: (units, columns).
-        references: SHA-256 of what was to be predicted; two systems can be compared only where
-            it is the same.
-    """
-
-    names: tuple[str, ...]
-    columns: tuple[str, ...]
-    counts: Floats
-    references: str
-
-    def of(self, columns: Sequence[str]) -> Floats:
-        """The named counts, (units, len(columns))."""
-        return self.counts[:, [self.columns.index(column) for column in columns]]
-
-    def total(self, columns: Sequence[str]) -> Floats:
-        """Sums of the named counts over all units, (len(columns),)."""
-        sums: Floats = np.sum(self.of(columns), axis=0)
-        return sums
-
-
-def join(parts: Sequence[Units]) -> Units:
-    """Counts of the same units side by side; of a column that several parts have, the first.
-
-    Raises:
-        ValueError: the parts are not about the same units.
-    """
-    first, columns, counts = parts[0], list[str](), list[Floats]()
-    for part in parts:
-        if (part.names, part.references) != (first.names, first.references):
-            raise ValueError("counts of other units")
-        for column in part.columns:
-            if column not in columns:
-                columns.append(column)
-                counts.append(part.of([column])[:, 0])
-    return Units(first.names, tuple(columns), np.stack(counts, axis=1), first.references)
-
-
-def digest_of(rows: Iterable[Sequence[str]]) -> str:
-    """SHA-256 of rows of text, as lines with tabs between columns."""
-    digest = hashlib.sha256()
-    for row in rows:
-        digest.update(("\t".join(row) + "\n").encode())
-    return digest.hexdigest()
+"""Every metric by name; `metric_of` finds those of a beam too."""

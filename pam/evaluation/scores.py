@@ -1,21 +1,40 @@
 """`scores.json`: all that is known of one trained run, result, cost and origin.
 
-Tables and figures read nothing else of a run, except histories and alignments.
+Tables and figures read nothing else of a run, except histories and alignments. To score another
+kind of task: a function from `EvalInputs` to `Counts`, and a line in `KINDS`.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from pam.evaluation import bootstrap
+from pam.evaluation import alignment, bootstrap, inflection, translation
+from pam.evaluation.inputs import Counts, EvalInputs, read_record, to_json
 from pam.evaluation.metrics import Units, metric_of
-from pam.io import Strict, UserError, parse, read_json, write_text
+from pam.io import Strict, unknown, write_text
+
+KINDS: dict[str, Callable[[EvalInputs], Counts]] = {
+    "inflection": inflection.count,
+    "translation": translation.count,
+    "alignment": alignment.count,
+}
+"""How each kind of task is scored."""
+
+
+def count(kind: str, inputs: EvalInputs) -> Counts:
+    """Reads and counts what the metrics of a kind of task need.
+
+    Raises:
+        UserError: no such kind; a file is missing or faulty, or does not belong to the others.
+    """
+    if kind not in KINDS:
+        raise unknown("kind of scoring", kind, list(KINDS))
+    return KINDS[kind](inputs)
 
 
 class Cost(Strict):
@@ -44,7 +63,7 @@ class Scores(Strict):
     model: str | None = None
     label: str | None = None
     seed: int | None = None
-    kind: str = Field("inflection", description="kind of scoring, `pam.evaluation.kinds`")
+    kind: str = Field("inflection", description="kind of scoring, of `KINDS`")
     metrics: dict[str, Value]
     cost: Cost
     unseen: dict[str, int] = Field({}, description="symbols the vocabulary lacks, counted")
@@ -104,54 +123,44 @@ def total_cost(training: dict[str, Any], decoding: dict[str, Any]) -> Cost:
 
 
 def make(
-    units: Units,
-    metrics: Iterable[str],
+    kind: str,
+    counts: Counts,
     identity: Mapping[str, Any],
     training: dict[str, Any],
     decoding: Mapping[str, dict[str, Any]],
-    **about: Any,
 ) -> Scores:
     """Puts a run's record together.
 
     Args:
+        kind: of `KINDS`.
         identity: experiment, task, model, label and seed; empty for predictions from elsewhere.
         training: content of `training.json`, or empty.
         decoding: content of each `decoding.json` by beam, the main beam's first, whose cost counts.
-        about: kind, over and details.
     """
     main = next(iter(decoding.values()), {})
+    units = counts.units
     return Scores(
         **identity,
-        **about,
-        metrics=measure(units, metrics),
+        kind=kind,
+        metrics=measure(units, counts.metrics),
         cost=total_cost(training, main),
         unseen=main.get("unseen") or {},
         training=training,
         decoding=dict(decoding),
+        details=counts.details,
         bootstrap={
             "resamples": bootstrap.resamples_for(len(units.names)),
             "seed": bootstrap.SEED,
             "level": bootstrap.LEVEL,
         },
         references=units.references,
+        over=counts.over,
         columns=list(units.columns),
         units={
             name: [int(number) if number.is_integer() else number for number in row.tolist()]
             for name, row in zip(units.names, units.counts, strict=True)
         },
     )
-
-
-def to_json(scores: Scores) -> str:
-    """Indented JSON, except that each unit's counts stand on one line, for people to read."""
-    content = scores.model_dump()
-    units = content.pop("units")
-    head = json.dumps(content, indent=2, ensure_ascii=False)[:-2]
-    rows = ",\n".join(
-        f"    {json.dumps(name, ensure_ascii=False)}: {json.dumps(row)}"
-        for name, row in units.items()
-    )
-    return f'{head},\n  "units": {{\n{rows}\n  }}\n}}\n'
 
 
 def save(scores: Scores, path: Path | str) -> None:
@@ -165,22 +174,4 @@ def load(path: Path | str) -> Scores:
     Raises:
         UserError: missing, not JSON, or not a record of scores.
     """
-    return read_made(Scores, path)
-
-
-Made = TypeVar("Made", bound=Strict)
-
-
-def read_made(kind: type[Made], path: Path | str) -> Made:
-    """Reads JSON that an earlier step has made, as `kind`.
-
-    Raises:
-        UserError: missing, not JSON, or something else; the hint is to make it again.
-    """
-    content = read_json(path)
-    try:
-        return parse(kind, content, path)
-    except UserError as error:
-        raise UserError(
-            error.message, file=path, line=error.line, hint="delete it and make it again"
-        ) from error
+    return read_record(Scores, path)

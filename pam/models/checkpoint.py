@@ -15,7 +15,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from pam.config import RunConfig, load_run
-from pam.data.tasks import Codec, load_task
+from pam.data.tokenizers import CODECS, Codec, load_codec
 from pam.data.vocabulary import Vocabulary
 from pam.io import UserError, atomic_write, dump_yaml, sha256_of, write_text
 from pam.models.build import build
@@ -115,7 +115,7 @@ def save_model(
 
 def belongings(task: str) -> list[str]:
     """The files of a model folder that say what its symbols are."""
-    return ["source.vocab", "target.vocab", *load_task(task).FILES]
+    return ["source.vocab", "target.vocab", *CODECS[task].files]
 
 
 def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
@@ -137,7 +137,7 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
             hint="take a model folder that `pam train` made",
         )
     _check_files(folder, json.loads(notes["files"]))
-    codec = load_task(notes["task"]).codec(folder)
+    codec = load_codec(notes["task"], folder)
     network = build(run.components, run.network, len(source), len(target))
     _fill(network, tensors, folder)
     network.eval().to(device or torch.device("cpu"))

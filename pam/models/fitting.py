@@ -7,7 +7,7 @@ from pam.io import UserError
 from pam.models.options import COMPONENTS, TransformerOptions
 
 
-class Misfit(UserError):
+class FitError(UserError):
     """Parts or sizes that do not fit.
 
     Args:
@@ -23,7 +23,7 @@ def check_fit(components: ModelConfig, network: Network) -> None:
     """Checks that a model can be made of these parts at these sizes.
 
     Raises:
-        Misfit: it cannot.
+        FitError: it cannot.
     """
     check_parts(components)
     check_sizes(components, network)
@@ -33,7 +33,7 @@ def check_parts(components: ModelConfig) -> None:
     """Checks the combination of a model's parts.
 
     Raises:
-        Misfit: some exclude each other, or one would change nothing.
+        FitError: some exclude each other, or one would change nothing.
     """
     if components.members:
         _check_unused(components, "an ensemble", ("architecture", *COMPONENTS))
@@ -48,20 +48,19 @@ def check_sizes(components: ModelConfig, network: Network) -> None:
     """Checks that a model can have these sizes.
 
     Raises:
-        Misfit: it cannot.
+        FitError: it cannot.
     """
     architecture = components.architecture
-    if isinstance(architecture, TransformerOptions):
-        if network.embedding % (2 * architecture.heads):
-            raise Misfit(
-                f"{network.embedding} units do not divide into {architecture.heads} heads of an "
-                "even size",
-                hint="let `network.embedding` be a multiple of twice the `heads`",
-            )
+    heads = architecture.heads if isinstance(architecture, TransformerOptions) else None
+    if heads and network.embedding % (2 * heads):
+        raise FitError(
+            f"{network.embedding} units do not divide into {heads} heads of an even size",
+            hint="let `network.embedding` be a multiple of twice the `heads`",
+        )
     directions = 2 if network.encoder_reads == "both" else 1
     values = directions * network.encoder
     if components.score.kind == "dot" and network.decoder != values:
-        raise Misfit(
+        raise FitError(
             f"score `dot` multiplies a decoder state of {network.decoder} units with an encoder "
             f"state of {values}",
             hint="give the decoder as many units as both directions of the encoder have",
@@ -74,7 +73,7 @@ def _check_architecture(components: ModelConfig) -> None:
         # What would change nothing is an error: it would be thought to.
         _check_unused(components, f"the architecture `{kind}`", tuple(COMPONENTS)[1:])
     if components.targets == "actions" and kind != "recurrent":
-        raise Misfit(
+        raise FitError(
             f"the architecture `{kind}` writes no actions: it has no pointer to move",
             "targets",
             hint="use `targets: symbols`",
@@ -84,20 +83,20 @@ def _check_architecture(components: ModelConfig) -> None:
 def _check_unused(components: ModelConfig, what: str, names: tuple[str, ...]) -> None:
     for name in names:
         if getattr(components, name) != ModelConfig.model_fields[name].default:
-            raise Misfit(f"{what} has no `{name}`", name, hint=f"leave out `{name}`")
+            raise FitError(f"{what} has no `{name}`", name, hint=f"leave out `{name}`")
 
 
 def _check_bound(components: ModelConfig) -> None:
     """A bound, an inference network and an estimator belong together."""
     bound = components.marginalization.needs_inference
     if bound != components.inference.infers:
-        raise Misfit(
+        raise FitError(
             "a bound and an inference network need each other",
             "marginalization" if bound else "inference",
             hint="use `marginalization: bound` with `inference: bilstm` or `prior`, or neither",
         )
     if components.estimator.draws and not bound:
-        raise Misfit(
+        raise FitError(
             "only a bound has an expectation to estimate",
             "estimator",
             hint="use `marginalization: bound`, or leave `estimator` out",
@@ -108,7 +107,7 @@ def _check_alignment(components: ModelConfig) -> None:
     """What is fed back is there, and a pointer is all that decides an alignment."""
     marginalization, feeding = components.marginalization, components.input_feeding
     if feeding.needs_positions and not marginalization.gives_positions:
-        raise Misfit(
+        raise FitError(
             "the posterior needs p(y | s, h_a) of each position",
             "input_feeding",
             hint="use `marginalization: output` with `input_feeding: posterior`",
@@ -123,13 +122,13 @@ def _check_alignment(components: ModelConfig) -> None:
         if there
     ]
     if pointers and len(pointers) < 3:
-        raise Misfit(
+        raise FitError(
             "a pointer is both coupling and input feeding, over actions",
             pointers[0],
             hint="use `coupling: pointer`, `input_feeding: pointer`, `targets: actions` together",
         )
     if pointers and marginalization.kind != "input":
-        raise Misfit(
+        raise FitError(
             "a pointer is one position, which leaves none to sum over",
             "marginalization",
             hint="use `marginalization: input` with `coupling: pointer`",

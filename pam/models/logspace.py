@@ -15,6 +15,11 @@ def tanh(x: Tensor) -> Tensor:
     return torch.sigmoid(2 * x) * 2 - 1
 
 
+def tanh_(x: Tensor) -> Tensor:
+    """The same, written over x."""
+    return x.mul_(2).sigmoid_().mul_(2).sub_(1)
+
+
 def masked_log_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     """Log softmax over the last dimension where `mask` is true, `ZERO` elsewhere.
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pam.models import options
 from pam.models.interfaces import Attention, Emission, Estimator, Memory, Sizes
-from pam.models.logspace import ZERO, most_probable
+from pam.models.logspace import ZERO, most_probable, tanh_
 from pam.models.output_kernels import mixture_log_probs
 from pam.models.posterior import Observation
 from pam.models.readout import Readout, TokenGold
@@ -153,26 +153,26 @@ class MixtureEmission(Emission):
 
     @cached_property
     def _mixture(self) -> tuple[Tensor, Tensor, Tensor]:
-        """log p of every symbol, and what that of a position follows from: s and normalizers."""
+        """log p of every symbol, and what that of a position follows from: z and normalizers."""
         views = self.memory.views
         assert views is not None
         of_beams = self.projected.view(len(views), -1, 1, self.projected.shape[1])
         hidden = (views[:, None] + of_beams).flatten(0, 1)
         if self.kept is not None:
             hidden = hidden.gather(1, self.kept[:, :, None].expand(-1, -1, hidden.shape[2]))
-        s = hidden.mul_(2).sigmoid_()
+        z = tanh_(hidden)
         assert self.memory.layer is not None
-        log_probs, norms = mixture_log_probs(s, self.weights.exp(), self.memory.layer)
-        return log_probs, s, norms
+        log_probs, norms = mixture_log_probs(z, self.weights.exp(), self.memory.layer)
+        return log_probs, z, norms
 
     def observe(self, symbol: Tensor) -> Observation:
         if self.memory.likelihood is not None:
             log_likelihood = self.memory.likelihood(self.projected, symbol, self.kept)
         else:
-            s, norms = self.searched or self._mixture[1:]
+            z, norms = self.searched or self._mixture[1:]
             assert self.memory.layer is not None
             log_likelihood = (
-                self.memory.layer.logits_of(s, symbol[:, None].expand_as(norms)) - norms
+                self.memory.layer.logits_of(z, symbol[:, None].expand_as(norms)) - norms
             )
         truncated = None
         if self.kept is not None:
@@ -186,10 +186,10 @@ class MixtureEmission(Emission):
         return whole.log_probs.gather(1, symbol[:, None]).squeeze(1)
 
     def select(self, rows: Tensor) -> Emission:
-        _, s, norms = self._mixture
+        _, z, norms = self._mixture
         kept = None if self.kept is None else self.kept[rows]
         chosen = self.log_prior[rows], self.projected[rows], kept
-        return MixtureEmission(*chosen, self.memory, (s[rows], norms[rows]))
+        return MixtureEmission(*chosen, self.memory, (z[rows], norms[rows]))
 
 
 class Bound(Output):

@@ -135,5 +135,11 @@ class Model(nn.Module, ABC):
         """(n,) log p over all source positions, where the model leaves some out."""
         return None
 
+    def use_bf16(self, bf16: bool) -> None:
+        """Sets `bf16` of this model and of those that it is made of."""
+        for part in self.modules():
+            if isinstance(part, Model):
+                part.bf16 = bf16
+
     def progress(self, share: float) -> None:
         """Called by the training loop with how much of the training is done, from 0 to 1."""

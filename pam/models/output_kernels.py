@@ -2,9 +2,6 @@
 
 They are where time and memory go when the vocabulary is large: nothing of size rows x V is stored,
 but for small vocabularies, where that is cheaper. See `kernels` for how gradients are gathered.
-
-tanh(x) is computed as 2 sigmoid(2x) - 1, several times cheaper on processors for which the vendor's
-vector library was not written, and equal to within rounding.
 """
 
 from __future__ import annotations
@@ -17,6 +14,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from pam.models.kernels import Anchor, Tape, bf16_if
+from pam.models.logspace import tanh_
 
 CHUNK = 1 << 22
 """Elements of the largest piece of logits at a time: 16 MB in float32, which a cache may hold."""
@@ -52,7 +50,7 @@ def mixture_plain(log_weights: Tensor, log_likelihood: Tensor, summed: bool) -> 
 
 
 class OutputLayer:
-    """softmax(W tanh(x) + b), of which gradients are gathered over many calls.
+    """softmax(W z + b) of z = tanh(x), of which gradients are gathered over many calls.
 
     What `log_probs` and `probs` return is overwritten by the next call of either: large pieces of
     memory that come and go among small ones that stay would leave holes that are not filled again.
@@ -63,31 +61,30 @@ class OutputLayer:
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, bf16: bool = False) -> None:
-        # tanh(x) = 2 s - 1 with s = sigmoid(2x), so that W tanh(x) + b = 2W s + (b - W 1).
-        self.weight, self.bias = bf16_if(bf16, 2 * weight), bias - weight.sum(1)
+        self.weight, self.bias = bf16_if(bf16, weight), bias
         self.bf16, self.shape, self.dtype = bf16, weight.shape, weight.dtype
         self.scratch: dict[str, Tensor] = {}
         self.dweight: Tensor | None = None
         self.dbias: Tensor | None = None
 
-    def log_probs(self, s: Tensor) -> Tensor:
-        """log softmax of the logits for s = sigmoid(2x), (n, R): (n, V)."""
-        return torch.log_softmax(self._logits(s), dim=1, out=self._rows("probs", len(s)))
+    def log_probs(self, z: Tensor) -> Tensor:
+        """Log softmax of the logits for z (n, R): (n, V)."""
+        return torch.log_softmax(self._logits(z), dim=1, out=self._rows("probs", len(z)))
 
-    def probs(self, s: Tensor) -> Tensor:
-        """Softmax of the logits for s (n, R): (n, V)."""
-        return torch.softmax(self._logits(s), dim=1, out=self._rows("probs", len(s)))
+    def probs(self, z: Tensor) -> Tensor:
+        """Softmax of the logits for z (n, R): (n, V)."""
+        return torch.softmax(self._logits(z), dim=1, out=self._rows("probs", len(z)))
 
-    def logits_of(self, s: Tensor, symbols: Tensor) -> Tensor:
-        """Logits of one symbol each: s (..., R), symbols (...) to (...)."""
-        return (s * self.weight[symbols]).sum(-1).to(self.dtype) + self.bias[symbols]
+    def logits_of(self, z: Tensor, symbols: Tensor) -> Tensor:
+        """Logits of one symbol each: z (..., R), symbols (...) to (...)."""
+        return (z * self.weight[symbols]).sum(-1).to(self.dtype) + self.bias[symbols]
 
-    def _logits(self, s: Tensor) -> Tensor:
-        logits = self._rows("logits", len(s))
+    def _logits(self, z: Tensor) -> Tensor:
+        logits = self._rows("logits", len(z))
         if not self.bf16:
-            return torch.addmm(self.bias, s, self.weight.t(), out=logits)
-        rough = self._rows("rough", len(s), torch.bfloat16)
-        return torch.add(torch.mm(s.bfloat16(), self.weight.t(), out=rough), self.bias, out=logits)
+            return torch.addmm(self.bias, z, self.weight.t(), out=logits)
+        rough = self._rows("rough", len(z), torch.bfloat16)
+        return torch.add(torch.mm(z.bfloat16(), self.weight.t(), out=rough), self.bias, out=logits)
 
     def _rows(self, name: str, count: int, dtype: torch.dtype | None = None) -> Tensor:
         """The first `count` rows of a piece of memory that is used again and again."""
@@ -98,44 +95,41 @@ class OutputLayer:
             self.scratch[name] = held
         return held[:count]
 
-    def backward(self, s: Tensor, probs: Tensor, symbols: Tensor, scale: Tensor) -> Tensor:
+    def backward(self, z: Tensor, probs: Tensor, symbols: Tensor, scale: Tensor) -> Tensor:
         """Gradient of x, (n, R), adding to those of weight and bias.
 
         Args:
-            s: (n, R); probs: (n, V) of s, overwritten.
+            z: (n, R); probs: (n, V) of z, overwritten.
             symbols: (n,).
             scale: (n,) gradient of log p(symbol).
         """
         error = probs.scatter_add_(1, symbols[:, None], torch.full_like(scale, -1.0)[:, None])
         error.mul_(-scale[:, None])
-        return through_tanh(self.note(s, error), s)
+        return through_tanh(self.note(z, error), z)
 
-    def note(self, s: Tensor, error: Tensor) -> Tensor:
-        """Adds to the gradients from that of the logits (n, V); returns that of s, (n, R)."""
+    def note(self, z: Tensor, error: Tensor) -> Tensor:
+        """Adds to the gradients from that of the logits (n, V); returns that of z, (n, R)."""
         if self.dweight is None or self.dbias is None:
-            self.dweight = torch.zeros(self.shape, dtype=self.dtype, device=s.device)
+            self.dweight = torch.zeros(self.shape, dtype=self.dtype, device=z.device)
             self.dbias = torch.zeros_like(self.bias)
         self.dbias.add_(error.sum(0))
         if not self.bf16:
-            self.dweight.addmm_(error.t(), s)
+            self.dweight.addmm_(error.t(), z)
             return error @ self.weight
         rough = self._rows("rough", len(error), torch.bfloat16).copy_(error)
-        self.dweight.add_(rough.t() @ s.bfloat16())
+        self.dweight.add_(rough.t() @ z.bfloat16())
         return (rough @ self.weight).to(self.dtype)
 
     def gradients(self) -> tuple[Tensor | None, Tensor | None]:
         """Gradients of weight and bias since the last call; None if there are none."""
         dweight, dbias = self.dweight, self.dbias
         self.dweight = self.dbias = None
-        if dweight is None or dbias is None:
-            return None, None
-        return dweight.mul_(2).sub_(dbias[:, None]), dbias
+        return dweight, dbias
 
 
-def through_tanh(ds: Tensor, s: Tensor) -> Tensor:
-    """Gradient of x from that of s = sigmoid(2x), written over it."""
-    ds.mul_(s).mul_(2)
-    return ds.addcmul_(ds, s, value=-1)
+def through_tanh(dz: Tensor, z: Tensor) -> Tensor:
+    """Gradient of x from that of z = tanh(x): (1 - z^2) dz."""
+    return torch.addcmul(dz, dz * z, z, value=-1)
 
 
 def nonzero_rows(scale: Tensor) -> Tensor | None:
@@ -187,7 +181,7 @@ class PositionLikelihood:
 
 class _PositionTape(Tape):
     def __init__(self, views: Tensor, layer: OutputLayer, keeps: bool) -> None:
-        self.views, self.layer, self.keeps = 2 * views, layer, keeps
+        self.views, self.layer, self.keeps = views, layer, keeps
         self.dviews: Tensor | None = None
         self.notes: list[tuple[Tensor, Tensor]] = []
 
@@ -202,10 +196,9 @@ class _PositionTape(Tape):
 
     def gradients(self) -> tuple[Tensor | None, ...]:
         if self.notes:
-            s, error = (torch.cat(parts) for parts in zip(*self.notes, strict=True))
+            z, error = (torch.cat(parts) for parts in zip(*self.notes, strict=True))
             self.notes = []
-            dbias = error.sum(0)
-            dweight = (error.t() @ s).mul_(2).sub_(dbias[:, None])
+            dweight, dbias = error.t() @ z, error.sum(0)
         else:
             dweight, dbias = self.layer.gradients()  # type: ignore[assignment]
         dviews, self.dviews = self.dviews, None
@@ -225,40 +218,40 @@ class _Position(Function):
         views = tape.views[: len(query)]
         if kept is not None:
             views = views.gather(1, kept[:, :, None].expand(-1, -1, views.shape[2]))
-        s = torch.add(views, query[:, None], alpha=2).sigmoid_()
-        flat, gold = s.flatten(0, 1), symbols[:, None].expand(s.shape[:2]).flatten()[:, None]
+        z = tanh_(views + query[:, None])
+        flat, gold = z.flatten(0, 1), symbols[:, None].expand(z.shape[:2]).flatten()[:, None]
         log_probs = tape.layer.log_probs(flat)
-        found = log_probs.gather(1, gold).view(s.shape[:2])
+        found = log_probs.gather(1, gold).view(z.shape[:2])
         ctx.tape, ctx.kept, ctx.error = tape, kept, None
         if tape.keeps and any(ctx.needs_input_grad):
             # onehot(y_t) - p, whose product with the weights no later step changes.
             error = log_probs.exp().neg_()
             error.scatter_add_(1, gold, error.new_ones(1, 1).expand_as(gold))
-            ctx.error, ctx.dx = error, through_tanh(error @ tape.layer.weight, flat).view_as(s)
-        ctx.save_for_backward(s, gold)
+            ctx.error, ctx.dx = error, through_tanh(error @ tape.layer.weight, flat).view_as(z)
+        ctx.save_for_backward(z, gold)
         return found
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        s, gold = ctx.saved_tensors
+        z, gold = ctx.saved_tensors
         tape, scale = ctx.tape, grads[0]
         if ctx.error is not None:
-            tape.notes.append((s.flatten(0, 1), ctx.error * scale.reshape(-1, 1)))
+            tape.notes.append((z.flatten(0, 1), ctx.error * scale.reshape(-1, 1)))
             dx = ctx.dx * scale[:, :, None]
         else:
-            dx = _recomputed(tape.layer, s, gold, scale)
+            dx = _recomputed(tape.layer, z, gold, scale)
         tape.add_to_views(dx, ctx.kept)
         return None, None, dx.sum(1), None, None
 
 
-def _recomputed(layer: OutputLayer, s: Tensor, gold: Tensor, scale: Tensor) -> Tensor:
+def _recomputed(layer: OutputLayer, z: Tensor, gold: Tensor, scale: Tensor) -> Tensor:
     """Gradient of x (n, K, R), from logits computed once more; rows of no weight are left out."""
-    flat, gold, weights = s.flatten(0, 1), gold.squeeze(1), scale.flatten()
+    flat, gold, weights = z.flatten(0, 1), gold.squeeze(1), scale.flatten()
     dx = torch.zeros_like(flat)
     for piece in pieces(len(flat), layer.shape[0]):
         backward_rows(layer, dx[piece], flat[piece], None, gold[piece], weights[piece])
-    return dx.view_as(s)
+    return dx.view_as(z)
 
 
 # All tokens at once, where nothing of them feeds back.
@@ -308,13 +301,13 @@ class _Mixture(Function):
         bf16: bool,
     ) -> Tensor:
         differentiable = any(ctx.needs_input_grad)
-        layer, s = OutputLayer(weight, bias, bf16), torch.mul(x, 2).sigmoid_()
-        found, share = s.new_empty(len(s)), torch.empty_like(weights)
+        layer, z = OutputLayer(weight, bias, bf16), torch.mul(x, 2).sigmoid_().mul_(2).sub_(1)
+        found, share = x.new_empty(len(x)), torch.empty_like(weights)
         dweights = share if summed else torch.empty_like(weights)
-        dx = torch.empty_like(s) if differentiable else s
-        for piece in pieces(len(s), s.shape[1] * len(weight)):
-            rows = s[piece].flatten(0, 1)
-            gold = symbols[piece, None].expand(s[piece].shape[:2]).flatten()
+        dx = torch.empty_like(z) if differentiable else z
+        for piece in pieces(len(z), z.shape[1] * len(weight)):
+            rows = z[piece].flatten(0, 1)
+            gold = symbols[piece, None].expand(z[piece].shape[:2]).flatten()
             log_probs = layer.log_probs(rows)
             likelihood = log_probs.gather(1, gold[:, None]).view_as(weights[piece])
             if summed:
@@ -325,29 +318,29 @@ class _Mixture(Function):
                 found[piece] = (weights[piece] * likelihood).sum(1)
                 share[piece], dweights[piece] = weights[piece], likelihood
             if differentiable:
-                out, probs = dx[piece].view(-1, s.shape[2]), log_probs.exp_()
+                out, probs = dx[piece].view(-1, z.shape[2]), log_probs.exp_()
                 backward_rows(layer, out, rows, probs, gold, share[piece].flatten())
         if differentiable:
-            ctx.save_for_backward(s, weight, bias, symbols, share, dx, *layer.gradients())
+            ctx.save_for_backward(z, weight, bias, symbols, share, dx, *layer.gradients())
             ctx.dweights, ctx.bf16 = dweights, bf16
         return found
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        s, weight, bias, symbols, share, dx, dweight, dbias = ctx.saved_tensors
+        z, weight, bias, symbols, share, dx, dweight, dbias = ctx.saved_tensors
         scale, rest = grads[0], (None, None, None)
         dweights = ctx.dweights * scale[:, None]
         # As a rule the loss is a plain sum of tokens, and what was prepared is right up to it.
         if bool((scale == scale[0]).all()):
             factor = scale[0]
             return dx * factor, dweights, dweight * factor, dbias * factor, *rest
-        layer, dx = OutputLayer(weight, bias, ctx.bf16), torch.empty_like(s)
-        for piece in pieces(len(s), s.shape[1] * len(weight)):
-            gold = symbols[piece, None].expand(s[piece].shape[:2]).flatten()
+        layer, dx = OutputLayer(weight, bias, ctx.bf16), torch.empty_like(z)
+        for piece in pieces(len(z), z.shape[1] * len(weight)):
+            gold = symbols[piece, None].expand(z[piece].shape[:2]).flatten()
             weighed = (share[piece] * scale[piece, None]).flatten()
-            out = dx[piece].view(-1, s.shape[2])
-            backward_rows(layer, out, s[piece].flatten(0, 1), None, gold, weighed)
+            out = dx[piece].view(-1, z.shape[2])
+            backward_rows(layer, out, z[piece].flatten(0, 1), None, gold, weighed)
         return dx, dweights, *layer.gradients(), *rest
 
 
@@ -358,27 +351,27 @@ def pieces(count: int, width: int) -> list[slice]:
 
 
 def backward_rows(
-    layer: OutputLayer, out: Tensor, s: Tensor, probs: Tensor | None, gold: Tensor, scale: Tensor
+    layer: OutputLayer, out: Tensor, z: Tensor, probs: Tensor | None, gold: Tensor, scale: Tensor
 ) -> None:
     """Writes the gradient of the layer's input into `out` (n, R), leaving out rows of no weight."""
     rows = nonzero_rows(scale)
     if rows is None:
-        out.copy_(layer.backward(s, layer.probs(s) if probs is None else probs, gold, scale))
+        out.copy_(layer.backward(z, layer.probs(z) if probs is None else probs, gold, scale))
         return
-    chosen = s[rows]
+    chosen = z[rows]
     probs = layer.probs(chosen) if probs is None else probs[rows]
     out.zero_().index_copy_(0, rows, layer.backward(chosen, probs, gold[rows], scale[rows]))
 
 
 @torch.no_grad()
-def mixture_log_probs(s: Tensor, weights: Tensor, layer: OutputLayer) -> tuple[Tensor, Tensor]:
+def mixture_log_probs(z: Tensor, weights: Tensor, layer: OutputLayer) -> tuple[Tensor, Tensor]:
     """log sum_a w(a) p(y | x_a) of every symbol, for search: nothing is kept for a gradient.
 
     Distributions of positions are made and summed a few rows at a time, as all of them together
     are many times larger than any cache.
 
     Args:
-        s: (N, K, R) sigmoid(2x); weights: (N, K) probabilities.
+        z: (N, K, R) tanh(x); weights: (N, K) probabilities.
 
     Returns:
         (N, V), and the log of the normalizer of each position, (N, K): the log-likelihood of a
@@ -386,11 +379,11 @@ def mixture_log_probs(s: Tensor, weights: Tensor, layer: OutputLayer) -> tuple[T
     """
     vocabulary = layer.shape[0]
     norms, probs = torch.empty_like(weights), weights.new_empty(len(weights), vocabulary)
-    for piece in pieces(len(s), s.shape[1] * vocabulary):
-        log_probs = layer.log_probs(s[piece].flatten(0, 1))
+    for piece in pieces(len(z), z.shape[1] * vocabulary):
+        log_probs = layer.log_probs(z[piece].flatten(0, 1))
         # log p = logit - norm for every symbol; the first one tells the norm.
-        first = layer.logits_of(s[piece], torch.zeros_like(s[piece, :, 0]).long())
+        first = layer.logits_of(z[piece], torch.zeros_like(z[piece, :, 0]).long())
         norms[piece] = first - log_probs[:, 0].view_as(first)
-        each = log_probs.exp_().view(*s[piece].shape[:2], -1)
+        each = log_probs.exp_().view(*z[piece].shape[:2], -1)
         torch.bmm(weights[piece, None], each, out=probs[piece, None])
     return probs.clamp_min_(torch.finfo(probs.dtype).tiny).log_(), norms

@@ -1,1 +1,1 @@
-"""Tables beside the papers' and figures in one style, made from the scores of runs."""
+"""Tables with the papers' results and figures in one style, made from the scores of runs."""

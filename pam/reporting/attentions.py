@@ -2,21 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from pam.config import Experiment
 from pam.evaluation.attention import Analysis
 from pam.evaluation.metrics import perplexity
-from pam.reporting.comparison import Row, compare
-from pam.reporting.numbers import between, fixed, grouped, rounded
-from pam.reporting.runs import ScoredRun, TaskRuns
-from pam.reporting.typeset import Sheet
+from pam.reporting.comparison import Row, compare, frame_of
+from pam.reporting.render import Column, Table, table_of
+from pam.reporting.runs import ScoredRun, TaskRuns, processor_seconds
 
 QUALITY, ALIGNMENT = ("accuracy", "bleu_b*"), ("one_minus_aer",)
-Key = tuple[str, str]
-"""A task and a model."""
+MODEL = ["task", "model"]
+
+CSV = (
+    *("task", "model", "metric", "mean", "sd", "low", "high", "ppl", "one_minus_aer", "entropy"),
+    *("trained_per_s", "decoded_per_s", "parameters", "n"),
+)
+DIGITS = dict.fromkeys(CSV[3:10], 4) | {"trained_per_s": 2, "decoded_per_s": 2}
+SHOWN = (
+    Column("Task", "{task_label}", "l"),
+    Column("Model", "{label}", "l"),
+    Column("Quality", "{quality}"),
+    Column("95 %", "[{low:.2f}, {high:.2f}]", "l"),
+    Column("Perplexity", "{ppl:.3f}"),
+    Column("1 - AER", "{one_minus_aer:.3f}"),
+    Column("Entropy", "{entropy:.3f}"),
+    Column("Trained/s", "{trained_per_s:,.0f}"),
+    Column("Decoded/s", "{decoded_per_s:,.0f}"),
+    Column("Parameters", "{parameters:,.0f}"),
+    Column("Seeds", "{n}"),
+)
+NOTE = (
+    "Perplexity is of the likelihood, also where a bound was trained: positions are summed out by "
+    "the prior, latent vectors are at their means, hard attention feeds back the most probable "
+    "position; it counts target symbols (letters, words or pieces of words). Entropy: mean of the "
+    "prior's over positions, in nats; a model without attention counts as attending to all "
+    "positions alike. Trained/s: training examples, Decoded/s: test rows with the main beam, per "
+    "processor second, or per GPU second where one was used; other work on the machine blurs both, "
+    "`python -m pam bench` takes the models in turns."
+)
 
 
 def attentions(
@@ -25,60 +53,40 @@ def attentions(
     analyses: Sequence[Analysis],
     experiment: Experiment,
     title: str,
-) -> Sheet:
-    """One row per task and model, means over seeds.
+) -> Table:
+    """One row per task and model, means over seeds; what was not measured is empty.
 
     Args:
-        gold: the runs that were held to word alignments, of the tasks that have some.
+        gold: the runs that were compared with word alignments, of the tasks that have some.
         analyses: of the models that were analyzed under teacher forcing.
     """
     rows = compare(tasks, experiment, QUALITY, None, first=True)
-    alignment = _alignments(gold, experiment)
-    perplexities, entropies = _by_model(analyses, _perplexity), _by_model(analyses, _entropy)
-    runs = {(task.name, model): of for task in tasks for model, of in task.models.items()}
-    records: list[tuple[object, ...]] = []
-    body: list[tuple[str, ...]] = []
-    for row in rows:
-        key = row.task, row.model
-        speeds = [_mean(runs[key], speed) for speed in (_trained, _decoded)]
-        size = _mean(runs[key], lambda run: run.scores.training.get("parameters"))
-        numbers = [perplexities.get(key), alignment.get(key), entropies.get(key)]
-        records.append(
-            (row.task, row.model, row.metric.name, rounded(row.mean, 4), rounded(row.sd, 4))
-            + (rounded(row.interval.low, 4), rounded(row.interval.high, 4))
-            + tuple(rounded(number, 4) for number in numbers)
-            + (*(rounded(speed, 2) for speed in speeds), size, row.seeds)
-        )
-        body.append(
-            (row.task_label, row.label, _quality(row), between(row.interval, 2))
-            + tuple(fixed(number, 3) for number in numbers)
-            + (*(grouped(speed) for speed in speeds), grouped(size), str(row.seeds))
-        )
-    return Sheet(
-        title=f"All models at a glance{title}",
-        columns=(
-            *("task", "model", "metric", "mean", "sd", "low", "high", "ppl", "one_minus_aer"),
-            *("entropy", "trained_per_s", "decoded_per_s", "parameters", "n"),
-        ),
-        records=records,
-        headings=(
-            *("Task", "Model", "Quality", "95 %", "Perplexity", "1 - AER", "Entropy"),
-            *("Trained/s", "Decoded/s", "Parameters", "Seeds"),
-        ),
-        body=body,
-        align="llrlrrrrrrr",
-        notes=(
-            _explained(rows),
-            "Perplexity is of the likelihood, also where a bound was trained: positions are summed "
-            "out by the prior, latent vectors are at their means, hard attention feeds back the "
-            "most probable position; it counts target symbols (letters, words or pieces of words). "
-            "Entropy: mean of the prior's over positions, in nats; a model without attention "
-            "counts as attending to all positions alike. Trained/s: training examples, Decoded/s: "
-            "test rows with the main beam, per processor second, or per GPU second where one was "
-            "used; other work on the machine blurs both, `python -m pam bench` takes the models in "
-            "turns.",
-        ),
+    aligned = compare(gold, experiment, ALIGNMENT, None, first=True) if gold else []
+    alignment = [
+        {"task": row.task, "model": row.model, "one_minus_aer": row.mean} for row in aligned
+    ]
+    frame = frame_of(rows)
+    spread = [f" ± {row.sd:.2f}" if row.sd is not None else "" for row in rows]
+    frame["quality"] = [f"{row.mean:.2f}{sd}" for row, sd in zip(rows, spread, strict=True)]
+    measured = (
+        _means([_speed_and_size(run) for task in tasks for run in task.runs], CSV[10:13]),
+        _means([_certainty(analysis) for analysis in analyses], ("ppl", "entropy")),
+        _means(alignment, ("one_minus_aer",)),
     )
+    for means in measured:
+        frame = frame.merge(means, how="left", on=MODEL)
+    return table_of(title, frame, CSV, DIGITS, SHOWN, (_explained(rows), NOTE))
+
+
+def _means(records: Sequence[dict[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+    """Means over seeds, unknown where one of them is."""
+
+    def mean(seeds: pd.Series[float]) -> float:
+        return float(seeds.mean(skipna=False))
+
+    frame = pd.DataFrame(records, columns=[*MODEL, *columns])
+    frame = frame.astype(dict.fromkeys(columns, float))
+    return frame.groupby(MODEL, as_index=False).agg(dict.fromkeys(columns, mean))
 
 
 def _explained(rows: Sequence[Row]) -> str:
@@ -89,56 +97,26 @@ def _explained(rows: Sequence[Row]) -> str:
     )
 
 
-def _quality(row: Row) -> str:
-    spread = "" if row.sd is None else f" ± {fixed(row.sd, 2)}"
-    return f"{fixed(row.mean, 2)}{spread}"
+def _certainty(analysis: Analysis) -> dict[str, Any]:
+    """Perplexity of a target symbol, and the entropy of attention in nats."""
+    sums = np.array([sum(analysis.sentences.nll), sum(analysis.sentences.tokens)])
+    return {
+        "task": analysis.task,
+        "model": analysis.model,
+        "ppl": float(perplexity(sums)),
+        "entropy": analysis.entropy.mean,
+    }
 
 
-def _alignments(gold: Sequence[TaskRuns], experiment: Experiment) -> Mapping[Key, float]:
-    """1 - AER, mean over seeds."""
-    rows = compare(gold, experiment, ALIGNMENT, None, first=True) if gold else []
-    return {(row.task, row.model): row.mean for row in rows}
-
-
-def _by_model(
-    analyses: Sequence[Analysis], number: Callable[[Analysis], float]
-) -> Mapping[Key, float]:
-    """A number's mean over seeds."""
-    found: dict[Key, list[float]] = {}
-    for analysis in analyses:
-        found.setdefault((analysis.task, analysis.model), []).append(number(analysis))
-    return {key: float(np.mean(numbers)) for key, numbers in found.items()}
-
-
-def _perplexity(analysis: Analysis) -> float:
-    """Of a target symbol."""
-    forced = analysis.sentences
-    return float(perplexity(np.array([sum(forced.nll), sum(forced.tokens)])))
-
-
-def _entropy(analysis: Analysis) -> float:
-    """In nats, the mean over target symbols."""
-    return analysis.entropy.mean
-
-
-def _mean(runs: Sequence[ScoredRun], number: Callable[[ScoredRun], float | None]) -> float | None:
-    """Over seeds; None unless each has it."""
-    values = [number(run) for run in runs]
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known and len(known) == len(values) else None
-
-
-def _trained(run: ScoredRun) -> float | None:
-    """Training examples per processor or GPU second."""
-    training = run.scores.training
-    spent = training.get("gpu_s") or training.get("cpu_s")
-    if not spent or not training.get("examples_per_second"):
-        return None
-    return float(training["examples_per_second"] * training["wall_s"] / spent)
-
-
-def _decoded(run: ScoredRun) -> float | None:
-    """Test rows per processor or GPU second, with the main beam."""
-    main = next(iter(run.decodings.values()), {})
-    spent = main.get("gpu_s") or main.get("cpu_s")
-    return float(main["sentences"] / spent) if spent and main.get("sentences") else None
+def _speed_and_size(run: ScoredRun) -> dict[str, Any]:
+    """Examples and rows per processor or GPU second, and the number of parameters."""
+    training, decoding = run.scores.training, run.main_decoding
+    trained, decoded = processor_seconds(training), processor_seconds(decoding)
+    rate, rows = training.get("examples_per_second"), decoding.get("sentences")
+    return {
+        "task": run.task,
+        "model": run.model,
+        "trained_per_s": rate * training["wall_s"] / trained[1] if trained and rate else None,
+        "decoded_per_s": rows / decoded[1] if decoded and rows else None,
+        "parameters": training.get("parameters"),
+    }

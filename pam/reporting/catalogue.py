@@ -1,21 +1,28 @@
 """What a report can show: tables and figures, of which kind of task, made of which files.
 
-The workflow and the verbs read nothing else to know them. An experiment's report has those that
-one of its tasks, by its kind, has something to say in.
+The workflow reads nothing else to know them, and this file imports nothing that is slow. An
+experiment's report has those that one of its tasks, by its kind, has something to say in.
 
-To add a table that compares models: an entry here and one in `pam.reporting.tables.COMPARISONS`. To
-add a figure: an entry here and, for a new kind, a module in `pam.reporting.figures`.
+To add a table that compares models: an entry in `TABLES`. To add another table: an entry, and its
+function in `pam.reporting.tables.BUILDERS`. To add a figure: an entry in `FIGURES` and, if nothing
+draws it yet, its function in `pam.reporting.figures.draw.KINDS` and its module in `FIGURE_CODE`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from pam.config import Experiment
 
 RESULTS, COSTS = "1. Results", "3. Data and cost"
-"""Headings of the report's menu under which tables stand."""
+"""Headings of the report's menu under which tables are listed."""
+
+INFLECTION, TRANSLATION = "inflection", "translation"
+
+ANALYZED = frozenset({TRANSLATION})
+"""Kinds of task whose scores have the perplexity of an analysis under teacher forcing."""
 
 SCORES = {"scores": "{run}/scores.json"}
 GOLD_SCORES = {"scores": "{run}/gold_scores.json"}
@@ -25,7 +32,7 @@ SIGNIFICANCE = {"significance": "{task}/significance/seed{seed}.json"}
 PREDICTIONS = {"predictions": "{run}/beam{beam}/predictions.tsv"}
 ANALYSES = {"analyses": "{run}/analysis.json"}
 HISTORIES = {"histories": "{run}/history.csv"}
-OWNER = ("{run}/run.yaml",)
+RUN_CONFIG = ("{run}/run.yaml",)
 
 Condition = Callable[[Experiment, str], bool]
 """Whether something is shown of a task, by the experiment and the task's name."""
@@ -36,8 +43,8 @@ def always(experiment: Experiment, task: str) -> bool:
 
 
 def has_gold(experiment: Experiment, task: str) -> bool:
-    """There are word alignments that its models are held to."""
-    return bool(experiment.tasks[task].gold)
+    """There are word alignments that its models are compared with."""
+    return bool(experiment.tasks[task].word_alignments)
 
 
 def has_baseline(experiment: Experiment, task: str) -> bool:
@@ -59,11 +66,10 @@ def has_dev(experiment: Experiment, task: str) -> bool:
     return bool(experiment.tasks[task].decoding.get("dev", experiment.decoding.dev))
 
 
-def is_watched(experiment: Experiment, task: str) -> bool:
+def has_eval_metrics(experiment: Experiment, task: str) -> bool:
     """Its trainings measure single symbols and the objective after each epoch."""
-    return bool(
-        experiment.tasks[task].training.get("eval_metrics", experiment.training.eval_metrics)
-    )
+    own, common = experiment.tasks[task].training, experiment.training
+    return bool(own.get("eval_metrics", common.eval_metrics))
 
 
 def has_one_of(*models: str) -> Condition:
@@ -75,6 +81,10 @@ def both(one: Condition, other: Condition) -> Condition:
     return lambda experiment, task: one(experiment, task) and other(experiment, task)
 
 
+LATENT, SAMPLED = has_one_of("acvi", "ved"), has_one_of("variational-sample")
+WINDOWED = has_one_of("local-m", "local-p")
+
+
 @dataclass(frozen=True)
 class Item:
     """A table or a figure.
@@ -82,10 +92,10 @@ class Item:
     Attributes:
         label: its name in the report's menu.
         kind: kind of task that it shows; None: every kind.
-        files: option of its verb to the files that it takes. `{run}` and `{task}` are their
+        files: option of its command to the files that it takes. `{run}` and `{task}` are their
             folders, `{seed}` and `{beam}` a run's seed and its main beam.
         only: which tasks of that kind it shows.
-        beside: files that it reads because they stand beside those.
+        also_reads: files in the folders of those that it reads without being given them.
         trained: whether it shows only models with a training of their own.
     """
 
@@ -93,7 +103,7 @@ class Item:
     kind: str | None
     files: Mapping[str, str]
     only: Condition = always
-    beside: tuple[str, ...] = ()
+    also_reads: tuple[str, ...] = ()
     trained: bool = False
 
     def shows(self, experiment: Experiment, kinds: Mapping[str, str]) -> list[str]:
@@ -110,61 +120,179 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Table(Item):
-    """A table, and where it stands in the menu; `front`: on the first page too."""
+class TableSpec(Item):
+    """A table.
 
+    Attributes:
+        title: its heading; the experiment's title follows it.
+        builder: key of `pam.reporting.tables.BUILDERS`.
+        metrics: names of metrics that it compares, or patterns such as `bleu_b*`.
+        paper: key in the file of the papers' results; None: no paper reports these metrics.
+        category: its place in the menu.
+        front: whether it is on the first page too.
+    """
+
+    title: str = field(kw_only=True)
+    builder: str = "comparison"
+    metrics: tuple[str, ...] = ()
+    paper: str | None = None
     category: str = RESULTS
     front: bool = False
 
 
+def gains_of(spec: TableSpec, label: str = "") -> TableSpec:
+    """The same comparison as gains over the baseline."""
+    return replace(spec, label=label, builder="gains", front=False)
+
+
+_inflection = partial(TableSpec, kind=INFLECTION, files=SCORES)
+_translation = partial(TableSpec, kind=TRANSLATION, files=SCORES)
+_costs = partial(TableSpec, kind=None, files=SCORES, category=COSTS)
+
+_TABLE1 = _translation(
+    "Table 1: perplexity and BLEU",
+    title="Perplexity and BLEU of translation (the paper's Table 1)",
+    metrics=("ppl", "bleu_b*"),
+    paper="table1",
+    front=True,
+)
+_TABLE2 = _inflection(
+    "Table 2: accuracy over forms",
+    title="Accuracy over test forms, morphological inflection (the paper's Table 2)",
+    metrics=("accuracy",),
+    paper="table2",
+    front=True,
+)
+_PARADIGMS = _inflection(
+    "Whole paradigms",
+    title="Accuracy over whole paradigms: lemmas with every form right",
+    metrics=("paradigm_accuracy",),
+)
+_TABLE3 = _translation(
+    "Table 3: alignment",
+    title="Agreement of attention with gold word alignments (the paper's Table 3)",
+    metrics=("one_minus_aer", "aer", "one_minus_aer_prior"),
+    paper="table3",
+    files=GOLD_SCORES,
+    only=has_gold,
+    front=True,
+)
+
+TABLES: dict[str, TableSpec] = {
+    "table1": _TABLE1,
+    "table1_gains": gains_of(_TABLE1, "Table 1: gains over the baseline"),
+    "table1_more": _translation(
+        "sacreBLEU, chrF, exact perplexity",
+        title="sacreBLEU and chrF of readable text, and perplexity with the exact sum over "
+        "positions",
+        metrics=("sacrebleu_b*", "chrf_b*", "ppl_exact"),
+        files=SCORES | SIGNIFICANCE,
+    ),
+    "table2": _TABLE2,
+    "table2_gains": gains_of(_TABLE2, "Table 2: gains over the baseline"),
+    "table2_paradigms": _PARADIGMS,
+    "table2_paradigms_gains": gains_of(_PARADIGMS, "Whole paradigms: gains over the baseline"),
+    "table3": _TABLE3,
+    "table3_gains": gains_of(_TABLE3, "Table 3: gains over the baseline"),
+    "table1_dev": _translation(
+        "Table 1: development split",
+        title="The development split: next symbol, perplexity and BLEU",
+        metrics=("token_accuracy", "ppl", "bleu_b*"),
+        files=DEV_SCORES,
+        only=has_dev,
+    ),
+    "table_acvi_mt": _translation(
+        "Latent contexts: BLEU",
+        title="BLEU on the test split (Amortized Context Vector Inference, Table 4)",
+        metrics=("bleu_b*",),
+        paper="table_acvi_mt",
+        only=LATENT,
+    ),
+    "table_acvi_mt_dev": _translation(
+        "Latent contexts: BLEU, development split",
+        title="BLEU on the development split (Amortized Context Vector Inference, Table 4)",
+        metrics=("bleu_b*",),
+        paper="table_acvi_mt_dev",
+        files=DEV_SCORES,
+        only=both(LATENT, has_dev),
+    ),
+    "table_variational": _translation(
+        "Variational attention: development split",
+        title="Accuracy and perplexity on the development split (Orlova et al., Latent Alignment "
+        "and Variational Attention, section 4)",
+        metrics=("token_accuracy", "ppl"),
+        paper="table_variational",
+        files=DEV_SCORES,
+        only=both(SAMPLED, has_dev),
+    ),
+    "table_variational_bleu": _translation(
+        "Variational attention: BLEU",
+        title="BLEU on the test split (Orlova et al., Latent Alignment and Variational Attention, "
+        "section 4)",
+        metrics=("bleu_b*",),
+        paper="table_variational",
+        only=SAMPLED,
+    ),
+    "table_ablation": _translation(
+        "What each part adds",
+        title="What each part adds to translation without attention (Luong et al. 2015, Table 1)",
+        metrics=("ppl", "bleu_b*"),
+        paper="table_ablation",
+        only=has_one_of("luong-base"),
+    ),
+    "table_ablation_aer": _translation(
+        "Alignment error of attentions",
+        title="Alignment error rate of attention (Luong et al. 2015, Table 6)",
+        metrics=("aer",),
+        paper="table_ablation",
+        files=GOLD_SCORES,
+        only=both(WINDOWED, has_gold),
+    ),
+    "attentions": TableSpec(
+        "All models at a glance",
+        None,
+        SCORES | GOLD_SCORES_TOO | ANALYSES,
+        title="All models at a glance",
+        builder="attentions",
+    ),
+    "examples": _translation(
+        "Examples of translations",
+        title="Translations of all models",
+        builder="examples",
+        files=PREDICTIONS,
+        also_reads=RUN_CONFIG,
+    ),
+    "overhead": _costs(
+        "Time over the baseline's",
+        title="Time of every model over the baseline's",
+        builder="overhead",
+        paper="overhead",
+    ),
+    "costs": _costs("Cost of every run", title="Cost of every training", builder="costs"),
+    "environment": _costs(
+        "Versions and hardware", title="Versions and hardware", builder="environment"
+    ),
+}
+
+
+_FIGURES = "pam.reporting.figures"
+FIGURE_CODE = {
+    **dict.fromkeys(("quality", "gains", "cost"), f"{_FIGURES}.models"),
+    **dict.fromkeys(("entropy_accuracy", "coverage"), f"{_FIGURES}.translation"),
+    **dict.fromkeys(("bleu_by_length", "bleu_by_size"), f"{_FIGURES}.translation"),
+    "curves": f"{_FIGURES}.curves",
+    "attention": f"{_FIGURES}.attention",
+}
+"""The module that draws each kind of figure, whose change draws it again; a test checks that it is
+the module of the function in `pam.reporting.figures.draw.KINDS`."""
+
+
 @dataclass(frozen=True)
-class Drawing(Item):
-    """A figure: the module of `pam.reporting.figures` that draws it, and its other options."""
+class FigureSpec(Item):
+    """A figure: the kind that it is, a key of `FIGURE_CODE`, and the command's other options."""
 
     draws: str = field(kw_only=True)
     options: tuple[str, ...] = ()
-
-
-INFLECTION, TRANSLATION = "inflection", "translation"
-
-ANALYSED = frozenset({TRANSLATION})
-"""Kinds of task whose scores have the perplexity of an analysis under teacher forcing."""
-
-LATENT, SAMPLED = has_one_of("acvi", "ved"), has_one_of("variational-sample")
-WINDOWED = has_one_of("local-m", "local-p")
-
-TABLES: dict[str, Table] = {
-    "table1": Table("Table 1: perplexity and BLEU", TRANSLATION, SCORES, front=True),
-    "table1_gains": Table("Table 1: gains over the baseline", TRANSLATION, SCORES),
-    "table1_more": Table("sacreBLEU, chrF, exact perplexity", TRANSLATION, SCORES | SIGNIFICANCE),
-    "table2": Table("Table 2: accuracy over forms", INFLECTION, SCORES, front=True),
-    "table2_gains": Table("Table 2: gains over the baseline", INFLECTION, SCORES),
-    "table2_paradigms": Table("Whole paradigms", INFLECTION, SCORES),
-    "table2_paradigms_gains": Table("Whole paradigms: gains over the baseline", INFLECTION, SCORES),
-    "table3": Table("Table 3: alignment", TRANSLATION, GOLD_SCORES, has_gold, front=True),
-    "table3_gains": Table("Table 3: gains over the baseline", TRANSLATION, GOLD_SCORES, has_gold),
-    "table1_dev": Table("Table 1: development split", TRANSLATION, DEV_SCORES, has_dev),
-    "table_acvi_mt": Table("Latent contexts: BLEU", TRANSLATION, SCORES, LATENT),
-    "table_acvi_mt_dev": Table(
-        "Latent contexts: BLEU, development split", TRANSLATION, DEV_SCORES, both(LATENT, has_dev)
-    ),
-    "table_variational": Table(
-        "Variational attention: development split",
-        TRANSLATION,
-        DEV_SCORES,
-        both(SAMPLED, has_dev),
-    ),
-    "table_variational_bleu": Table("Variational attention: BLEU", TRANSLATION, SCORES, SAMPLED),
-    "table_ablation": Table("What each part adds", TRANSLATION, SCORES, has_one_of("base")),
-    "table_ablation_aer": Table(
-        "Alignment error of attentions", TRANSLATION, GOLD_SCORES, both(WINDOWED, has_gold)
-    ),
-    "attentions": Table("All models at a glance", None, SCORES | GOLD_SCORES_TOO | ANALYSES),
-    "examples": Table("Examples of translations", TRANSLATION, PREDICTIONS, beside=OWNER),
-    "overhead": Table("Time over the baseline's", None, SCORES, category=COSTS),
-    "costs": Table("Cost of every run", None, SCORES, category=COSTS),
-    "environment": Table("Versions and hardware", None, SCORES, category=COSTS),
-}
 
 
 def _compared(
@@ -175,14 +303,14 @@ def _compared(
     paper: str | None = None,
     files: Mapping[str, str] = SCORES,
     only: Condition = always,
-) -> Drawing:
+) -> FigureSpec:
     """A figure of one metric of every model."""
     options = ("--metric", metric, *(("--paper-table", paper) if paper else ()))
     only = has_baseline if draws == "gains" else only
-    return Drawing(label, kind, files, only, draws=draws, options=options)
+    return FigureSpec(label, kind, files, only, draws=draws, options=options)
 
 
-DRAWINGS: dict[str, Drawing] = {
+FIGURES: dict[str, FigureSpec] = {
     "bleu": _compared("BLEU", TRANSLATION, "quality", "bleu_b*", "table1"),
     "bleu_gains": _compared("Gains in BLEU", TRANSLATION, "gains", "bleu_b*", "table1"),
     "perplexity": _compared("Perplexity", TRANSLATION, "quality", "ppl", "table1"),
@@ -195,14 +323,14 @@ DRAWINGS: dict[str, Drawing] = {
         GOLD_SCORES,
         has_gold,
     ),
-    "entropy_accuracy": Drawing(
+    "entropy_accuracy": FigureSpec(
         "Figure 3: entropy and accuracy", TRANSLATION, ANALYSES, draws="entropy_accuracy"
     ),
-    "coverage": Drawing("Figure 4: coverage", TRANSLATION, ANALYSES, draws="coverage"),
-    "bleu_by_length": Drawing(
+    "coverage": FigureSpec("Figure 4: coverage", TRANSLATION, ANALYSES, draws="coverage"),
+    "bleu_by_length": FigureSpec(
         "BLEU by sentence length", TRANSLATION, SCORES, draws="bleu_by_length"
     ),
-    "bleu_by_size": Drawing(
+    "bleu_by_size": FigureSpec(
         "BLEU by training pairs",
         TRANSLATION,
         SCORES | {"data": "{task}/data/summary.json"},
@@ -217,18 +345,18 @@ DRAWINGS: dict[str, Drawing] = {
     "gains": _compared("Gains, forms", INFLECTION, "gains", "accuracy", "table2"),
     "gains_paradigms": _compared("Gains, paradigms", INFLECTION, "gains", "paradigm_accuracy"),
     "cost": _compared("Accuracy against cost", INFLECTION, "cost", "accuracy"),
-    "curves": Drawing(
-        "Learning curves", None, HISTORIES, beside=OWNER, trained=True, draws="curves"
+    "curves": FigureSpec(
+        "Learning curves", None, HISTORIES, also_reads=RUN_CONFIG, trained=True, draws="curves"
     ),
-    "curves_watched": Drawing(
+    "curves_watched": FigureSpec(
         "Learning curves: symbols and bound",
         None,
         HISTORIES,
-        is_watched,
-        beside=OWNER,
+        has_eval_metrics,
+        also_reads=RUN_CONFIG,
         trained=True,
         draws="curves",
-        options=("--watched",),
+        options=("--eval-metrics",),
     ),
 }
 """Figures of a whole experiment. Heat maps are made for one task and seed each, by `attention`."""

@@ -1,50 +1,162 @@
-"""Ours beside the paper's: means over seeds, intervals, gains over the baseline, verdicts."""
+"""Ours against a paper's: its results, means over seeds, intervals, gains, verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
+from pydantic import Field
 
 from pam.config import Experiment
 from pam.evaluation import bootstrap
-from pam.evaluation.bootstrap import Interval
+from pam.evaluation.bootstrap import LEVEL, MANY, RESAMPLES, RESAMPLES_OF_MANY, Interval
 from pam.evaluation.metrics import Floats, Metric, metric_of
-from pam.reporting.paper import PaperTable
-from pam.reporting.runs import ScoredRun, TaskRuns, check_known
-from pam.reporting.verdict import Verdict, judge_gain, judge_level
+from pam.io import Strict, UserError, parse, read_yaml
+from pam.reporting.runs import ScoredRun, TaskRuns, check_known, mean_if_known
+
+# The papers' results, read from one data file.
 
 
-@dataclass(frozen=True)
-class Gain:
-    """How much better a model's mean is than the baseline's, in the metric's unit.
+class PaperTable(Strict):
+    """One table of a paper: metric -> row -> model -> value, null where unreadable."""
 
-    It is positive where the model is better: where lower is better, as with perplexity, it is the
-    baseline's mean minus the model's.
+    source: str = Field(description="paper, section and number of the table")
+    note: str = Field("", description="what a reader has to know about its values")
+    metrics: dict[str, dict[str, dict[str, float | None]]]
+
+    def value(self, metric: str, row: str | None, model: str) -> float | None:
+        """The paper's value, or None where it has none or it cannot be read."""
+        if row is None:
+            return None
+        return self.metrics.get(metric, {}).get(row, {}).get(model)
+
+
+def load_papers(path: Path | str) -> dict[str, PaperTable]:
+    """Reads all tables of `path`.
+
+    Raises:
+        UserError: not YAML, or a value that is not a number; names file and line.
     """
+    content = read_yaml(path)
+    if not isinstance(content, dict):
+        raise UserError("expected tables by name", file=path, hint="see config/README.md")
+    return {
+        str(name): parse(PaperTable, value, path, [str(name)]) for name, value in content.items()
+    }
 
-    value: float
-    interval: Interval
-    p: float
-    paper: float | None
+
+def check_rows(papers: Mapping[str, PaperTable], tasks: Sequence[TaskRuns]) -> None:
+    """Checks that every row that a task names is in one of the tables.
+
+    Raises:
+        UserError: a task names a row that no table has.
+    """
+    by_row = [rows for table in papers.values() for rows in table.metrics.values()]
+    known = list(dict.fromkeys(name for rows in by_row for name in rows))
+    for task in tasks:
+        named = task.config.paper or task.config.paper_reference
+        if named is not None and named not in known:
+            raise UserError(
+                f"task `{task.name}` names `{named}`, which is no row of the paper's tables",
+                hint=f"rows: {', '.join(known)}; or leave `paper` and `paper_reference` null",
+            )
 
 
-@dataclass(frozen=True)
-class Row:
+# Reproduced, not reproduced, or cannot tell: the one rule for every table.
+
+RULE = (
+    f"Intervals are {100 * LEVEL:g} % percentile bootstrap intervals over test units (lemmas or "
+    f"sentences; {RESAMPLES:,} draws, {RESAMPLES_OF_MANY:,} of more than {MANY:,} units) of the "
+    "mean over seeds. The baseline is `reproduced` if the paper's "
+    "figure lies in our interval, else `not reproduced`. Every other model is judged by its gain "
+    "over the baseline, counted so that better is positive, G in the paper and g here, with the "
+    "paired interval of g: `reproduced` if "
+    "the interval excludes 0 on G's side; `not reproduced` if it excludes G and does not exclude 0 "
+    "on G's side; `cannot tell` otherwise. It is `cannot tell` also where the paper has no figure, "
+    "where our data are not the paper's, and with fewer than 2 seeds."
+)
+
+Word = Literal["reproduced", "not reproduced", "cannot tell"]
+
+
+class Verdict(NamedTuple):
+    """The verdict and what decided it."""
+
+    word: Word
+    reason: str
+
+
+def _lacking(paper: float | None, same_data: bool, seeds: int) -> str:
+    """What is lacking for a judgement, or nothing."""
+    if paper is None:
+        return "the paper has no figure"
+    if not same_data:
+        return "other data than the paper's"
+    return "fewer than 2 seeds" if seeds < 2 else ""
+
+
+def judge_level(paper: float | None, ours: Interval, same_data: bool, seeds: int) -> Verdict:
+    """Judges the baseline by its own figure.
+
+    Args:
+        paper: the paper's figure.
+        ours: interval of our mean over seeds.
+        same_data: whether the task's data are those of the paper.
+        seeds: trainings of the baseline.
+    """
+    lacking = _lacking(paper, same_data, seeds)
+    if paper is None or lacking:
+        return Verdict("cannot tell", lacking)
+    if paper in ours:
+        return Verdict("reproduced", "the paper's figure lies in our interval")
+    return Verdict("not reproduced", "the paper's figure lies outside our interval")
+
+
+def judge_gain(paper: float | None, ours: Interval, same_data: bool, seeds: int) -> Verdict:
+    """Judges any other model by its gain over the baseline.
+
+    Args:
+        paper: the paper's gain G.
+        ours: paired interval of our gain g.
+        same_data: whether the task's data are those of the paper.
+        seeds: trainings of the model or of the baseline, whichever has fewer.
+    """
+    lacking = _lacking(paper, same_data, seeds)
+    if paper is None or lacking:
+        return Verdict("cannot tell", lacking)
+    if (paper > 0 and ours.low > 0) or (paper < 0 and ours.high < 0):
+        return Verdict("reproduced", "our interval excludes 0 on the side of the paper's gain")
+    if paper not in ours:
+        return Verdict("not reproduced", "our interval excludes the paper's gain")
+    return Verdict("cannot tell", "our interval holds both 0 and the paper's gain")
+
+
+# The comparison: one row per task, metric and model.
+
+
+class Row(NamedTuple):
     """One model on one task by one metric.
+
+    A gain says how much better a model's mean is than the baseline's, in the metric's unit. It is
+    positive where the model is better: where lower is better, as with perplexity, it is the
+    baseline's mean minus the model's.
 
     Attributes:
         values: the metric for each seed, in ascending order of seeds.
         mean: mean over seeds.
         sd: standard deviation across seeds (n - 1 below); None for a single seed.
-        interval: bootstrap interval of `mean` over units, seeds held fixed.
-        paper: the paper's figure, shown also where its data are others than ours.
-        same_data: whether the paper's figure was measured on this data set.
-        gain: None for the baseline, and where the baseline was not run.
+        low, high: bootstrap interval of `mean` over units, seeds held fixed.
+        paper: the paper's value, shown also where its data are others than ours.
+        same_data: whether the paper's value was measured on this data set.
+        verdict, reason: `judge_level` or `judge_gain`.
         cpu_s, gpu_s: mean over seeds of training plus decoding; None if unknown.
-        members: models that it was joined from, whose trainings are their own cost.
+        members: models of which it is an ensemble, whose trainings are their own cost.
+        gain, gain_low, gain_high, p: None for the baseline, and where the baseline was not run.
+        paper_gain: None where the paper has no value of the model or of the baseline.
     """
 
     task: str
@@ -55,14 +167,20 @@ class Row:
     values: tuple[float, ...]
     mean: float
     sd: float | None
-    interval: Interval
+    low: float
+    high: float
     paper: float | None
     same_data: bool
-    gain: Gain | None
-    verdict: Verdict
+    verdict: Word
+    reason: str
     cpu_s: float | None
     gpu_s: float | None
-    members: tuple[str, ...] = ()
+    members: tuple[str, ...]
+    gain: float | None = None
+    gain_low: float | None = None
+    gain_high: float | None = None
+    p: float | None = None
+    paper_gain: float | None = None
 
     @property
     def seeds(self) -> int:
@@ -70,8 +188,18 @@ class Row:
 
     @property
     def difference(self) -> float | None:
-        """Our mean minus the paper's figure, where both were measured on the same data."""
+        """Our mean minus the paper's value, where both were measured on the same data."""
         return self.mean - self.paper if self.paper is not None and self.same_data else None
+
+
+def frame_of(rows: Sequence[Row]) -> pd.DataFrame:
+    """The rows as a frame, with `n` seeds and the metric's name."""
+    frame = pd.DataFrame(rows, columns=Row._fields, dtype=object)
+    return frame.assign(
+        metric=[row.metric.name for row in rows],
+        n=[row.seeds for row in rows],
+        difference=pd.Series([row.difference for row in rows], dtype=object),
+    )
 
 
 def compare(
@@ -85,7 +213,7 @@ def compare(
 
     Args:
         patterns: names of metrics, or patterns such as `bleu_b*`; a task has those of its kind.
-        paper: the figures to set beside ours; None for metrics that no paper reports.
+        paper: the results to show with ours; None for metrics that no paper reports.
         first: of each task's metrics take the first one only.
 
     Raises:
@@ -144,23 +272,21 @@ def _rows(
 ) -> list[Row]:
     same_data = task.config.paper is not None
     paper_row = task.config.paper or task.config.paper_reference
-    figures = {
-        name: paper.figure(metric.name, paper_row, name) if paper else None
+    reported = {
+        name: paper.value(metric.name, paper_row, name) if paper else None
         for name in [*models, baseline]
     }
     rows = []
     for name, model in models.items():
-        spread = bootstrap.interval(model.resampled(metric))
-        values = model.values(metric)
-        gain = None
+        spread, values = bootstrap.interval(model.resampled(metric)), model.values(metric)
+        gain: dict[str, float | None] = {}
+        verdict = Verdict("cannot tell", "the baseline was not run")
         if name == baseline:
-            verdict = judge_level(figures[name], spread, same_data, len(values))
+            verdict = judge_level(reported[name], spread, same_data, len(values))
         elif baseline in models:
-            gain = _gain(metric, model, models[baseline], figures[name], figures[baseline])
-            seeds = min(len(values), len(models[baseline].runs))
-            verdict = judge_gain(gain.paper, gain.interval, same_data, seeds)
-        else:
-            verdict = Verdict("cannot tell", "the baseline was not run")
+            papers = reported[name], reported[baseline]
+            gain, verdict = _gain(metric, model, models[baseline], papers, same_data)
+        costs = [run.scores.cost for run in model.runs]
         rows.append(
             Row(
                 task=task.name,
@@ -171,14 +297,16 @@ def _rows(
                 values=tuple(values.tolist()),
                 mean=float(values.mean()),
                 sd=float(values.std(ddof=1)) if len(values) > 1 else None,
-                interval=spread,
-                paper=figures[name],
+                low=spread.low,
+                high=spread.high,
+                paper=reported[name],
                 same_data=same_data,
-                gain=gain,
-                verdict=verdict,
-                cpu_s=_mean([run.scores.cost.cpu_s for run in model.runs]),
-                gpu_s=_mean([run.scores.cost.gpu_s for run in model.runs]),
+                verdict=verdict.word,
+                reason=verdict.reason,
+                cpu_s=mean_if_known([cost.cpu_s for cost in costs]),
+                gpu_s=mean_if_known([cost.gpu_s for cost in costs]),
                 members=_members(model.runs[0]),
+                **gain,
             )
         )
     return rows
@@ -188,27 +316,31 @@ def _gain(
     metric: Metric,
     model: _Model,
     baseline: _Model,
-    figure: float | None,
-    baseline_figure: float | None,
-) -> Gain:
+    papers: tuple[float | None, float | None],
+    same_data: bool,
+) -> tuple[dict[str, float | None], Verdict]:
+    """What a row says of the gain over the baseline, and the verdict.
+
+    Args:
+        papers: the paper's value of the model and of the baseline.
+    """
     sign = -1.0 if metric.lower_is_better else 1.0
     value = sign * float(model.values(metric).mean() - baseline.values(metric).mean())
     differences = sign * (model.resampled(metric) - baseline.resampled(metric))
-    known = figure is not None and baseline_figure is not None
-    return Gain(
-        value=value,
-        interval=bootstrap.interval(differences),
-        p=bootstrap.p_value(differences, value),
-        paper=sign * (figure - baseline_figure) if known else None,  # type: ignore[operator]
-    )
+    interval, (own, other) = bootstrap.interval(differences), papers
+    paper_gain = None if own is None or other is None else sign * (own - other)
+    gain = {
+        "gain": value,
+        "gain_low": interval.low,
+        "gain_high": interval.high,
+        "p": bootstrap.p_value(differences, value),
+        "paper_gain": paper_gain,
+    }
+    seeds = min(len(model.runs), len(baseline.runs))
+    return gain, judge_gain(paper_gain, interval, same_data, seeds)
 
 
 def _members(run: ScoredRun) -> tuple[str, ...]:
     """By the folders of their models, MODEL/seedN/model."""
     folders = run.scores.training.get("members", [])
     return tuple(Path(folder).parts[-3:][0] for folder in folders)
-
-
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None

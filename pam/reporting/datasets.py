@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pam.config import Experiment, TaskConfig
-from pam.reporting.numbers import grouped
-from pam.reporting.typeset import Sheet
+import pandas as pd
+
+from pam.config import Experiment
+from pam.reporting.render import Table
+from pam.reporting.runs import label_of
 
 SPLITS = ("train", "dev", "test")
 
@@ -15,50 +17,56 @@ Summaries = Mapping[str, dict[str, Any]]
 """Task to the content of a `summary.json`."""
 
 
-def sheets(experiment: Experiment, data: Summaries, gold: Summaries) -> list[Sheet]:
-    """A sheet for each kind of task, one for the stages, one for word alignments; empty ones not.
+def datasets(experiment: Experiment, data: Summaries, gold: Summaries) -> list[Table]:
+    """A table for each kind of task, one for the stages, one for word alignments; empty ones not.
 
     Args:
         data: of the prepared data of every task.
         gold: of the word alignments of those tasks that have some.
     """
-    labels = {name: task.label or name for name, task in experiment.tasks.items()}
-    made = []
+    labels = {name: label_of(name, experiment) for name in experiment.tasks}
+    tables = []
     for kind, about in KINDS.items():
         own = {task: found for task, found in data.items() if found["task"] == kind}
-        body = [
+        rows = [
             (labels[task], found["dataset"], *row)
             for task, found in own.items()
             for row in about.rows(found)
         ]
         notes = [
-            note for task in own for note in _notes(labels[task], experiment.tasks[task], own[task])
+            note
+            for task in own
+            for note in _notes(labels[task], own[task], experiment.tasks[task].note)
         ]
         headings = ("Task", "Data set", *about.headings)
-        made.append(_sheet(about.title, headings, "ll" + about.align, body, notes))
+        tables.append(_table(about.title, headings, "ll" + about.align, rows, notes))
     stages = [
         (labels[task], *row) for task, found in data.items() for row in _stages(found["stages"])
     ]
     headings = ("Task", "Stage", "Split", "Pairs in", "Pairs out", "Dropped", "Why")
-    made.append(_sheet("Stages of preparing", headings, "lllrrrp", stages, []))
+    tables.append(_table("Stages of preparing", headings, "lllrrrp", stages, []))
     links = [(labels[task], *_links(found)) for task, found in gold.items()]
     headings = ("Task", "Data set", "Sentences", "Sure links", "Possible links", "Unknown")
-    notes = [note for task, found in gold.items() for note in _notes(labels[task], None, found)]
-    made.append(_sheet("Word alignments", headings, "ll", links, notes))
-    return [sheet for sheet in made if sheet.body]
+    notes = [note for task, found in gold.items() for note in _notes(labels[task], found)]
+    tables.append(_table("Word alignments", headings, "llrrrr", links, notes))
+    return [table for table in tables if len(table.shown)]
 
 
-def _sheet(
+def _table(
     title: str,
     headings: Sequence[str],
     align: str,
     rows: Sequence[tuple[Any, ...]],
     notes: Sequence[str],
-) -> Sheet:
-    """A sheet for the report alone; sides that are not given are those of numbers."""
-    body = [tuple(one if isinstance(one, str) else grouped(one) for one in row) for row in rows]
-    sides = align.ljust(len(headings), "r")
-    return Sheet(title, tuple(headings), [], tuple(headings), body, sides, tuple(notes))
+) -> Table:
+    """A table for the report alone."""
+
+    texts = [
+        [one if isinstance(one, str) else "" if one is None else f"{one:,.0f}" for one in row]
+        for row in rows
+    ]
+    shown = pd.DataFrame(texts, columns=list(headings), dtype=object)
+    return Table(title, pd.DataFrame(), shown, align, tuple(notes))
 
 
 def _inflection(found: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -66,7 +74,7 @@ def _inflection(found: dict[str, Any]) -> list[tuple[Any, ...]]:
     for split in SPLITS:
         counts = found["splits"][split]
         unseen = sum(counts["unseen_source"].values()) + sum(counts["unseen_target"].values())
-        duplicates, several = counts["duplicate_rows"], counts["runs_with_several_forms"]
+        duplicates, several = counts["duplicate_rows"], counts["cells_with_several_forms"]
         rows.append((split, counts["rows"], counts["lemmas"], duplicates, several, unseen))
     return rows
 
@@ -128,9 +136,8 @@ def _links(found: dict[str, Any]) -> tuple[Any, ...]:
     return found["dataset"], found["rows"], links["sure"], links["possible"], unknown
 
 
-def _notes(label: str, task: TaskConfig | None, found: dict[str, Any]) -> list[str]:
+def _notes(label: str, found: dict[str, Any], note: str = "") -> list[str]:
     """What the task's author says of it, whose data these are, and what preparing noticed."""
     licence = f"{found['title']}. Licence: {found['licence'] or 'not stated'}."
-    own = [task.note] if task else []
-    texts = [*own, licence, found["citation"], *found.get("warnings", [])]
+    texts = [note, licence, found["citation"], *found.get("warnings", [])]
     return [f"{label}: {text}" for text in texts if text]

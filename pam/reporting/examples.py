@@ -7,10 +7,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
+
 from pam.config import Experiment, load_run
-from pam.evaluation.predictions import read_predictions
+from pam.evaluation.inputs import read_predictions
 from pam.io import UserError
-from pam.reporting.typeset import Sheet
+from pam.reporting.render import Column, Table, table_of
+from pam.reporting.runs import label_of
 
 COUNT = 6
 """Sentences of each task."""
@@ -30,38 +33,39 @@ class Outputs(NamedTuple):
     lines: list[tuple[str, ...]]
 
 
-def examples(experiment: Experiment, predictions: Sequence[Path], title: str) -> Sheet:
+CSV = ("task", "sentence", "model", "label", "text")
+SHOWN = (
+    Column("Task", "{task_label}", "l"),
+    Column("Sentence", "{sentence}"),
+    Column("", "{label}", "l"),
+    Column("Text", "{shown}", "p"),
+)
+NOTE = (
+    f"First seed, main beam, words as the models write them. {COUNT} sentences of "
+    f"{WORDS.start} to {WORDS.stop - 1} source words, spread evenly over those of the test "
+    "split on which the models differ most: not the best ones, nor drawn at random."
+)
+
+
+def examples(experiment: Experiment, predictions: Sequence[Path], title: str) -> Table:
     """Some sentences of each task with the outputs of every model's first seed.
 
     Raises:
         UserError: predictions of one task are about different sentences.
     """
     read = [_read(path) for path in predictions]
-    shown: list[tuple[str, int, str, str, str]] = []
+    lines: list[tuple[str, int, str, str, str]] = []
     for name in experiment.tasks:
         models = _in_order([one for one in read if one.task == name], experiment)
-        for line in _telling([one.lines for one in models]):
-            source, target, _ = models[0].lines[line]
+        for place in _most_different([one.lines for one in models]):
+            source, target, _ = models[0].lines[place]
             texts = [("", "Source", source), ("", "Reference", target)]
-            texts += [(one.model, one.label, one.lines[line][2]) for one in models]
-            shown += [(name, line + 1, *text) for text in texts]
-    return Sheet(
-        title=f"Translations of all models{title}",
-        columns=("task", "sentence", "model", "label", "text"),
-        records=list(shown),
-        headings=("Task", "Sentence", "", "Text"),
-        body=[
-            (experiment.tasks[task].label or task, str(line), label, text or "(empty)")
-            for task, line, _, label, text in shown
-        ],
-        align="lrlp",
-        notes=(
-            f"First seed, main beam, words as the models write them. {COUNT} sentences of "
-            f"{WORDS.start} to {WORDS.stop - 1} source words, spread evenly over those of the test "
-            "split on which the models differ most: not the best ones, nor drawn at random.",
-        ),
-        group=2,
-    )
+            texts += [(one.model, one.label, one.lines[place][2]) for one in models]
+            lines += [(name, place + 1, *text) for text in texts]
+    frame = pd.DataFrame(lines, columns=CSV, dtype=object)
+    frame["task_label"] = [label_of(task, experiment) for task in frame["task"]]
+    frame["shown"] = frame["text"].replace("", "(empty)")
+    return table_of(title, frame, CSV, {}, SHOWN, (NOTE,), group=2)
 
 
 def _read(path: Path) -> Outputs:
@@ -84,10 +88,10 @@ def _in_order(found: Sequence[Outputs], experiment: Experiment) -> list[Outputs]
     return models
 
 
-def _telling(outputs: Sequence[Sequence[tuple[str, ...]]], count: int = COUNT) -> list[int]:
-    """Numbers of sentences to show: of each of `count` stretches the one that tells most apart.
+def _most_different(outputs: Sequence[Sequence[tuple[str, ...]]], count: int = COUNT) -> list[int]:
+    """Numbers of sentences to show: of each of `count` stretches the one on which models differ.
 
-    Most telling is the sentence with most different outputs, the first of equals; those whose
+    That is the sentence with most different outputs, the first of equals; those whose
     source has a length in `WORDS` come before all others.
     """
     sentences = len(outputs[0]) if outputs else 0

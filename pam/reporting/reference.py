@@ -275,7 +275,7 @@ def same_configuration(stored: Path, run: RunConfig) -> bool:
 
 def _decisive(run: RunConfig) -> tuple[object, ...]:
     """What of a run decides what its files hold."""
-    return run.recipe(), run.decoding.model_dump(exclude={"batch_size"})
+    return run.training_config(), run.decoding.model_dump(exclude={"batch_size"})
 
 
 def copy_run(source: Path, target: Path) -> None:

@@ -1,26 +1,29 @@
-"""The runs of one experiment, in the order in which its configuration names them."""
+"""The runs of one experiment: scores, analyses and histories, in the configuration's order."""
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from pam.config import Experiment, TaskConfig
+from pam.config import Experiment, TaskConfig, load_run
+from pam.evaluation import attention
 from pam.evaluation import scores as record
-from pam.evaluation.metrics import metric_of
+from pam.evaluation.attention import Analysis
+from pam.evaluation.metrics import Floats, metric_of
 from pam.evaluation.scores import Scores
 from pam.io import UserError, parse, read_yaml, unknown
 
 
 @dataclass(frozen=True)
 class ScoredRun:
-    """One `scores.json` whose owner is known."""
+    """One `scores.json`, and the run that it belongs to."""
 
     path: Path
     task: str
@@ -34,6 +37,11 @@ class ScoredRun:
         """What decoding recorded, by beam, the main one first."""
         recorded = self.scores.decoding
         return {str(recorded["beam"]): recorded} if "beam" in recorded else recorded
+
+    @property
+    def main_decoding(self) -> dict[str, Any]:
+        """What decoding with the main beam recorded; empty if nothing."""
+        return next(iter(self.decodings.values()), {})
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,49 @@ def load_experiment(path: Path | str) -> Experiment:
     return parse(Experiment, read_yaml(path), path)
 
 
+def label_of(task: str, experiment: Experiment) -> str:
+    """A task's name in tables and figures."""
+    return experiment.tasks[task].label or task
+
+
+class OfRun(Protocol):
+    """Whatever belongs to a run."""
+
+    @property
+    def task(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+
+
+Own = TypeVar("Own", bound=OfRun)
+ByTask = dict[str, dict[str, list[Own]]]
+"""Task -> model -> seeds, ascending."""
+
+
+def by_task(found: Sequence[Own], experiment: Experiment) -> ByTask[Own]:
+    """Groups what belongs to runs; tasks and models as the experiment has them, others last."""
+    grouped: ByTask[Own] = {}
+    for task in experiment.tasks:
+        own = [one for one in found if one.task == task]
+        models = [*experiment.models_of(task), *(one.model for one in own)]
+        seeds = {
+            model: sorted((one for one in own if one.model == model), key=lambda one: one.seed)
+            for model in models
+        }
+        if own:
+            grouped[task] = {model: ascending for model, ascending in seeds.items() if ascending}
+    return grouped
+
+
+def labels(grouped: ByTask[Own]) -> dict[str, str]:
+    """Every model that any task has, with its name."""
+    return {model: own[0].label for models in grouped.values() for model, own in models.items()}
+
+
 def load_runs(paths: Sequence[Path | str], experiment: Experiment) -> list[TaskRuns]:
     """Reads and groups scored runs.
 
@@ -89,10 +140,12 @@ def load_runs(paths: Sequence[Path | str], experiment: Experiment) -> list[TaskR
         runs[key] = run
     if not runs:
         raise UserError("no scores to report", hint="name at least one scores.json")
+    first: dict[str, ScoredRun] = {}
+    for run in runs.values():
+        check_comparable(first.setdefault(run.task, run), run)
     return [
-        _task(name, config, [run for run in runs.values() if run.task == name], experiment)
-        for name, config in experiment.tasks.items()
-        if any(run.task == name for run in runs.values())
+        TaskRuns(name, label_of(name, experiment), experiment.tasks[name], models)
+        for name, models in by_task(list(runs.values()), experiment).items()
     ]
 
 
@@ -114,19 +167,6 @@ def _read(path: Path, experiment: Experiment) -> ScoredRun:
     return ScoredRun(
         path, scores.task, scores.model, scores.label or scores.model, scores.seed, scores
     )
-
-
-def _task(name: str, config: TaskConfig, runs: list[ScoredRun], experiment: Experiment) -> TaskRuns:
-    for run in runs[1:]:
-        check_comparable(runs[0], run)
-    present = list(dict.fromkeys(run.model for run in runs))
-    known = [model for model in experiment.models_of(name) if model in present]
-    order = known + [model for model in present if model not in known]
-    models = {
-        model: sorted((run for run in runs if run.model == model), key=lambda run: run.seed)
-        for model in order
-    }
-    return TaskRuns(name, config.label or name, config, models)
 
 
 def check_comparable(first: ScoredRun, other: ScoredRun) -> None:
@@ -172,3 +212,100 @@ def _line_of(path: Path, unit: str) -> int | None:
         if line.startswith(start):
             return number
     return None
+
+
+def mean_if_known(values: Sequence[float | None]) -> float | None:
+    """The mean over runs; None unless it is known of each."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def processor_seconds(recorded: dict[str, Any]) -> tuple[str, float] | None:
+    """Which processor did a piece of work, the GPU where one was used, and its seconds."""
+    for processor, key in (("GPU", "gpu_s"), ("CPU", "cpu_s")):
+        if recorded.get(key):
+            return processor, float(recorded[key])
+    return None
+
+
+def load_analyses(paths: Sequence[Path], experiment: Experiment) -> ByTask[Analysis]:
+    """Reads and groups analyses.
+
+    Raises:
+        UserError: an analysis of a task that the experiment does not have.
+    """
+    found = [attention.load(path) for path in paths]
+    for path, one in zip(paths, found, strict=True):
+        _check_task(one, path, experiment)
+    return by_task(found, experiment)
+
+
+def _check_task(found: OfRun, path: Path, experiment: Experiment) -> None:
+    if found.task not in experiment.tasks:
+        raise UserError(
+            f"this is task `{found.task}`, not one of `{experiment.experiment}`",
+            file=path,
+            hint="draw each experiment on its own",
+        )
+
+
+# Training histories, `history.csv`.
+
+HISTORY_COLUMNS = ("epoch", "step", "train_loss", "dev_loss")
+OPTIONAL_COLUMNS = ("dev_accuracy", "dev_token_accuracy", "dev_objective")
+"""Columns that are empty where a training did not measure them after each epoch."""
+
+
+@dataclass(frozen=True)
+class History:
+    """One training: the run it belongs to and a column of numbers per name."""
+
+    task: str
+    model: str
+    label: str
+    seed: int
+    columns: dict[str, Floats]
+
+
+def load_histories(paths: Sequence[Path], experiment: Experiment) -> ByTask[History]:
+    """Reads and groups histories, each with the `run.yaml` in its folder.
+
+    Raises:
+        UserError: a missing column, no epoch at all, an entry that is not a number, or a task that
+            the experiment does not have; names file and line.
+    """
+    found = []
+    for path in paths:
+        run = load_run(path.with_name("run.yaml"))
+        found.append(History(run.task, run.model, run.label, run.seed, history_columns(path)))
+        _check_task(found[-1], path, experiment)
+    return by_task(found, experiment)
+
+
+def history_columns(path: Path) -> dict[str, Floats]:
+    """The columns of `history.csv`, each (epochs,)."""
+    hint = "delete the run's history and train again"
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError as error:
+        raise UserError("no such file", file=path, hint="train the run first") from error
+    reader = csv.DictReader(lines)
+    for column in HISTORY_COLUMNS:
+        if column not in (reader.fieldnames or ()):
+            raise UserError(f"missing column `{column}`", file=path, line=1, hint=hint)
+    read = list(reader)
+    known = [
+        *HISTORY_COLUMNS,
+        *(name for name in OPTIONAL_COLUMNS if any(row.get(name) for row in read)),
+    ]
+    rows = []
+    for line, row in enumerate(read, start=2):
+        try:
+            rows.append([float(row[column]) for column in known])
+        except (TypeError, ValueError) as error:
+            raise UserError(
+                "a number is missing or is none", file=path, line=line, hint=hint
+            ) from error
+    if not rows:
+        raise UserError("no epochs", file=path, hint=hint)
+    return dict(zip(known, np.array(rows).T, strict=True))

@@ -1,1 +1,1 @@
-"""The training loop, its schedule, its complete state and the lock on it."""
+"""Training: the loop, its schedule, its complete state, its processes and its reports."""

@@ -1,104 +1,55 @@
-"""The complete state of a training, saved and restored."""
+"""The complete state of a training, saved and restored, and the results of a finished one."""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from pam.io import UserError, clear_parts
+from pam.io import (
+    UserError,
+    atomic_write,
+    clear_parts,
+    read_json,
+    sha256_of,
+    storage_error,
+    write_json,
+)
 from pam.locking import waited_for
-from pam.models.saved import load_tensors, save_tensors
+from pam.models.checkpoint import load_tensors, save_tensors
 
-# What of a training is tensors: weights, those kept and averaged, the optimizer's.
+FORMAT = "pam-state-1"
+CURRENT, PREVIOUS = "state.safetensors", "previous.safetensors"
+SPARE = f"{PREVIOUS}.new"
+FINISHED = "finished.json"
+SAVING_SHARE = 0.05
+"""Of the time of a training, the part that saving within an epoch may take."""
+log = logging.getLogger(__name__)
 
 Weights = dict[str, Tensor]
 """Name to tensor, as a module's `state_dict` has them."""
 
 
-def copied(weights: Weights) -> Weights:
-    """The same numbers in tensors of their own."""
-    return {name: value.clone() for name, value in weights.items()}
-
-
-def mean(several: list[Weights]) -> Weights:
-    """The mean of each tensor; of a single set, that set."""
-    if len(several) == 1:
-        return several[0]
-    return {name: torch.stack([one[name] for one in several]).mean(0) for name in several[0]}
-
-
-def pack(
-    model: nn.Module, optimizer: torch.optim.Optimizer, best: Weights, recent: list[Weights]
-) -> dict[str, Tensor]:
-    """All of it under names of one level.
-
-    Args:
-        best: weights of the best epoch.
-        recent: weights of epochs that a later mean will hold, the oldest first.
-    """
-    tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
-    tensors |= {f"best.{name}": value for name, value in best.items()}
-    for place, weights in enumerate(recent):
-        tensors |= {f"recent{place}.{name}": value for name, value in weights.items()}
-    for name, parameter in model.named_parameters():
-        for slot, value in optimizer.state.get(parameter, {}).items():
-            tensors[f"optimizer.{slot}.{name}"] = value
-    return tensors
-
-
-def unpack(
-    tensors: dict[str, Tensor],
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    device: torch.device,
-) -> tuple[Weights, list[Weights]]:
-    """Gives model and optimizer back what `pack` took; returns `best` and `recent`."""
-    model.load_state_dict(_under("model.", tensors))
-    names = dict(model.named_parameters())
-    for key, value in _under("optimizer.", tensors).items():
-        slot, name = key.split(".", 1)
-        optimizer.state[names[name]][slot] = value.to(device)
-    recent: list[Weights] = []
-    while weights := _under(f"recent{len(recent)}.", tensors):
-        recent.append(weights)
-    return _under("best.", tensors), recent
-
-
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(prefix): value
-        for name, value in tensors.items()
-        if name.startswith(prefix)
-    }
-
-
-# The complete state of a training, from which it goes on bit by bit as if never stopped.
-
-FORMAT = "pam-state-1"
-CURRENT, PREVIOUS = "state.safetensors", "previous.safetensors"
-SPARE = f"{PREVIOUS}.new"
-log = logging.getLogger(__name__)
-
-
 @dataclass
 class Progress:
-    """Where a training stands, apart from tensors.
+    """How far a training is, apart from tensors.
 
     Attributes:
         epoch: the current one, from 0; batch: batches of it already done.
         loss, tokens, examples: sums over this epoch so far, loss in nats.
-        first: loss of the very first batch in nats per token, before anything was learned.
+        first_loss: of the very first batch in nats per token, before anything was learned.
         history: one row per finished epoch, as in history.csv.
-        best: the row of the epoch whose weights are kept.
+        best: the row of the epoch whose weights are the results.
         wall_s, cpu_s, gpu_s: spent so far, by all processes that worked on this training.
         resumed: how often it went on from a saved state.
     """
@@ -108,13 +59,57 @@ class Progress:
     loss: float = 0.0
     tokens: int = 0
     examples: int = 0
-    first: float | None = None
+    first_loss: float | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     best: dict[str, Any] | None = None
     wall_s: float = 0.0
     cpu_s: float = 0.0
     gpu_s: float = 0.0
     resumed: int = 0
+
+    def steps(self, per_epoch: int) -> int:
+        """Steps done so far, where a whole epoch has so many."""
+        return self.epoch * per_epoch + self.batch
+
+
+def pack(
+    model: nn.Module, optimizer: torch.optim.Optimizer, best: Weights, recent: list[Weights]
+) -> dict[str, Tensor]:
+    """All tensors of a training under names of one level.
+
+    Args:
+        best: weights of the best epoch.
+        recent: weights of epochs that a later mean will hold, the oldest first.
+    """
+    tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
+    tensors |= {f"best.{name}": value for name, value in best.items()}
+    for index, weights in enumerate(recent):
+        tensors |= {f"recent{index}.{name}": value for name, value in weights.items()}
+    for name, parameter in model.named_parameters():
+        for slot, value in optimizer.state.get(parameter, {}).items():
+            tensors[f"optimizer.{slot}.{name}"] = value
+    return tensors
+
+
+def unpack(
+    tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer
+) -> tuple[Weights, list[Weights]]:
+    """Loads what `pack` took into model and optimizer; returns `best` and `recent`."""
+
+    def under(prefix: str) -> Weights:
+        found = (name for name in tensors if name.startswith(prefix))
+        return {name.removeprefix(prefix): tensors[name] for name in found}
+
+    model.load_state_dict(under("model."))
+    parameters = dict(model.named_parameters())
+    for key, value in under("optimizer.").items():
+        slot, name = key.split(".", 1)
+        parameter = parameters[name]
+        optimizer.state[parameter][slot] = value.to(parameter.device)
+    recent: list[Weights] = []
+    while weights := under(f"recent{len(recent)}."):
+        recent.append(weights)
+    return under("best."), recent
 
 
 @contextmanager
@@ -136,7 +131,7 @@ class StateFolder:
     Args:
         folder: where they are.
         key: what the training is: configuration, data and code. A state with another key is of
-            another training and is not gone on from.
+            another training and is not resumed.
     """
 
     def __init__(self, folder: Path, key: str) -> None:
@@ -144,7 +139,7 @@ class StateFolder:
         self.key = key
 
     def save(self, tensors: dict[str, Tensor], progress: Progress) -> None:
-        """Writes a state aside, then renames; the state before stays as a reserve."""
+        """Writes a state as a whole; the state before is the reserve."""
         current = self.folder / CURRENT
         notes = {"format": FORMAT, "key": self.key, "progress": json.dumps(asdict(progress))}
         if current.is_file():
@@ -157,8 +152,7 @@ class StateFolder:
 
     def load(self) -> tuple[dict[str, Tensor], Progress] | None:
         """The newest whole state of this training, or None to start anew."""
-        for name in (CURRENT, PREVIOUS):
-            path = self.folder / name
+        for path in (self.folder / CURRENT, self.folder / PREVIOUS):
             if not path.is_file():
                 continue
             try:
@@ -174,6 +168,100 @@ class StateFolder:
         return None
 
     def clear(self) -> None:
-        """Removes the states; the training is over and its outputs are written."""
+        """Removes the states; the training is over and its results are written."""
         for name in (CURRENT, PREVIOUS):
             (self.folder / name).unlink(missing_ok=True)
+
+
+class CheckpointTimer:
+    """How long after one state the next is saved.
+
+    Args:
+        every_s: seconds at least; more where saving takes so long that it would take more than
+            its share of the time, as that of a large model to a slow disk does. 0: after every
+            batch, however long it takes.
+    """
+
+    def __init__(self, every_s: float) -> None:
+        self.every_s = every_s
+        self.saved_at = monotonic()
+        self.took_s = 0.0
+
+    def due(self) -> bool:
+        """Whether it is time."""
+        wait = max(self.every_s, self.took_s * (1 / SAVING_SHARE - 1)) if self.every_s else 0.0
+        return monotonic() - self.saved_at >= wait
+
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """Around the saving of a state."""
+        start = monotonic()
+        yield
+        self.saved_at = monotonic()
+        self.took_s = self.saved_at - start
+
+
+class Results:
+    """The results of one training: written here as a whole, then published where they are wanted.
+
+    A workflow that was killed while its training lived on deletes what that training wrote, and
+    starts it once more. The second finds here what the first has made.
+
+    Args:
+        folder: holds the results and nothing else.
+        key: what the training is: configuration, data and code.
+    """
+
+    def __init__(self, folder: Path, key: str) -> None:
+        self.folder, self.key = folder, key
+
+    def whole(self) -> bool:
+        """Whether the results of this training, and of no other, are here undamaged."""
+        try:
+            return bool(read_json(self.folder / FINISHED) == self._content())
+        except UserError:
+            return False
+
+    def clear(self) -> None:
+        """Removes what an unfinished training, or another one, has left."""
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+
+    def complete(self) -> None:
+        """Marks what is in the folder as whole."""
+        write_json(self.folder / FINISHED, self._content())
+
+    def publish(self, out: Path) -> None:
+        """Puts the results into `out`, each as a whole, as new as if just made.
+
+        Raises:
+            UserError: the disk is full, or the folder may not be written to.
+        """
+        try:
+            for name in self._names():
+                _link_or_copy(self.folder / name, out / name)
+                # Results older than the data that they were made from would be made again.
+                os.utime(out / name)
+        except OSError as error:
+            raise storage_error(error, out) from error
+
+    def _names(self) -> list[str]:
+        files = (path for path in self.folder.rglob("*") if path.is_file())
+        return sorted(str(path.relative_to(self.folder)) for path in files if path.name != FINISHED)
+
+    def _content(self) -> dict[str, Any]:
+        hashes = {name: sha256_of(self.folder / name) for name in self._names()}
+        return {"key": self.key, "files": hashes}
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    """One content under two names, which takes no room; a copy where file systems differ."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.exists() and target.samefile(source):
+        return
+    with atomic_write(target) as temporary:
+        temporary.unlink()
+        try:
+            os.link(source, temporary)
+        except OSError:
+            shutil.copyfile(source, temporary)

@@ -1,4 +1,4 @@
-"""Devices: which one a training runs on, its precision and its memory."""
+"""Devices: which one a training runs on, its precision, threads and memory."""
 
 from __future__ import annotations
 
@@ -12,15 +12,22 @@ import torch
 
 from pam.io import UserError
 
-# Which device a job uses, and how many threads.
+# Parameters of glibc's mallopt, by their numbers in malloc.h.
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
+_OUT_OF_MEMORY = (
+    *("can't allocate memory", "out of memory", "bad_alloc", "ALLOC_FAILED"),
+    "could not execute a primitive",
+)
+"""Messages of errors that have no class: of the CPU, CUDA, C++, cuBLAS and oneDNN."""
 
 
-def choose_device(wanted: str, place: int = 0) -> torch.device:
+def choose_device(wanted: str, local_rank: int = 0) -> torch.device:
     """`auto`: CUDA where there is one, else the CPU.
 
     Args:
-        place: number of this process among those of this machine that work together; each takes
-            the CUDA device of its number.
+        wanted: `auto`, `cpu` or `cuda`.
+        local_rank: number of this process among those of this machine that work together; each
+            takes the CUDA device of its number.
 
     Raises:
         UserError: `cuda` is wanted and there is none, or there are fewer devices than processes.
@@ -31,14 +38,14 @@ def choose_device(wanted: str, place: int = 0) -> torch.device:
         )
     if wanted == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
-    if place >= torch.cuda.device_count():
+    if local_rank >= torch.cuda.device_count():
         raise UserError(
-            f"no CUDA device for process {place + 1} of this training: "
+            f"no CUDA device for process {local_rank + 1} of this training: "
             f"{torch.cuda.device_count()} can be used",
             hint="lower `resources.processes`, or use --device cpu",
         )
-    torch.cuda.set_device(place)
-    return torch.device("cuda", place)
+    torch.cuda.set_device(local_rank)
+    return torch.device("cuda", local_rank)
 
 
 def use_precision(precision: str) -> None:
@@ -57,21 +64,11 @@ def limit_threads() -> None:
     torch.set_num_threads(max(1, int(wanted)) if wanted.isdecimal() else 1)
 
 
-# Memory: kept for the next batch, and what to do where it does not suffice.
-
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
-_SIGNS = (
-    *("can't allocate memory", "out of memory", "bad_alloc", "ALLOC_FAILED"),
-    "could not execute a primitive",
-)
-"""What torch says, by errors that have no class: for the CPU, CUDA, C++, cuBLAS and oneDNN."""
-
-
 def keep_heap() -> bool:
-    """Tells glibc not to return freed memory to the kernel; true where that was possible.
+    """Makes glibc keep freed memory; true where that was possible.
 
-    A batch allocates and frees some tens of megabytes. Given back and asked for again, each page
-    of it is cleared by the kernel anew, which took up to half of the training time.
+    A batch allocates and frees some tens of megabytes. Where they go back to the kernel, it clears
+    each page again for the next batch, which took up to half of the training time.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -99,7 +96,7 @@ def enough_for(work: str, hint: str) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        failed = isinstance(error, MemoryError) or any(sign in str(error) for sign in _SIGNS)
-        if not failed:
+        message = str(error)
+        if not isinstance(error, MemoryError) and not any(s in message for s in _OUT_OF_MEMORY):
             raise
         raise UserError(f"out of memory in {work}", hint=hint) from error

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import tempfile
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import distributed, nn
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import (
     ChildFailedError,
@@ -28,11 +30,11 @@ from pam.data.dataset import Rows
 from pam.io import UserError
 from pam.training.devices import choose_device
 
-PATIENCE = timedelta(days=365)
+TIMEOUT = timedelta(days=365)
 """A process waits for others as long as they live: for a lock, an evaluation, a slow disk."""
 CPU = torch.device("cpu")
 OTHERS_FAILED = 3
-"""What a process ends with that has lost its others; what is wrong, one of them has said."""
+"""Exit code of a process that lost the others; one of those reports what is wrong."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class ProcessGroup:
         return rows[self.rank :: self.size]
 
     def gather(self, *values: float) -> list[tuple[float, ...]]:
-        """For each value, what all processes have of it. All call this together."""
+        """For each value, those of all processes. All processes call this together."""
         if self.size == 1:
             return [(value,) for value in values]
         own = torch.tensor(values, dtype=torch.float64, device=self.device)
@@ -79,13 +81,13 @@ class ProcessGroup:
 
 
 def unsynchronized(module: nn.Module) -> AbstractContextManager[None]:
-    """In this context gradients of a module of `ProcessGroup.synchronized` stay each process's own."""
+    """In this context, gradients of a module that `synchronized` gave stay each process's own."""
     if isinstance(module, DistributedDataParallel):
         return module.no_sync()
     return nullcontext()
 
 
-def stream(seed: int, step: int, rank: int) -> int:
+def step_seed(seed: int, step: int, rank: int) -> int:
     """Seed of what a process draws in a step.
 
     It depends on these alone, so that no generator needs to be saved, and a training goes on with
@@ -100,43 +102,38 @@ def launched() -> bool:
 
 
 @contextmanager
-def joined(wanted: str) -> Iterator[ProcessGroup]:
-    """The processes that torchrun started, this one among them; else this one alone.
+def joined(device: str) -> Iterator[ProcessGroup]:
+    """The processes that torchrun started, with this one among them; else this one alone.
 
-    What goes wrong here is handed to torchrun, which ends the other processes, instead of printed
-    by each.
+    An error here goes to torchrun, which ends the other processes; not each prints it.
 
     Args:
-        wanted: the device, see `choose_device`; on CUDA, each process has a GPU of its own.
+        device: see `choose_device`; on CUDA, each process has a GPU of its own.
     """
     if not launched():
-        yield ProcessGroup(device=choose_device(wanted))
+        yield ProcessGroup(device=choose_device(device))
         return
-    rank, size, place = (int(os.environ[key]) for key in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    rank, size, local_rank = (int(os.environ[key]) for key in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     if rank > 0:
         logging.getLogger().setLevel(logging.ERROR)
     try:
-        device = choose_device(wanted, place)
-        backend = "nccl" if device.type == "cuda" else "gloo"
-        distributed.init_process_group(backend, timeout=PATIENCE)
-        yield ProcessGroup(rank, size, device)
+        own = choose_device(device, local_rank)
+        backend = "nccl" if own.type == "cuda" else "gloo"
+        distributed.init_process_group(backend, timeout=TIMEOUT)
+        yield ProcessGroup(rank, size, own)
         distributed.destroy_process_group()
     except UserError as error:
         get_error_handler().record_exception(error)
         sys.exit(2)
     except RuntimeError as error:
-        if not _others_are_lost(error):
+        # gloo has no class of its own for lost peers; its messages begin with its source file.
+        if not (isinstance(error, distributed.DistError) or "gloo/" in str(error)):
             raise
         sys.exit(OTHERS_FAILED)
 
 
-def _others_are_lost(error: RuntimeError) -> bool:
-    # gloo has no class of its own for this; its messages begin with its source file.
-    return isinstance(error, distributed.DistError) or "gloo/" in str(error)
-
-
 def launch(processes: int, arguments: Sequence[str]) -> int:
-    """Runs `python -m pam ARGUMENTS` in several processes of this machine, through torchrun.
+    """Runs `python -m pam ARGUMENTS` in several processes of this machine, as torchrun does.
 
     They share the threads of this process's environment. A process that fails ends the others.
 
@@ -146,42 +143,52 @@ def launch(processes: int, arguments: Sequence[str]) -> int:
     Raises:
         UserError: what went wrong in one of them, or that it was killed.
     """
-    from torch.distributed import run as torchrun
+    # Not through torchrun's command line, which takes `--run` for an option of its own.
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     threads = os.environ.get("OMP_NUM_THREADS", "")
     each = int(threads) // processes if threads.isdecimal() else 1
     os.environ["OMP_NUM_THREADS"] = str(max(1, each))
-    # What it has to say is said here, once.
+    # What went wrong is reported here, once.
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory() as logs:
-        options = ["--standalone", f"--nproc-per-node={processes}", "--log-dir", logs]
+        config = LaunchConfig(
+            min_nodes=1,
+            max_nodes=1,
+            nproc_per_node=processes,
+            run_id=str(uuid.uuid4()),
+            rdzv_backend="c10d",
+            rdzv_endpoint="localhost:0",
+            max_restarts=0,
+            logs_specs=DefaultLogsSpecs(log_dir=logs),
+        )
         try:
-            torchrun.run(torchrun.parse_args([*options, "-m", "pam", *arguments]))
+            elastic_launch(config, sys.executable)("-u", "-m", "pam", *arguments)
         except SignalException as stopped:
             return 128 + stopped.sigval
         except ChildFailedError as failed:
-            return _first_fault(failed.failures, processes)
+            return _first_failure(failed.failures, processes)
     return 0
 
 
-def _first_fault(failures: dict[int, ProcessFailure], processes: int) -> int:
+def _first_failure(failures: dict[int, ProcessFailure], processes: int) -> int:
     """The exit code of the process that failed first, not of those that ended because of it.
 
     Raises:
-        UserError: that process told what is wrong, or was killed.
+        UserError: that process reported what is wrong, or was killed.
     """
     for failure in failures.values():
-        said: Any = failure.message  # a text, if the process left none itself
-        if isinstance(said, dict):
-            raise UserError(said["message"].removeprefix(f"{UserError.__name__}: "))
-    ended = {rank: failure.exitcode for rank, failure in failures.items()}
-    followed = (OTHERS_FAILED, -signal.SIGTERM)
-    rank = next((rank for rank, code in ended.items() if code not in followed), min(ended))
-    if ended[rank] < 0:
+        message: Any = failure.message  # a text, if the process left none itself
+        if isinstance(message, dict):
+            raise UserError(message["message"].removeprefix(f"{UserError.__name__}: "))
+    codes = {rank: failure.exitcode for rank, failure in failures.items()}
+    consequences = (OTHERS_FAILED, -signal.SIGTERM)
+    rank = next((rank for rank, code in codes.items() if code not in consequences), min(codes))
+    if codes[rank] < 0:
         raise UserError(
             f"process {rank + 1} of {processes} of this training was killed "
             f"({failures[rank].signal_name()})",
             hint="run it again: it goes on from its last state; if the machine ran out of "
             "memory, lower `training.batch_size` or raise `training.accumulate` first",
         )
-    return ended[rank]
+    return codes[rank]

@@ -1,4 +1,4 @@
-"""What a training reports: progress, its record, and what it leaves."""
+"""What a training reports: progress, curves, and what its record says of cost and origin."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import math
 import os
 import platform
 import resource
-import shutil
 import sys
 import threading
 import time
@@ -25,48 +24,145 @@ from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 import pam
-from pam.io import (
-    UserError,
-    atomic_write,
-    read_json,
-    sha256_of,
-    storage_error,
-    write_json,
-    write_text,
-)
+from pam.io import storage_error, write_text
 from pam.training.checkpoint import Progress
 
-# What a training leaves behind besides its weights: history, cost, versions, hardware.
-
-HISTORY = (
-    "epoch", "step", "examples", "tokens", "learning_rate", "train_loss", "dev_loss",
-    "dev_accuracy", "dev_token_accuracy", "dev_objective", "wall_s", "cpu_s",
-)  # fmt: skip
+LINE_EVERY_S = 20.0
+CURVES = (
+    *("train_loss", "dev_loss", "dev_accuracy", "dev_token_accuracy", "dev_objective"),
+    "learning_rate",
+)
 PACKAGES = ("torch", "numpy", "snakemake", "pandas", "matplotlib", "sacrebleu")
+log = logging.getLogger(__name__)
+
+
+class Reporter:
+    """Reports steps and epochs: a bar on a terminal or plain lines in a log, and curves.
+
+    Args:
+        name: the training's name, before each line.
+        events: folder for TensorBoard's events.
+    """
+
+    def __init__(self, name: str, events: Path) -> None:
+        self.name = name
+        self.events = events
+
+    @contextmanager
+    def open(self, per_epoch: int, steps: int, progress: Progress) -> Iterator[None]:
+        """Begins to report a run of so many steps, an epoch and all, of which some may be done."""
+        self.per_epoch, self.steps = per_epoch, steps
+        self.epochs = -(-steps // per_epoch)
+        self.resumed_at = progress.steps(per_epoch)
+        self.start = self.last_line = time.monotonic()
+        with _storage_errors_reported_once(self.events):
+            self.writer = SummaryWriter(str(self.events), purge_step=progress.epoch + 1)
+            self.bar = tqdm(
+                total=steps,
+                initial=self.resumed_at,
+                desc=self.name,
+                unit="step",
+                mininterval=0.5,
+                disable=not sys.stderr.isatty(),
+            )
+            try:
+                # Lines of the log go above the bar instead of through it.
+                with nullcontext() if self.bar.disable else logging_redirect_tqdm():
+                    yield
+            finally:
+                self.bar.close()
+                self.writer.close()
+
+    def step(self, progress: Progress) -> None:
+        """After each step."""
+        self.bar.update()
+        now = time.monotonic()
+        if not self.bar.disable or now - self.last_line < LINE_EVERY_S:
+            return
+        self.last_line = now
+        done = progress.steps(self.per_epoch)
+        left = (self.steps - done) * (now - self.start) / max(1, done - self.resumed_at)
+        log.info(
+            f"{self.name}: epoch {progress.epoch + 1} of {self.epochs}, "
+            f"step {done} of {self.steps}, loss {progress.loss / max(1, progress.tokens):.4f}, "
+            f"{tqdm.format_interval(left)} to go"
+        )
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        """After each epoch, with its row of the history."""
+        for key in CURVES:
+            if row[key] is not None:
+                self.writer.add_scalar(key, row[key], row["epoch"])
+        if row["dev_accuracy"] is None:
+            quality = f"perplexity {math.exp(min(row['dev_loss'], 99.0)):.2f}"
+        else:
+            quality = f"accuracy {100 * row['dev_accuracy']:.2f} %"
+        self.bar.set_postfix_str(f"dev {quality}")
+        log.info(
+            f"{self.name}: epoch {row['epoch']} of {self.epochs}, "
+            f"train loss {row['train_loss']:.4f}, dev loss {row['dev_loss']:.4f}, "
+            f"dev {quality}, {row['cpu_s']:.0f} CPU s"
+        )
+
+
+class Silence(Reporter):
+    """Reports nothing: for all processes of a group but the main one."""
+
+    def __init__(self) -> None:
+        super().__init__("", Path())
+
+    @contextmanager
+    def open(self, per_epoch: int, steps: int, progress: Progress) -> Iterator[None]:
+        yield
+
+    def step(self, progress: Progress) -> None:
+        pass
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        pass
+
+
+@contextmanager
+def _storage_errors_reported_once(folder: Path) -> Iterator[None]:
+    """A full disk as one message: TensorBoard's own thread would print its traceback too.
+
+    Raises:
+        UserError: nothing can be written to `folder`.
+    """
+    hook = threading.excepthook
+
+    def unless_storage(args: threading.ExceptHookArgs) -> None:
+        if not isinstance(args.exc_value, OSError):
+            hook(args)
+
+    threading.excepthook = unless_storage
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(error, folder) from error
+    finally:
+        threading.excepthook = hook
 
 
 class Stopwatch:
-    """Wall, CPU and GPU seconds since it was made.
-
-    GPU seconds are the wall seconds for which a CUDA device was held.
-    """
+    """Wall, CPU and GPU seconds; a GPU second is a wall second for which a CUDA device was held."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.wall, self.cpu = time.perf_counter(), time.process_time()
 
-    def lap(self) -> tuple[float, float, float]:
-        """Seconds since the last lap: wall, CPU, GPU."""
-        wall, cpu = time.perf_counter(), time.process_time()
-        spent = wall - self.wall, cpu - self.cpu
-        self.wall, self.cpu = wall, cpu
-        return *spent, spent[0] if self.device.type == "cuda" else 0.0
+    def restart(self) -> tuple[float, float, float]:
+        """Seconds since it was started: wall, CPU, GPU. It starts again from zero."""
+        before = self.wall, self.cpu
+        self.wall, self.cpu = time.perf_counter(), time.process_time()
+        wall, cpu = self.wall - before[0], self.cpu - before[1]
+        return wall, cpu, wall if self.device.type == "cuda" else 0.0
 
 
 def write_history(path: Path, history: list[dict[str, Any]]) -> None:
     """Writes one row per epoch as CSV."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, HISTORY, lineterminator="\n")
+    writer = csv.DictWriter(text, list(history[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(history)
     write_text(path, text.getvalue())
@@ -100,215 +196,14 @@ def versions() -> dict[str, str]:
     return found | {"torch": torch.__version__}
 
 
-def peak_gpu_memory_mb(device: torch.device) -> float | None:
-    """The most that this process has held of a CUDA device so far, in megabytes; None on a CPU."""
-    if device.type != "cuda":
-        return None
-    return torch.cuda.max_memory_allocated(device) / 2**20
-
-
 def peak_memory_mb() -> float:
     """The largest resident size of this process so far, in megabytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
 
-# What a person sees of a training: a bar on a terminal, plain lines in a log, curves.
-
-LINE_EVERY_S = 20.0
-CURVES = (
-    *("train_loss", "dev_loss", "dev_accuracy", "dev_token_accuracy", "dev_objective"),
-    "learning_rate",
-)
-log = logging.getLogger(__name__)
-
-
-class Reporter:
-    """Reports steps and epochs.
-
-    Args:
-        name: the training's name, before each line.
-        events: folder for TensorBoard's events.
-    """
-
-    def __init__(self, name: str, events: Path) -> None:
-        self.name = name
-        self.events = events
-
-    @contextmanager
-    def open(self, per_epoch: int, steps: int, progress: Progress) -> Iterator[None]:
-        """Begins to report a run of so many steps, an epoch and all, of which some may be done."""
-        self.per_epoch, self.steps = per_epoch, steps
-        self.epochs = -(-steps // per_epoch)
-        self.first = self._done(progress)
-        self.began = self.told = time.monotonic()
-        with _storage_errors_told_once(self.events):
-            self.writer = SummaryWriter(str(self.events), purge_step=progress.epoch + 1)
-            self.bar = tqdm(
-                total=steps,
-                initial=self.first,
-                desc=self.name,
-                unit="step",
-                mininterval=0.5,
-                disable=not sys.stderr.isatty(),
-            )
-            try:
-                # Lines of the log go above the bar instead of through it.
-                with nullcontext() if self.bar.disable else logging_redirect_tqdm():
-                    yield
-            finally:
-                self.bar.close()
-                self.writer.close()
-
-    def _done(self, progress: Progress) -> int:
-        return progress.epoch * self.per_epoch + progress.batch
-
-    def step(self, progress: Progress) -> None:
-        """After each step."""
-        self.bar.update()
-        now = time.monotonic()
-        if self.bar.disable and now - self.told >= LINE_EVERY_S:
-            self.told = now
-            done, total = self._done(progress), self.steps
-            left = (total - done) * (now - self.began) / max(1, done - self.first)
-            log.info(
-                "%s: epoch %d of %d, step %d of %d, loss %.4f, %s to go",
-                self.name,
-                progress.epoch + 1,
-                self.epochs,
-                done,
-                total,
-                progress.loss / max(1, progress.tokens),
-                tqdm.format_interval(left),
-            )
-
-    def epoch(self, row: dict[str, Any]) -> None:
-        """After each epoch, with its row of the history."""
-        for key in CURVES:
-            if row[key] is not None:
-                self.writer.add_scalar(key, row[key], row["epoch"])
-        accuracy = row["dev_accuracy"]
-        if accuracy is None:
-            quality = f"perplexity {math.exp(min(row['dev_loss'], 99.0)):.2f}"
-        else:
-            quality = f"accuracy {100 * accuracy:.2f} %"
-        self.bar.set_postfix_str(f"dev {quality}")
-        log.info(
-            "%s: epoch %d of %d, train loss %.4f, dev loss %.4f, dev %s, %.0f CPU s",
-            self.name,
-            row["epoch"],
-            self.epochs,
-            row["train_loss"],
-            row["dev_loss"],
-            quality,
-            row["cpu_s"],
-        )
-
-
-class Silence(Reporter):
-    """Reports nothing: for the processes that are led by another one, which reports."""
-
-    def __init__(self) -> None:
-        super().__init__("", Path())
-
-    @contextmanager
-    def open(self, per_epoch: int, steps: int, progress: Progress) -> Iterator[None]:
-        yield
-
-    def step(self, progress: Progress) -> None:
-        pass
-
-    def epoch(self, row: dict[str, Any]) -> None:
-        pass
-
-
-@contextmanager
-def _storage_errors_told_once(folder: Path) -> Iterator[None]:
-    """A full disk as one message: TensorBoard's own thread would print its traceback besides.
-
-    Raises:
-        UserError: nothing can be written to `folder`.
-    """
-    hook = threading.excepthook
-
-    def unless_storage(args: threading.ExceptHookArgs) -> None:
-        if not isinstance(args.exc_value, OSError):
-            hook(args)
-
-    threading.excepthook = unless_storage
-    try:
-        yield
-    except OSError as error:
-        raise storage_error(error, folder) from error
-    finally:
-        threading.excepthook = hook
-
-
-# What a finished training leaves, kept beside its state so that nobody has to train it twice.
-
-MARK = "finished.json"
-
-
-class Results:
-    """The results of one training: written here as a whole, then put where they are wanted.
-
-    A workflow that was killed while its training lived on deletes what that training wrote, and
-    starts it once more. The second finds here what the first has made.
-
-    Args:
-        folder: where they are kept, which they have for themselves.
-        key: what the training is: configuration, data and code.
-    """
-
-    def __init__(self, folder: Path, key: str) -> None:
-        self.folder, self.key = folder, key
-
-    def whole(self) -> bool:
-        """Whether the results of this training, and of no other, are here undamaged."""
-        try:
-            return bool(read_json(self.folder / MARK) == self._content())
-        except UserError:
-            return False
-
-    def clear(self) -> None:
-        """Removes what an unfinished training, or another one, has left."""
-        if self.folder.exists():
-            shutil.rmtree(self.folder)
-
-    def complete(self) -> None:
-        """Marks what is in the folder as whole."""
-        write_json(self.folder / MARK, self._content())
-
-    def publish(self, out: Path) -> None:
-        """Puts the results into `out`, each as a whole, as new as if just made.
-
-        Raises:
-            UserError: the disk is full, or the folder may not be written to.
-        """
-        try:
-            for name in self._names():
-                _place(self.folder / name, out / name)
-        except OSError as error:
-            raise storage_error(error, out) from error
-
-    def _names(self) -> list[str]:
-        files = (path for path in self.folder.rglob("*") if path.is_file())
-        return sorted(str(path.relative_to(self.folder)) for path in files if path.name != MARK)
-
-    def _content(self) -> dict[str, Any]:
-        digests = {name: sha256_of(self.folder / name) for name in self._names()}
-        return {"key": self.key, "files": digests}
-
-
-def _place(kept: Path, target: Path) -> None:
-    """One content under two names, which takes no room; a copy where file systems differ."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if not (target.exists() and target.samefile(kept)):
-        with atomic_write(target) as temporary:
-            temporary.unlink()
-            try:
-                os.link(kept, temporary)
-            except OSError:
-                shutil.copyfile(kept, temporary)
-    # Results older than the data that they were made from would be made again.
-    os.utime(target)
+def peak_gpu_memory_mb(device: torch.device) -> float | None:
+    """The most that this process has held of a CUDA device so far, in megabytes; None on a CPU."""
+    if device.type != "cuda":
+        return None
+    return torch.cuda.max_memory_allocated(device) / 2**20

@@ -1,4 +1,4 @@
-"""Ending on time: signals, deadlines, and when to save the state."""
+"""Stopping in time: signals, a launcher that is gone, and the time limit of a Slurm job."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from time import monotonic
 from types import FrameType
 
-# When a training saves its state and ends before it is done.
+RESERVE_S = 120.0
+"""For a last step, a state and the way to the scheduler; of a short job, half of what is left."""
+REQUEUE_WAIT_S = 60.0
+log = logging.getLogger(__name__)
 
 
 class Stopped(Exception):  # noqa: N818 -- nothing is wrong
-    """A training was asked to end, and its state is saved.
+    """A training stopped on request, and its state is saved.
 
     Args:
-        code: what the process ends with, 128 and the signal's number.
+        code: the exit code of the process, 128 and the signal's number.
     """
 
     def __init__(self, code: int) -> None:
@@ -31,10 +33,10 @@ class Stopped(Exception):  # noqa: N818 -- nothing is wrong
 
 
 class Stop:
-    """Whether this process has been asked to end.
+    """Whether this process is to stop.
 
-    A scheduler asks by SIGTERM and a person by Ctrl-C. Beside these, a time limit may be near, and
-    a process that was launched together with others ends when its launcher is gone.
+    A scheduler requests it by SIGTERM and a person by Ctrl-C. A time limit may also be near, and
+    a process that was launched together with others stops when its launcher is gone.
 
     Args:
         near: whether the time limit is near.
@@ -45,8 +47,8 @@ class Stop:
         self.near, self.launcher = near, launcher
         self.signal: int | None = None
 
-    def asked(self) -> int:
-        """The exit code to end with, or 0 to go on."""
+    def exit_code(self) -> int:
+        """The exit code to stop with, or 0 to go on."""
         if self.signal is not None:
             return 128 + self.signal
         orphaned = self.launcher is not None and os.getppid() != self.launcher
@@ -58,76 +60,32 @@ class Stop:
 
         One that is ignored, as SIGINT is by what a shell runs in the background, stays so.
         """
-        heeded = (signal.SIGTERM, signal.SIGINT)
-        before = {one: signal.getsignal(one) for one in heeded}
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
         def note(number: int, frame: FrameType | None) -> None:
             self.signal = self.signal or number
             if number == signal.SIGINT:
                 signal.signal(number, before[signal.SIGINT])
 
-        for one in heeded:
-            if before[one] != signal.SIG_IGN:
-                signal.signal(one, note)
+        for number, handler in before.items():
+            if handler != signal.SIG_IGN:
+                signal.signal(number, note)
         try:
             yield
         finally:
-            for one in heeded:
-                signal.signal(one, before[one])
-
-
-# When a training saves its state.
-
-SHARE = 0.05
-"""Of the time of a training, the part that saving within an epoch may take."""
-
-
-class CheckpointTimer:
-    """How long after one state the next is saved.
-
-    Args:
-        every_s: seconds at least; more where saving takes so long that it would take more than
-            its share of the time, as that of a large model to a slow disk does. 0: after every
-            batch, however long it takes.
-    """
-
-    def __init__(self, every_s: float) -> None:
-        self.every_s = every_s
-        self.saved_at = monotonic()
-        self.took_s = 0.0
-
-    def due(self) -> bool:
-        """Whether it is time."""
-        wait = max(self.every_s, self.took_s * (1 / SHARE - 1)) if self.every_s else 0.0
-        return monotonic() - self.saved_at >= wait
-
-    @contextmanager
-    def saving(self) -> Iterator[None]:
-        """Around the saving of a state."""
-        start = monotonic()
-        yield
-        self.saved_at = monotonic()
-        self.took_s = self.saved_at - start
-
-
-# The time limit of a Slurm job: a training that reaches it goes back to the queue, by itself.
-#
-# The job keeps its number and Slurm starts it again, so that whoever waits for it, Snakemake or a
-# person, sees one job, and the training goes on from the state that it saved. Where no scheduler set
-# a limit, none of this has any effect.
-
-RESERVE_S = 120.0
-"""For a last step, a state and the way to the scheduler; of a short job, half of what is left."""
-PATIENCE_S = 60.0
-log = logging.getLogger(__name__)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 @dataclass(frozen=True)
 class Deadline:
-    """When a training has to save its state; never, by default.
+    """When a training in a Slurm job has to save its state; never, where no job sets a limit.
+
+    A job that reaches it goes back to the queue, keeps its number, and Slurm starts it again. So
+    whoever waits for it, Snakemake or a person, sees one job.
 
     Attributes:
-        job: number of the Slurm job; at: as `time.monotonic` tells time.
+        job: number of the Slurm job; at: in seconds, by the clock of `time.monotonic`.
     """
 
     job: str | None = None
@@ -163,11 +121,11 @@ class Deadline:
         except (OSError, subprocess.SubprocessError) as error:
             log.warning("job %s cannot go back to the queue: %s", self.job, error)
         else:
-            time.sleep(PATIENCE_S)
+            time.sleep(REQUEUE_WAIT_S)
 
 
 def seconds(left: str) -> float:
-    """What `squeue` says is left, `[[days-]hours:]minutes:seconds`, or infinity for any word."""
+    """Seconds of what `squeue` prints, `[[days-]hours:]minutes:seconds`; infinity for any word."""
     found = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", left)
     if found is None:
         return math.inf
@@ -176,7 +134,7 @@ def seconds(left: str) -> float:
 
 
 def _slurm(*command: str) -> str:
-    """What a command of Slurm prints; what it complains of is part of the error."""
+    """What a command of Slurm prints; its error message is part of the exception."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode != 0:
         raise subprocess.SubprocessError(done.stderr.strip() or f"{command[0]} failed")

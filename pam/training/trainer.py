@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,17 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pam.config import RunConfig
+from pam.config import RunConfig, Training
 from pam.data.dataset import Batch, Examples, Rows
-from pam.fast.teacher import token_objective
 from pam.io import UserError
 from pam.models.model import Model
-from pam.training.checkpoint import Progress, StateFolder, Weights, copied, mean, pack, unpack
+from pam.training.checkpoint import CheckpointTimer, Progress, StateFolder, Weights, pack, unpack
 from pam.training.devices import enough_for, use_precision
-from pam.training.distributed import ProcessGroup, stream, unsynchronized
+from pam.training.distributed import ProcessGroup, step_seed, unsynchronized
 from pam.training.evaluate import evaluate
 from pam.training.logging import Reporter, Stopwatch
-from pam.training.preemption import CheckpointTimer, Stop, Stopped
+from pam.training.preemption import Stop, Stopped
 from pam.training.schedule import learning_rate
 
 HINT = "lower `training.batch_size`, or raise `training.accumulate`, which cuts a batch into parts"
@@ -30,27 +29,31 @@ log = logging.getLogger(__name__)
 
 
 class Objective(nn.Module):
-    """What is minimized, as a module, whose forward pass is what torch can share out.
+    """The loss as a module, whose forward pass is what torch can share out.
 
     Args:
-        narrow: whether large products are taken in bfloat16.
+        bf16: whether large products are taken in bfloat16.
         shared: whether several processes share it. Each then waits for a gradient of every weight,
             also of those that a model has and does not use.
     """
 
-    def __init__(self, model: Model, narrow: bool, shared: bool) -> None:
+    def __init__(self, model: Model, bf16: bool, shared: bool) -> None:
         super().__init__()
-        self.model, self.narrow, self.shared = model, narrow, shared
+        self.model, self.shared = model, shared
+        model.use_bf16(bf16)
 
     def forward(self, batch: Batch | None) -> Tensor:
-        """Summed over the batch's tokens, in nats; no batch has none, and gradients of zero."""
-        if batch is None:
-            return self._nothing()
-        given = batch.source, batch.lengths, batch.target
-        total = -token_objective(self.model, *given, narrow=self.narrow)[batch.mask].sum()
-        return total + self._nothing() if self.shared else total
+        """() minus the objective, log p or a bound, summed over the batch's tokens, in nats.
 
-    def _nothing(self) -> Tensor:
+        Without a batch it is 0, with gradients of 0.
+        """
+        if batch is None:
+            return self._zero()
+        given = batch.source, batch.lengths, batch.target
+        loss = -self.model.objective(*given)[batch.mask].sum()
+        return loss + self._zero() if self.shared else loss
+
+    def _zero(self) -> Tensor:
         """Zero, with a gradient of zero for every weight."""
         return torch.stack([value.sum() * 0 for value in self.parameters()]).sum()
 
@@ -62,12 +65,12 @@ class Trainer:
     Attributes:
         config: the resolved configuration.
         model: on the group's device, with fresh weights, the same in each process.
-        train, dev: examples; the weights kept are those of the epoch that is best on `dev`.
-        states: where the complete state is kept.
-        reporter: told of steps and epochs.
+        train, dev: examples; the resulting weights are those of the epoch that is best on `dev`.
+        states: where the complete state is saved.
+        reporter: reports steps and epochs.
         group: the processes that share the training. All do the same steps, each with its part of
-            every batch; the first alone writes.
-        stop: asked after each step whether to end.
+            every batch; the main one alone writes.
+        stop: checked after each step.
     """
 
     config: RunConfig
@@ -79,104 +82,91 @@ class Trainer:
     group: ProcessGroup = field(default_factory=ProcessGroup)
     stop: Stop = field(default_factory=Stop)
 
+    def __post_init__(self) -> None:
+        training = self.config.training
+        self.optimizer = _optimizer(self.model, training)
+        self.progress = Progress()
+        self.best: Weights = {}
+        self.recent: list[Weights] = []
+        self.steps_per_epoch = math.ceil(len(self.train) / training.batch_size)
+        steps = training.epochs * self.steps_per_epoch
+        self.total_steps = min(steps, training.max_steps or steps)
+
     def run(self) -> tuple[Weights, Progress]:
         """Trains.
 
         Returns:
-            The weights kept, and how it went.
+            The resulting weights, and how it went.
 
         Raises:
             UserError: the loss is no number, or grows without end; out of memory.
-            Stopped: it was asked to end; its state is saved.
+            Stopped: it stopped on request; its state is saved.
         """
-        use_precision(self.config.training.precision)
-        self.optimizer = _optimizer(self.model, self.config)
-        self.best: Weights = {}
-        self.recent: list[Weights] = []
-        self.progress = Progress()
+        training = self.config.training
+        use_precision(training.precision)
         self._resume()
-        narrow = self.config.training.precision == "bf16"
-        self.objective = self.group.synchronized(Objective(self.model, narrow, self.group.size > 1))
-        self.watch, self.pace = (
-            Stopwatch(self.group.device),
-            CheckpointTimer(self.config.training.state_every_s),
-        )
-        with self.reporter.open(self._per_epoch(), self._steps(), self.progress):
+        objective = Objective(self.model, training.precision == "bf16", self.group.size > 1)
+        self.objective = self.group.synchronized(objective)
+        self.stopwatch = Stopwatch(self.group.device)
+        self.timer = CheckpointTimer(training.state_every_s)
+        progress = self.progress
+        with self.reporter.open(self.steps_per_epoch, self.total_steps, progress):
             try:
                 while not self._finished():
-                    self._epoch()
+                    self._train_epoch()
+                    self._finish_epoch()
             except Stopped:
                 self._save()
                 log.info(
-                    "stopped in epoch %d after batch %d of %d; the state is saved",
-                    *(self.progress.epoch + 1, self.progress.batch, self._per_epoch()),
+                    f"stopped in epoch {progress.epoch + 1} after batch {progress.batch} of "
+                    f"{self.steps_per_epoch}; the state is saved"
                 )
                 self.group.barrier()
                 raise
-        return self.best, self.progress
+        return self.best, progress
 
-    def _per_epoch(self) -> int:
-        """Steps of a whole epoch."""
-        return math.ceil(len(self.train) / self.config.training.batch_size)
-
-    def _steps(self) -> int:
-        """Steps of the whole run."""
-        training = self.config.training
-        steps = training.epochs * self._per_epoch()
-        return steps if training.max_steps is None else min(steps, training.max_steps)
-
-    def _done(self) -> int:
+    @property
+    def step(self) -> int:
         """Steps done so far."""
-        return self.progress.epoch * self._per_epoch() + self.progress.batch
-
-    def _last(self) -> int:
-        """Steps of this epoch; the end of the run may cut it short."""
-        return min(self._per_epoch(), self._steps() - self.progress.epoch * self._per_epoch())
+        return self.progress.steps(self.steps_per_epoch)
 
     def _finished(self) -> bool:
         patience, history = self.config.training.patience, self.progress.history
         if patience is not None and history:
             best = min(history, key=lambda row: row["dev_loss"])
             if history[-1]["epoch"] - best["epoch"] >= patience:
-                log.info("no lower development loss in %d epochs: the training ends", patience)
+                log.info(f"no lower development loss in {patience} epochs: the training ends")
                 return True
         # Not the steps themselves, as the last ones may have been done and not yet evaluated.
-        return bool(history) and history[-1]["step"] >= self._steps()
+        return bool(history) and history[-1]["step"] >= self.total_steps
 
-    def _epoch(self) -> None:
-        progress, training = self.progress, self.config.training
-        order = self.train.shuffled(training.batch_size, self.config.seed, progress.epoch)
-        for rows in order[progress.batch : self._last()]:
+    def _train_epoch(self) -> None:
+        """All batches of this epoch that are not done yet; the end of the run may cut it short."""
+        progress, batch_size = self.progress, self.config.training.batch_size
+        order = self.train.shuffled(batch_size, self.config.seed, progress.epoch)
+        end = min(self.steps_per_epoch, self.total_steps - progress.epoch * self.steps_per_epoch)
+        for rows in order[progress.batch : end]:
             with enough_for(f"a training step of {len(rows)} examples", HINT):
-                asked = self._step(rows)
+                exit_code = self._step(rows)
             progress.batch += 1
             self.reporter.step(progress)
-            if asked:
-                raise Stopped(asked)
-            if self.pace.due() and progress.batch < self._last():
+            if exit_code:
+                raise Stopped(exit_code)
+            if self.timer.due() and progress.batch < end:
                 self._save()
-        row = self._finish_epoch()
-        self.reporter.epoch(row)
-        progress.history.append(row)
-        self._keep_if_best(row)
-        if progress.batch == self._per_epoch():
-            progress.epoch, progress.batch = progress.epoch + 1, 0
-        progress.loss, progress.tokens, progress.examples = 0.0, 0, 0
-        self._save()
 
     def _step(self, rows: Rows) -> int:
-        """Learns from a batch; returns the exit code of a process that was asked to end, or 0."""
+        """Learns from a batch; returns the exit code of a process that is to stop, or 0."""
         progress, training = self.progress, self.config.training
-        torch.manual_seed(stream(self.config.seed, self._done(), self.group.rank))
-        rate = learning_rate(training, self._done(), self._steps())
+        self._seed()
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.model.progress(self._done() / self._steps())
+            group["lr"] = learning_rate(training, self.step, self.total_steps)
+        self.model.progress(self.step / self.total_steps)
         self.optimizer.zero_grad()
         tokens = int(self.train.target_lengths[rows].sum())
-        own = self._gradient(self.group.share(rows), tokens)
+        own_loss = self._backward(self.group.share(rows), tokens)
         norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), training.clip))
-        losses, asked = self._gather(own, self.stop.asked())
+        losses, exit_codes = self._gather(own_loss, self.stop.exit_code())
         loss = sum(losses)
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise UserError(
@@ -185,58 +175,102 @@ class Trainer:
                 hint="lower `training.learning_rate` or `training.clip`",
             )
         self.optimizer.step()
-        if progress.first is None:
-            progress.first = loss / tokens
+        if progress.first_loss is None:
+            progress.first_loss = loss / tokens
         progress.loss += loss
         progress.tokens += tokens
         progress.examples += len(rows)
-        return int(max(asked))
+        return int(max(exit_codes))
 
-    def _gradient(self, rows: Rows, tokens: int) -> float:
+    def _seed(self) -> None:
+        """Seeds what is drawn next by the step alone, so that a resumed run draws the same."""
+        torch.manual_seed(step_seed(self.config.seed, self.step, self.group.rank))
+
+    def _backward(self, rows: Rows, tokens: int) -> float:
         """Adds this process's part of the gradient; returns its part of the loss, a sum.
 
         Args:
+            rows: this process's part of the batch, which may be empty.
             tokens: of the batch in all processes, by which gradients are divided.
         """
         self.model.train()
         # Gradients are averaged over processes, though it is their sum that counts.
         scale, loss = self.group.size / tokens, 0.0
-        parts: list[Batch | None] = [*self._parts(rows)] or [None]
-        for part in parts[:-1]:
-            with unsynchronized(self.objective):
-                loss += self._pull(part, scale)
-        return loss + self._pull(parts[-1], scale)
-
-    def _parts(self, rows: Rows) -> Iterator[Batch]:
         count = min(self.config.training.accumulate, len(rows))
-        for part in np.array_split(rows, count) if count else ():
-            yield self.train.batch(part).to(self.group.device)
-
-    def _pull(self, part: Batch | None, scale: float) -> float:
-        total = self.objective(part)
-        (total * scale).backward()
-        return float(total.detach())
+        parts = np.array_split(rows, count) if count else [rows]
+        for index, part in enumerate(parts, start=1):
+            batch = self.train.batch(part).to(self.group.device) if len(part) else None
+            with nullcontext() if index == len(parts) else unsynchronized(self.objective):
+                total = self.objective(batch)
+                (total * scale).backward()
+            loss += float(total.detach())
+        return loss
 
     def _gather(self, *values: float) -> list[tuple[float, ...]]:
         """Values of all processes; adds up the time that they have spent since the last call."""
-        wall, cpu, gpu = self.watch.lap()
+        wall, cpu, gpu = self.stopwatch.restart()
         *gathered, cpus, gpus = self.group.gather(*values, cpu, gpu)
         self.progress.wall_s += wall
         self.progress.cpu_s += sum(cpus)
         self.progress.gpu_s += sum(gpus)
         return gathered
 
-    def _finish_epoch(self) -> dict[str, Any]:
+    def _finish_epoch(self) -> None:
+        """Evaluates, adds a row to the history, keeps weights that are the best, saves a state."""
         progress = self.progress
-        dev = self._evaluate()
+        weights, dev = self._evaluate()
         self._gather()
+        row = self._history_row(dev)
+        self._check_divergence(row)
+        self.reporter.epoch(row)
+        progress.history.append(row)
+        if self._is_best(row):
+            progress.best, self.best = row, _clone(weights)
+        if progress.batch == self.steps_per_epoch:
+            progress.epoch, progress.batch = progress.epoch + 1, 0
+        progress.loss, progress.tokens, progress.examples = 0.0, 0, 0
+        self._save()
+
+    def _evaluate(self) -> tuple[Weights, dict[str, float]]:
+        """Weights that may be the best, a mean over the last epochs, and their scores on `dev`."""
+        average = self.config.training.average
+        if average == 1:
+            return self.model.state_dict(), self._measure()
+        own = _clone(self.model.state_dict())
+        recent = [*self.recent, own][-average:]
+        mean = {name: torch.stack([one[name] for one in recent]).mean(0) for name in own}
+        self.model.load_state_dict(mean)
+        try:
+            measured = self._measure()
+        finally:
+            self.model.load_state_dict(own)
+        self.recent = recent
+        return mean, measured
+
+    def _measure(self) -> dict[str, float]:
+        config = self.config
+        self._seed()
+        return evaluate(
+            self.model,
+            self.dev,
+            config.decoding,
+            self.group,
+            self.stop,
+            actions=config.components.targets == "actions",
+            accuracy=config.training.select == "accuracy",
+            eval_metrics=config.training.eval_metrics,
+        )
+
+    def _history_row(self, dev: dict[str, float]) -> dict[str, Any]:
+        """This epoch's row of history.csv."""
+        progress = self.progress
         before = progress.history[-1] if progress.history else {"examples": 0, "tokens": 0}
-        row = {
+        return {
             "epoch": progress.epoch + 1,
-            "step": self._done(),
+            "step": self.step,
             "examples": before["examples"] + progress.examples,
             "tokens": before["tokens"] + progress.tokens,
-            "learning_rate": learning_rate(self.config.training, self._done() - 1, self._steps()),
+            "learning_rate": learning_rate(self.config.training, self.step - 1, self.total_steps),
             "train_loss": progress.loss / progress.tokens,
             "dev_loss": dev["loss"],
             "dev_accuracy": dev.get("accuracy"),
@@ -245,43 +279,14 @@ class Trainer:
             "wall_s": progress.wall_s,
             "cpu_s": progress.cpu_s,
         }
-        self._check(row)
-        return row
 
-    def _evaluate(self) -> dict[str, float]:
-        """Development loss, and accuracy where it decides, of the weights that may be kept."""
-        self.candidate = self.model.state_dict()
-        if self.config.training.average == 1:
-            return self._measure()
-        own = copied(self.candidate)
-        recent = [*self.recent, own][-self.config.training.average :]
-        self.candidate = mean(recent)
-        self.model.load_state_dict(self.candidate)
-        try:
-            measured = self._measure()
-        finally:
-            self.model.load_state_dict(own)
-        self.recent = recent
-        return measured
+    def _check_divergence(self, row: dict[str, Any]) -> None:
+        """Stops a training that diverges, also if only its last steps do.
 
-    def _measure(self) -> dict[str, float]:
-        run = self.config
-        # As before each step, so that a run that was stopped here draws the same.
-        torch.manual_seed(stream(run.seed, self._done(), self.group.rank))
-        return evaluate(
-            self.model,
-            self.dev,
-            run.decoding,
-            self.group,
-            self.stop,
-            actions=run.components.targets == "actions",
-            outputs=run.training.select == "accuracy",
-            eval_metrics=run.training.eval_metrics,
-        )
-
-    def _check(self, row: dict[str, Any]) -> None:
-        """Stops a training that has gone astray, also if only its last steps have."""
-        first, limit = self.progress.first, self.config.training.divergence
+        Raises:
+            UserError: a loss is no number, or many times that of the first batch.
+        """
+        first, limit = self.progress.first_loss, self.config.training.divergence
         assert first is not None
         for name, loss in (("training", row["train_loss"]), ("development", row["dev_loss"])):
             # Written so that a loss that is no number fails too.
@@ -292,22 +297,18 @@ class Trainer:
                     hint="lower `training.learning_rate`, or raise `training.divergence`",
                 )
 
-    def _keep_if_best(self, row: dict[str, Any]) -> None:
-        """On equal terms the later epoch is kept: its learning rate is the lower one."""
+    def _is_best(self, row: dict[str, Any]) -> bool:
+        """On equal terms the later epoch is the best: its learning rate is the lower one."""
         best, select = self.progress.best or row, self.config.training.select
-        if (
-            select == "last"
-            or (select == "loss" and row["dev_loss"] <= best["dev_loss"])
-            or (select == "accuracy" and row["dev_accuracy"] >= best["dev_accuracy"])
-        ):
-            self.progress.best = row
-            self.best = copied(self.candidate)
+        if select == "loss":
+            return bool(row["dev_loss"] <= best["dev_loss"])
+        return select == "last" or row["dev_accuracy"] >= best["dev_accuracy"]
 
     def _save(self) -> None:
-        with self.pace.saving():
+        with self.timer.saving():
             if self.group.is_main:
-                wanted = self.config.training.average - 1
-                recent = self.recent[-wanted:] if wanted else []
+                needed = self.config.training.average - 1
+                recent = self.recent[-needed:] if needed else []
                 tensors = pack(self.model, self.optimizer, self.best, recent)
                 self.states.save(tensors, self.progress)
 
@@ -317,14 +318,16 @@ class Trainer:
             return
         tensors, self.progress = found
         self.progress.resumed += 1
-        self.best, self.recent = unpack(tensors, self.model, self.optimizer, self.group.device)
-        log.info(
-            "going on from epoch %d, batch %d", self.progress.epoch + 1, self.progress.batch + 1
-        )
+        self.best, self.recent = unpack(tensors, self.model, self.optimizer)
+        log.info(f"going on from epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}")
 
 
-def _optimizer(model: Model, run: RunConfig) -> torch.optim.Optimizer:
-    training = run.training
+def _clone(weights: Weights) -> Weights:
+    """The same numbers in tensors of their own."""
+    return {name: value.clone() for name, value in weights.items()}
+
+
+def _optimizer(model: Model, training: Training) -> torch.optim.Optimizer:
     if training.optimizer == "sgd":
         return torch.optim.SGD(model.parameters(), lr=training.learning_rate, fused=True)
     return torch.optim.Adam(model.parameters(), lr=training.learning_rate, fused=True)

@@ -57,8 +57,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results of a training of a few epochs; not to be changed."""
     out = tmp_path_factory.mktemp("trained")
-    run = small.write_run(out, small.run("postr-joint", epochs=40, state_every_s=60.0))
-    arguments = ["train", "--run", str(run), "--data", str(data), "--out", str(out)]
+    small.write_run(out, small.run("postr-joint", epochs=40, state_every_s=60.0))
+    arguments = ["train", "--run", str(out), "--data", str(data)]
     assert main([*arguments, "--device", "cpu"]) == 0
     return out
 

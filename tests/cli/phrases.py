@@ -9,8 +9,7 @@ from itertools import product
 from pathlib import Path
 
 from pam.data.dataset import Split, write_summary
-from pam.data.tasks import translation
-from pam.data.translation.format import Format, Subwords
+from pam.data.translation import SubwordsFormat, Translation, TranslationFormat
 from pam.io import write_text
 
 NOUNS = {"Haus": "house", "Auto": "car", "Kind": "child", "Buch": "book", "Bild": "picture"}
@@ -41,15 +40,15 @@ def prepare(folder: Path, subwords: int | None = None) -> Path:
         files[split] = {"de": raw / f"{split}.de", "en": raw / f"{split}.en"}
         for place, language in enumerate(("de", "en")):
             write_text(files[split][language], "".join(f"{pair[place]}\n" for pair in pairs))
-    layout = Format(
+    layout = TranslationFormat(
         source="de",
         target="en",
         lowercase=True,
-        subwords=None if subwords is None else Subwords(merges=subwords),
+        subwords=None if subwords is None else SubwordsFormat(merges=subwords),
     )
     counts = {}
-    for stage in translation.STAGES.values():
-        counts = stage(files, layout, folder)
+    for stage in Translation.STAGES.values():
+        counts = stage(files, layout, folder).run()
     write_summary(folder, {"dataset": "small", "task": "translation", **counts})
     return folder
 

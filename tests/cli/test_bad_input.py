@@ -14,7 +14,7 @@ import torch
 from pam.config import RunConfig
 from pam.data.dataset import Prepared, Split, write_summary
 from pam.io import sha256_of
-from pam.models.saved import load_tensors, save_tensors
+from pam.models.checkpoint import load_tensors, save_tensors
 from tests.cli.conftest import Call
 from tests.training import small
 
@@ -130,7 +130,7 @@ def test_a_missing_model_folder_is_named(called: Call, tmp_path: Path) -> None:
     [
         (["--beam", "0"], "beam 0"),
         (["--beam", "-2"], "beam -2"),
-        (["--data", "somewhere"], "--data without --out"),
+        (["--data", "somewhere"], "a split and no --out"),
         (["--out", "predictions.tsv"], "--out and --record are for prepared data"),
         (["--record", "decoding.json"], "--out and --record are for prepared data"),
     ],
@@ -144,30 +144,36 @@ def test_arguments_that_make_no_sense_are_refused(
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
-@pytest.mark.parametrize("verb", ["train", "predict"])
+@pytest.mark.parametrize("command", ["train", "predict"])
 def test_cuda_where_there_is_none_is_told_of(
-    verb: str, called: Call, trained: Path, data: Path, tmp_path: Path
+    command: str, called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
+    shutil.copy2(trained / "run.yaml", tmp_path)
     arguments: dict[str, list[object]] = {
-        "train": ["--run", trained / "run.yaml", "--data", data, "--out", tmp_path / "out"],
-        "predict": ["--model", trained / "model"],
+        "train": ["--run", tmp_path, "--data", data],
+        "predict": ["--run", trained],
     }
-    said = called(verb, *arguments[verb], "--device", "cuda", typed=TYPED)
+    said = called(command, *arguments[command], "--device", "cuda", typed=TYPED)
     assert said.message() == (
         "no CUDA device is usable here",
         "use --device cpu, or check the driver",
     )
-    assert not (tmp_path / "out").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["run.yaml"]
 
 
 def run(folder: Path, model: str) -> Path:
+    """A run's folder with nothing but its configuration."""
     chosen: RunConfig = small.run(model)
-    return small.write_run(folder, chosen)
+    return small.write_run(folder / "run", chosen).parent
+
+
+def untouched(folder: Path) -> bool:
+    return [path.name for path in folder.iterdir()] == ["run.yaml"]
 
 
 def without_alignment(folder: Path) -> None:
     split = Split.load(folder, "train")
-    Split(**{**vars(split), "alignment": None}).save(folder, "train")
+    Split(**{**vars(split), "alignments": None}).save(folder, "train")
     write_summary(folder, Prepared(folder).summary)
 
 
@@ -226,11 +232,11 @@ def test_prepared_data_that_is_not_whole_is_refused_before_training(
     file, damage, wanted = DATA[name]
     damage(own_data)
     model = "hard-mono" if "steps" in name else "soft"
-    arguments = ("--run", run(tmp_path, model=model), "--data", own_data)
-    message, hint = called("train", *arguments, "--out", tmp_path / "out").message()
+    folder = run(tmp_path, model=model)
+    message, hint = called("train", "--run", folder, "--data", own_data).message()
     assert message.startswith(f"{own_data / file}:") and wanted in message, message
     assert hint
-    assert not (tmp_path / "out").exists()
+    assert untouched(folder)
 
 
 @pytest.mark.parametrize(
@@ -245,29 +251,46 @@ def test_prepared_data_that_is_not_whole_is_refused_before_training(
 def test_a_run_that_is_none_is_refused(
     content: str, message: str, called: Call, data: Path, tmp_path: Path
 ) -> None:
-    path = tmp_path / "run.yaml"
+    path = run(tmp_path, model="soft") / "run.yaml"
     path.write_text(content, encoding="utf-8")
-    said = called("train", "--run", path, "--data", data, "--out", tmp_path / "out")
+    said = called("train", "--run", path.parent, "--data", data)
     assert said.message()[0].startswith(f"{path}:") and message in said.message()[0]
-    assert not (tmp_path / "out").exists()
+    assert untouched(path.parent)
+
+
+@pytest.mark.parametrize("command", ["train", "ensemble", "score"])
+def test_a_folder_that_is_no_run_is_named(command: str, called: Call, model: Path) -> None:
+    message, hint = called(command, "--run", model.parent).message()
+    assert message == f"{model.parent / 'run.yaml'}: no such file"
+    assert "results/<experiment>/<task>/<model>/seed<k>" in hint
+
+
+def test_a_run_is_not_trained_and_an_ensemble_not_joined_by_the_others_command(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
+    said = called("ensemble", "--run", trained)
+    assert "has a training of its own" in said.message()[0]
+    folder = run(tmp_path, model="ensemble")
+    said = called("train", "--run", folder, "--data", data)
+    assert "is joined from other models and has no training" in said.message()[0]
 
 
 def test_components_that_do_not_fit_together_are_refused(
     called: Call, data: Path, tmp_path: Path
 ) -> None:
-    path = run(tmp_path, model="postr-joint")
-    replaced(path, "marginalization: output", "marginalization: input")
-    said = called("train", "--run", path, "--data", data, "--out", tmp_path / "out")
+    folder = run(tmp_path, model="postr-joint")
+    replaced(folder / "run.yaml", "marginalization: output", "marginalization: input")
+    said = called("train", "--run", folder, "--data", data)
     assert "the posterior needs p(y | s, h_a) of each position" in said.message()[0]
 
 
-@pytest.mark.parametrize("verb", ["predict", "attend"])
+@pytest.mark.parametrize("command", ["predict", "attention"])
 def test_a_text_that_was_changed_after_preparing_is_refused(
-    verb: str, called: Call, trained: Path, own_data: Path, tmp_path: Path
+    command: str, called: Call, trained: Path, own_data: Path, tmp_path: Path
 ) -> None:
     short(own_data / "test.tsv")
     out = tmp_path / "out.tsv"
-    said = called(verb, "--model", trained / "model", "--data", own_data, "--out", out)
+    said = called(command, "--run", trained, "--data", own_data, "--out", out)
     message = f"{own_data / 'test.tsv'}: this is not the text that test.safetensors was made from"
     assert said.message()[0] == message
     assert not out.exists()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pam.data.dataset import Prepared
-from pam.models.saved import load_model
+from pam.models.checkpoint import load_model
 from tests.cli.conftest import Call
 from tests.training import small
 
@@ -92,7 +92,7 @@ def test_an_output_that_is_cut_short_is_told(called: Call, model: Path, tmp_path
     limits = config.replace("max_ratio: 3.0", "max_ratio: 0.01")
     run = tmp_path / "run.yaml"
     run.write_text(limits.replace("max_extra: 10", "max_extra: 1"))
-    said = called("predict", "--model", model, "--run", run, typed="Blatt\tcase=x\n")
+    said = called("predict", "--run", model.parent, typed="Blatt\tcase=x\n")
     assert said.code == 0 and "line 1: cut short at 1 symbols\n" in said.err
 
 
@@ -161,6 +161,54 @@ def test_unseen_symbols_of_a_split_are_counted(called: Call, trained: Path, tmp_
     arguments = ("--model", trained / "model", "--data", other, "--out", out, "--record", record)
     assert called("predict", *arguments).code == 0
     assert json.loads(record.read_text(encoding="utf-8"))["unseen"] == {"Ç": 1, "ç": 1, "ø": 1}
+
+
+def test_a_run_is_decoded_where_the_next_step_looks_for_it(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(trained, tmp_path / "nouns/postr-joint/seed1"))
+    shutil.copytree(data, tmp_path / "nouns/data")
+    assert called("predict", "--run", run, "--split", "test", "--beam", 1).code == 0
+    assert called("predict", "--run", run, "--split", "dev").code == 0
+    for place in ("beam1", "dev"):
+        assert len(predictions(run / place / "predictions.tsv")) == 13
+        assert (run / place / "decoding.json").is_file()
+    assert called("analyze", "--run", run).code == called("attention", "--run", run).code == 0
+    assert (run / "analysis.json").is_file() and (run / "attention.json").is_file()
+    assert called("score", "--run", run).code == 0
+    scores = json.loads((run / "scores.json").read_text(encoding="utf-8"))
+    assert (scores["model"], scores["seed"], list(scores["decoding"])) == ("postr-joint", 1, ["1"])
+    assert (
+        called("score", "--run", run, "--kind", "inflection").message()[0].startswith("--run and")
+    )
+    typed = called("predict", "--run", run, typed=TYPED)
+    assert (typed.code, len(typed.out.splitlines())) == (0, 2)
+
+
+def test_a_run_that_was_only_trained_is_decoded_as_it_was_trained(
+    called: Call, trained: Path, model: Path
+) -> None:
+    here = called("predict", "--run", trained, typed=TYPED)
+    assert called("predict", "--run", model.parent, typed=TYPED).out == here.out
+
+
+def test_a_configuration_takes_the_place_of_that_of_the_run(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
+    text = (trained / "run.yaml").read_text(encoding="utf-8")
+    given = ("--config", text.replace("beam: 1", "beam: 3"), "--data", data, "--split", "dev")
+    record = tmp_path / "decoding.json"
+    files = ("--out", tmp_path / "p.tsv", "--record", record)
+    assert called("predict", "--run", trained, *given, *files).code == 0
+    assert json.loads(record.read_text(encoding="utf-8"))["beam"] == 3
+    said = called("predict", "--run", trained, "--config", "label: [")
+    assert said.message()[0].startswith("--config:1: this is not valid YAML")
+
+
+def test_a_model_is_named_by_its_run_or_by_its_folder(called: Call, trained: Path) -> None:
+    assert called("predict").message()[0] == "which model is not said"
+    both = called("predict", "--run", trained, "--model", trained / "model")
+    assert both.message()[0] == "which model is not said"
 
 
 def test_a_model_folder_may_be_moved_and_its_data_deleted(

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from pam.cli import main
-from pam.config import Decoding, load_run
+from pam.config import Decoding, RunConfig, load_run
 from pam.data.vocabulary import UNK
 from pam.decoding.length_prior import LengthPrior
 from pam.evaluation import attention as analysis
 from pam.evaluation import scores as record
-from pam.io import dump_yaml
-from pam.models.saved import WEIGHTS, load_model, load_tensors, save_tensors
+from pam.models.checkpoint import WEIGHTS, load_model, load_tensors, save_tensors
 from tests.cli import phrases
 from tests.cli.conftest import Call
 from tests.training import small
@@ -42,7 +41,8 @@ def train(data: Path, out: Path, epochs: int = 40) -> Path:
             "decoding": Decoding(beam=3, batch_size=4),
         }
     )
-    arguments = ["train", "--run", small.write_run(out, run), "--data", data, "--out", out]
+    small.write_run(out, run)
+    arguments = ["train", "--run", out, "--data", data]
     assert main([*map(str, arguments), "--device", "cpu"]) == 0
     return out
 
@@ -142,6 +142,13 @@ def test_samples_are_the_same_for_a_seed(called: Call, trained: Path) -> None:
     assert cold == {"the red house is big."}
 
 
+def run_folder(folder: Path, trained: Path, run: RunConfig) -> Path:
+    """A run of the same model with a configuration of its own."""
+    if not (folder / "run/model").exists():
+        shutil.copytree(trained / "model", folder / "run/model")
+    return small.write_run(folder / "run", run).parent
+
+
 def test_a_run_with_a_temperature_is_sampled_by_its_seed(
     called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
@@ -153,9 +160,8 @@ def test_a_run_with_a_temperature_is_sampled_by_its_seed(
                 "decoding": run.decoding.model_copy(update={"temperature": 3.0}),
             }
         )
-        file, out, told = (tmp_path / name for name in ("run.yaml", "p.tsv", "decoding.json"))
-        file.write_text(dump_yaml(run), encoding="utf-8")
-        arguments = ("--model", trained / "model", "--data", data, "--run", file, "--beam", 4)
+        out, told = tmp_path / "p.tsv", tmp_path / "decoding.json"
+        arguments = ("--run", run_folder(tmp_path, trained, run), "--data", data, "--beam", 4)
         assert called("predict", *arguments, "--out", out, "--record", told).code == 0
         found = json.loads(told.read_text(encoding="utf-8"))["sampling"]
         assert found == {"temperature": 3.0, "seed": seed}
@@ -191,25 +197,24 @@ def test_a_model_without_its_table_of_lengths_is_named(
 def test_a_runs_decoding_may_differ_from_the_one_trained_with(
     called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
-    text = (trained / "model/config.yaml").read_text(encoding="utf-8")
-    run = tmp_path / "run.yaml"
-    run.write_text(text.replace("length_penalty: 0.0", "length_penalty: 0.5"), encoding="utf-8")
-    told = tmp_path / "decoding.json"
-    arguments = ["--model", trained / "model", "--data", data, "--run", run, "--beam", 2]
-    arguments += ["--out", tmp_path / "p.tsv", "--record", told]
-    assert called("predict", *arguments).code == 0
-    found = json.loads(told.read_text(encoding="utf-8"))
+    run = load_run(trained / "model/config.yaml")
+    changed = run.decoding.model_copy(update={"length_penalty": 0.5})
+    folder = run_folder(tmp_path, trained, run.model_copy(update={"decoding": changed}))
+    assert called("predict", "--run", folder, "--data", data, "--beam", 2).code == 0
+    found = json.loads((folder / "beam2/decoding.json").read_text(encoding="utf-8"))
     assert (found["beam"], found["length_penalty"]) == (2, 0.5)
 
 
 def test_analyses_and_scores_of_a_run(
     called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
-    model, gold = ("--model", trained / "model"), phrases.gold(data, tmp_path / "gold")
+    run, gold = ("--run", trained), phrases.gold(data, tmp_path / "gold")
     for beam in (1, 4):
         files = ("--out", tmp_path / f"{beam}.tsv", "--record", tmp_path / f"{beam}.json")
-        assert called("predict", *model, "--data", data, "--beam", beam, *files).code == 0
-    assert called("analyze", *model, "--data", data, "--out", tmp_path / "a.json").code == 0
+        assert called("predict", *run, "--data", data, "--beam", beam, *files).code == 0
+    assert (
+        called("analyze", "--run", trained, "--data", data, "--out", tmp_path / "a.json").code == 0
+    )
     arguments: list[Any] = ["--predictions", tmp_path / "4.tsv", tmp_path / "1.tsv"]
     arguments += ["--decoding", tmp_path / "4.json", tmp_path / "1.json", "--data", data]
     arguments += ["--analysis", tmp_path / "a.json", "--training", trained / "training.json"]
@@ -219,7 +224,7 @@ def test_analyses_and_scores_of_a_run(
     assert 1 < scores.metrics["ppl_exact"].value <= scores.metrics["ppl"].value < 3
 
     gold_analysis = ("--out", tmp_path / "gold_analysis.json")
-    assert called("analyze", *model, "--data", gold, "--split", "gold", *gold_analysis).code == 0
+    assert called("analyze", *run, "--data", gold, "--split", "gold", *gold_analysis).code == 0
     found = analysis.load(tmp_path / "gold_analysis.json")
     assert found.sentences.tokens == [7] * 6 and found.sentences.source_words == [6] * 6
     assert [target for _, target in found.sentences.links[0]] == list(range(6))
@@ -230,24 +235,24 @@ def test_analyses_and_scores_of_a_run(
 
 def test_subwords_are_put_together_in_outputs_and_links(called: Call, tmp_path: Path) -> None:
     data = phrases.prepare(tmp_path / "phrases", subwords=25)
-    model = train(data, tmp_path / "trained", epochs=20) / "model"
+    run = train(data, tmp_path / "trained", epochs=20)
     out = tmp_path / "p.tsv"
-    assert called("predict", "--model", model, "--data", data, "--out", out).code == 0
+    assert called("predict", "--run", run, "--data", data, "--out", out).code == 0
     assert not any("@@" in row["predicted"] for row in table(out))
-    assert called("analyze", "--model", model, "--data", data, "--out", out).code == 0
+    assert called("analyze", "--run", run, "--data", data, "--out", out).code == 0
     found = analysis.load(out).sentences
     assert found.source_words == [6] * 6 and all(len(links) == 6 for links in found.links)
     assert max(found.tokens) > 7
     assert all(source < 6 for links in found.links for source, _ in links)
 
 
-@pytest.mark.parametrize("verb", ["predict", "analyze", "attend"])
+@pytest.mark.parametrize("command", ["predict", "analyze", "attention"])
 def test_data_of_other_vocabularies_is_refused(
-    verb: str, called: Call, trained: Path, tmp_path: Path
+    command: str, called: Call, trained: Path, tmp_path: Path
 ) -> None:
     other = phrases.prepare(tmp_path / "other", subwords=10)
     out = tmp_path / "out"
-    said = called(verb, "--model", trained / "model", "--data", other, "--out", out)
+    said = called(command, "--run", trained, "--data", other, "--out", out)
     assert said.message()[0].endswith("is not the one that mono-postr-joint was trained with")
     assert not out.exists()
 
@@ -272,7 +277,7 @@ def test_options_that_make_no_sense_are_refused(
 
 def test_heat_maps_show_words(called: Call, trained: Path, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "attention.json"
-    arguments = ("--model", trained / "model", "--data", data, "--count", 2, "--out", out)
-    assert called("attend", *arguments).code == 0
+    arguments = ("--run", trained, "--data", data, "--count", 2, "--out", out)
+    assert called("attention", *arguments).code == 0
     row = json.loads(out.read_text(encoding="utf-8"))["rows"][0]
     assert row["source"][0] == "das" and row["target"][-2:] == [".", "</s>"]

@@ -8,24 +8,31 @@ from importlib.metadata import version
 
 import pytest
 
-from pam.data.packages import installed
-from pam.data.packages.babel import Options, draw
-from pam.data.packages.babel.draw import Draw
-from pam.data.packages.babel.fields import FIELDS
-from pam.data.packages.babel.frames import FRAMES, Frame
-from pam.data.packages.babel.words import Side, Word, linked, words_of
+from pam.data.generated import installed
+from pam.data.generated.cldr import (
+    FIELDS,
+    FRAMES,
+    Cldr,
+    Draw,
+    Frame,
+    Word,
+    Words,
+    linked,
+    text_of,
+    words_of,
+)
 from pam.data.registry import find_dataset
 from pam.io import UserError
 
 from .conftest import ROOT
 
-SMALL = Options(train=150, dev=40, test=50)
+SMALL = Cldr(train=150, dev=40, test=50)
 PACKAGE = installed("babel", "2.18.0")
 
 
 @pytest.fixture(scope="module")
 def drawn() -> dict[str, str]:
-    return draw(PACKAGE, SMALL)
+    return SMALL.draw(PACKAGE)
 
 
 class Fixed(Draw):
@@ -41,7 +48,7 @@ class Fixed(Draw):
 
 def pair(field: str, *places: int) -> tuple[str, str, str]:
     german, english = FIELDS[field](Fixed(*places))
-    return Side(german).text, Side(english).text, linked(Side(german), Side(english))
+    return text_of(german), text_of(english), linked(german, english)
 
 
 def test_parts_of_a_date_are_linked_across_their_order() -> None:
@@ -78,14 +85,14 @@ def test_fields_are_written_as_each_language_does(
 
 
 def test_links_are_sure_where_one_stands_for_all_and_possible_where_order_is_unknown() -> None:
-    def side(*words: tuple[str, str | None]) -> Side:
-        return Side(tuple(Word(*word) for word in words))
+    def side(*words: tuple[str, str | None]) -> Words:
+        return tuple(Word(*word) for word in words)
 
     assert linked(side(("a", "1")), side(("x", "1"), ("y", "1"))) == "1-1 1-2"
     assert linked(side(("a", "1"), ("b", "1")), side(("x", "1"), ("y", "1"))) == "1-1 2-2"
     three = side(("x", "1"), ("y", "1"), ("z", None))
     assert linked(side(("a", "1"), ("b", "1"), ("c", "1")), three).count("p") == 6
-    unsure = Side((Word("a", "1", sure=False),))
+    unsure = (Word("a", "1", sure=False),)
     assert linked(unsure, side(("x", "1"))) == "1p1"
 
 
@@ -129,26 +136,26 @@ def test_words_do_move(drawn: dict[str, str]) -> None:
 
 
 def test_more_training_pairs_leave_the_test_as_it_is(drawn: dict[str, str]) -> None:
-    more = draw(PACKAGE, SMALL.model_copy(update={"train": 160}))
+    more = SMALL.model_copy(update={"train": 160}).draw(PACKAGE)
     assert more["test.de"] == drawn["test.de"] and more["dev.en"] == drawn["dev.en"]
     assert more["train.de"].startswith(drawn["train.de"])
-    other = draw(PACKAGE, SMALL.model_copy(update={"seed": 2}))
+    other = SMALL.model_copy(update={"seed": 2}).draw(PACKAGE)
     assert other["test.de"] != drawn["test.de"]
 
 
 def test_every_frame_has_the_same_slots_in_both_languages() -> None:
     assert len(FRAMES) > 20
     with pytest.raises(ValueError, match="not a frame"):
-        Frame.of("am/1 {date}\non/1 {time}")
+        Frame.of("am/1 {date}", "on/1 {time}")
     with pytest.raises(ValueError, match="not a frame"):
-        Frame.of("am/x {date}\non/1 {date}")
+        Frame.of("am/x {date}", "on/1 {date}")
 
 
 def test_more_phrases_than_there_are_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = (Frame.of("{person} spricht/1\n{person} speaks/1"),)
-    monkeypatch.setattr("pam.data.packages.babel.FRAMES", few)
+    few = (Frame.of("{person} spricht/1", "{person} speaks/1"),)
+    monkeypatch.setattr("pam.data.generated.cldr.FRAMES", few)
     with pytest.raises(UserError, match="not many more phrases than"):
-        draw(PACKAGE, SMALL)
+        SMALL.draw(PACKAGE)
 
 
 @pytest.mark.skipif(version("babel") != "2.18.0", reason="the pins belong to Babel 2.18.0")
@@ -156,7 +163,7 @@ def test_our_own_draw_is_the_pinned_one() -> None:
     registry = [ROOT / "config" / "datasets.yaml"]
     dataset = find_dataset(registry, "cldr-de-en")
     assert dataset.package is not None
-    texts = draw(PACKAGE, Options.model_validate(dataset.package.options))
+    texts = Cldr.model_validate(dataset.package.options).draw(PACKAGE)
     files = dataset.files | find_dataset(registry, "cldr-de-en-gold").files
     assert files.keys() == texts.keys()
     for name, file in files.items():

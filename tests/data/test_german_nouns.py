@@ -9,8 +9,8 @@ import pytest
 
 from pam.data import download as fetch_module
 from pam.data.download import fetch
-from pam.data.packages import installed
-from pam.data.packages.german_nouns import RUNS, TABLE, Options, draw
+from pam.data.generated import installed
+from pam.data.generated.german_nouns import CELLS, TABLE, GermanNouns
 from pam.data.registry import Dataset, find_dataset
 from pam.io import UserError
 
@@ -18,7 +18,7 @@ from .conftest import ROOT
 
 
 def noun(lemma: str, plural: str, **other: str) -> dict[str, str]:
-    forms = {run: plural if run.endswith("plural") else lemma for run in RUNS}
+    forms = {cell: plural if cell.endswith("plural") else lemma for cell in CELLS}
     return {"lemma": lemma, "pos": "Substantiv"} | forms | other
 
 
@@ -30,7 +30,7 @@ class Table(Distribution):
     def __init__(self, path: Path, nouns: list[dict[str, str]]) -> None:
         self.path = path
         with open(path, "w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, ["lemma", "pos", *RUNS])
+            writer = csv.DictWriter(file, ["lemma", "pos", *CELLS])
             writer.writeheader()
             writer.writerows(nouns)
 
@@ -43,7 +43,7 @@ class Table(Distribution):
 
 
 NOUNS = [noun(stem + ending, stem + ending + "e") for stem in ("Tag", "Ort") for ending in "abcd"]
-FEW = Options(train=3, dev=2, test=2)
+FEW = GermanNouns(train=3, dev=2, test=2)
 
 
 def lemmas(text: str) -> list[str]:
@@ -51,7 +51,7 @@ def lemmas(text: str) -> list[str]:
 
 
 def test_rows_are_written_like_those_of_the_papers_data(tmp_path: Path) -> None:
-    texts = draw(Table(tmp_path / "t", NOUNS), FEW)
+    texts = FEW.draw(Table(tmp_path / "t", NOUNS))
     lines = texts["dev.tsv"].splitlines()[:8]
     lemma = lines[0].split("\t")[0]
     assert lines[0] == f"{lemma}\tcase=nominative,number=singular\t{lemma}"
@@ -59,16 +59,16 @@ def test_rows_are_written_like_those_of_the_papers_data(tmp_path: Path) -> None:
 
 
 def test_no_lemma_is_in_two_splits_and_sizes_are_kept(tmp_path: Path) -> None:
-    texts = draw(Table(tmp_path / "t", NOUNS), FEW)
+    texts = FEW.draw(Table(tmp_path / "t", NOUNS))
     drawn = {name: set(lemmas(text)) for name, text in texts.items()}
     assert [len(drawn[f"{name}.tsv"]) for name in ("train", "dev", "test")] == [3, 2, 2]
     assert len(set.union(*drawn.values())) == 7
 
 
 def test_the_order_of_the_table_does_not_matter_and_the_seed_does(tmp_path: Path) -> None:
-    first = draw(Table(tmp_path / "a", NOUNS), FEW)
-    assert draw(Table(tmp_path / "b", NOUNS[::-1]), FEW) == first
-    assert draw(Table(tmp_path / "a", NOUNS), FEW.model_copy(update={"seed": 2})) != first
+    first = FEW.draw(Table(tmp_path / "a", NOUNS))
+    assert FEW.draw(Table(tmp_path / "b", NOUNS[::-1])) == first
+    assert FEW.model_copy(update={"seed": 2}).draw(Table(tmp_path / "a", NOUNS)) != first
 
 
 @pytest.mark.parametrize(
@@ -87,10 +87,10 @@ def test_the_order_of_the_table_does_not_matter_and_the_seed_does(tmp_path: Path
 def test_what_is_no_plain_noun_is_left_out(
     tmp_path: Path, unsuitable: list[dict[str, str]]
 ) -> None:
-    texts = draw(Table(tmp_path / "t", NOUNS + unsuitable), Options(train=6, dev=1, test=1))
+    texts = GermanNouns(train=6, dev=1, test=1).draw(Table(tmp_path / "t", NOUNS + unsuitable))
     assert unsuitable[0]["lemma"] not in lemmas("".join(texts.values()))
     with pytest.raises(UserError, match="9 lemmas are wanted, the package has 8"):
-        draw(Table(tmp_path / "t", NOUNS + unsuitable), Options(train=7, dev=1, test=1))
+        GermanNouns(train=7, dev=1, test=1).draw(Table(tmp_path / "t", NOUNS + unsuitable))
 
 
 @pytest.fixture

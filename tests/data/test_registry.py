@@ -184,8 +184,8 @@ def test_a_file_without_address_needs_a_word_on_how_to_get_it(registry: Writer) 
     path = registry({"mine": entry(files={"a": {}}, splits=dict.fromkeys(SPLITS, "a"))})
     with pytest.raises(UserError, match=r"`a` has no source"):
         load_registries([path])
-    told = entry(files={"a": {}}, splits=dict.fromkeys(SPLITS, "a"), obtain="Ask the author.")
-    assert load_registries([registry({"mine": told})])["mine"].obtain == "Ask the author."
+    licensed = entry(files={"a": {}}, splits=dict.fromkeys(SPLITS, "a"), obtain="Ask the author.")
+    assert load_registries([registry({"mine": licensed})])["mine"].obtain == "Ask the author."
 
 
 def test_a_task_reads_a_data_set_in_its_own_way(registry: Writer) -> None:

@@ -28,10 +28,10 @@ def test_sentences_become_words_and_ids(tmp_path: Path) -> None:
         "The cat isn 't sleeping , is it ?",
     )
     split = data.split("train")
-    assert data.source.spell(split.source_row(0)) == ["Das", "ist", "ein", "Hund", ".", "<eos>"]
-    assert data.target.spell(split.target_row(1)) == ["This", "is", "a", "cat", ".", "<eos>"]
+    assert data.source.spell(split.sources[0]) == ["Das", "ist", "ein", "Hund", ".", "<eos>"]
+    assert data.target.spell(split.targets[1]) == ["This", "is", "a", "cat", ".", "<eos>"]
     assert data.summary["languages"] == {"source": "de", "target": "en"}
-    assert split.alignment is None
+    assert split.alignments is None
 
 
 def test_a_vocabulary_begins_with_the_most_frequent_words(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_a_vocabulary_begins_with_the_most_frequent_words(tmp_path: Path) -> Non
     # Of equally frequent words, the first by code points.
     assert data.source.symbols == (".", "Das", "Hund")
     assert data.target.symbols == ("is", ".", "The", "This", "a", "cat", "dog", "sleeping")
-    unknown = int((data.split("test").source == UNK).sum())
+    unknown = int((data.split("test").sources.values == UNK).sum())
     assert unknown == 7 and data.summary["splits"]["test"]["source"]["unknown"] == unknown
 
 
@@ -183,8 +183,8 @@ def test_a_stage_needs_those_before_it_as_they_were(tmp_path: Path) -> None:
 
 
 def test_an_unknown_stage_names_the_closest(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"unknown stage `tokenize`.*\n.*`tokenize`"):
-        prepare("mine", dataset(tmp_path / "own"), tmp_path, tmp_path / "out", "tokenize")
+    with pytest.raises(UserError, match=r"unknown stage `tokenise`.*\n.*`tokenize`"):
+        prepare("mine", dataset(tmp_path / "own"), tmp_path, tmp_path / "out", "tokenise")
 
 
 def test_pairs_that_training_holds_too_are_counted(tmp_path: Path) -> None:

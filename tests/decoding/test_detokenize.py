@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pam.data.tasks.inflection import Codec as Letters
-from pam.data.translation.codec import Codec, Settings, SideSettings
+from pam.data.tokenizers import InflectionCodec as Letters
+from pam.data.tokenizers import Settings, SideSettings, TranslationCodec
 from pam.data.vocabulary import STEP, UNK, Vocabulary
 from pam.decoding.generator import detokenize
 from pam.decoding.hypotheses import Output
@@ -14,9 +14,9 @@ TARGET = Vocabulary(["a", "house", "in", "st@@", "reet"])
 A, HOUSE, IN = 5, 6, 7
 
 
-def codec(merges: list[str] | None = None) -> Codec:
+def codec(merges: list[str] | None = None) -> TranslationCodec:
     side = SideSettings(language="de", tokenize="none", lowercase=False, merges=merges)
-    return Codec(Settings(source=side, target=side))
+    return TranslationCodec(Settings(source=side, target=side))
 
 
 def output(symbols: list[int], attended: list[int]) -> Output:

@@ -11,9 +11,10 @@ from nltk.translate.metrics import alignment_error_rate
 
 from pam.cli import main
 from pam.data.dataset import write_summary
+from pam.evaluation import alignment
 from pam.evaluation import scores as record
 from pam.evaluation.attention import Links
-from pam.evaluation.kinds import EvalInputs, alignment
+from pam.evaluation.inputs import EvalInputs
 from pam.evaluation.metrics import metric_of
 from pam.io import UserError
 from tests.evaluation.translations import analyze
@@ -41,11 +42,11 @@ def gold_folder(folder: Path, sure: list[Links], possible: list[Links]) -> Path:
 @pytest.mark.parametrize("seed", range(5))
 def test_counts_give_the_error_rate_that_nltk_gives(seed: int, tmp_path: Path) -> None:
     found, sure, possible = drawn(seed)
-    evidence = EvalInputs(
+    inputs = EvalInputs(
         analysis=analyze(tmp_path / "gold_analysis.json", len(found), found),
         data=gold_folder(tmp_path / "gold", sure, possible),
     )
-    counted = alignment.count(evidence)
+    counted = alignment.count(inputs)
     known = metric_of("aer")
     value = float(known.value(counted.units.total(known.columns)))
     assert value == pytest.approx(counted.details["aer_nltk"])
@@ -59,11 +60,11 @@ def test_counts_give_the_error_rate_that_nltk_gives(seed: int, tmp_path: Path) -
 
 def test_the_example_of_och_and_ney(tmp_path: Path) -> None:
     """Two sure links of which one is found, one more that is possible, and a wrong one."""
-    evidence = EvalInputs(
+    inputs = EvalInputs(
         analysis=analyze(tmp_path / "a.json", 1, [[(0, 0), (1, 1), (2, 1)]]),
         data=gold_folder(tmp_path / "gold", [[(0, 0), (1, 2)]], [[(0, 0), (1, 1), (1, 2)]]),
     )
-    units = alignment.count(evidence).units
+    units = alignment.count(inputs).units
     columns = ("sure_hit", "possible_hit", "links", "sure")
     assert units.total(columns).tolist() == [1, 2, 3, 2]
     assert units.total([f"{name}_prior" for name in columns[:3]]).tolist() == [1, 1, 1]
@@ -94,12 +95,12 @@ def test_gold_scores_hold_both_ways_of_counting(tmp_path: Path) -> None:
 def test_links_that_do_not_belong_together_are_named(
     sure: list[Links], possible: list[Links], words: str, tmp_path: Path
 ) -> None:
-    evidence = EvalInputs(
+    inputs = EvalInputs(
         analysis=analyze(tmp_path / "a.json", 2),
         data=gold_folder(tmp_path / "gold", sure, possible),
     )
     with pytest.raises(UserError, match=words) as raised:
-        alignment.count(evidence)
+        alignment.count(inputs)
     assert raised.value.file and raised.value.hint
 
 
@@ -108,7 +109,7 @@ def test_damaged_links_are_named(content: str, tmp_path: Path) -> None:
     path = tmp_path / "links.json"
     path.write_text(content)
     with pytest.raises(UserError) as raised:
-        alignment.read_gold(path)
+        alignment.read_word_alignments(path)
     assert raised.value.file == str(path)
 
 

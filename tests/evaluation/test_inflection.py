@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pam.evaluation.kinds import EvalInputs, inflection
-from pam.evaluation.kinds.inflection import Prediction
-from pam.evaluation.predictions import check_against_split
+from pam.evaluation import inflection
+from pam.evaluation.inflection import Prediction
+from pam.evaluation.inputs import EvalInputs, check_against_split
 from pam.io import UserError
 
 HEADER = "lemma\tfeatures\tform\tpredicted\tlog_prob\n"

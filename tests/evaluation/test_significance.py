@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pam.evaluation.significance import paired_bootstrap
+from pam.evaluation.translation import paired_bootstrap
 from pam.io import UserError
 from tests.evaluation.translations import (
     OUTPUTS,
@@ -36,7 +36,7 @@ def test_a_better_system_is_found_and_the_same_one_is_not(data: Path, tmp_path: 
     better = predict(tmp_path / "better.tsv", OUTPUTS, TIMES)
     systems = {"Better": better, "Same": worse}
     tested = paired_bootstrap(worse, systems, data, metrics=("bleu", "sacrebleu", "chrf"))
-    assert [(one.metric, one.system) for one in tested] == [
+    assert [(one.metric, one.model) for one in tested] == [
         (name, system) for name in ("bleu", "sacrebleu", "chrf") for system in systems
     ]
     for better_one, same in zip(tested[::2], tested[1::2], strict=True):

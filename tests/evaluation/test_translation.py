@@ -14,12 +14,12 @@ from nltk.translate.bleu_score import corpus_bleu
 
 from pam.cli import main
 from pam.data.dataset import write_summary
-from pam.evaluation import bootstrap
+from pam.evaluation import bootstrap, translation
 from pam.evaluation import scores as record
-from pam.evaluation.kinds import EvalInputs, translation
-from pam.evaluation.lengths import by_length
+from pam.evaluation.inputs import EvalInputs
 from pam.evaluation.metrics import metric_of
 from pam.evaluation.scores import Scores
+from pam.evaluation.translation import by_length
 from pam.io import UserError
 from tests.evaluation.translations import (
     OUTPUTS,
@@ -36,7 +36,7 @@ from tests.evaluation.translations import (
 
 
 @pytest.fixture
-def evidence(tmp_path: Path) -> EvalInputs:
+def inputs(tmp_path: Path) -> EvalInputs:
     return EvalInputs(
         predictions=(
             predict(tmp_path / "beam4/predictions.tsv", OUTPUTS),
@@ -48,8 +48,8 @@ def evidence(tmp_path: Path) -> EvalInputs:
     )
 
 
-def value(name: str, evidence: EvalInputs) -> float:
-    units = translation.count(evidence).units
+def value(name: str, inputs: EvalInputs) -> float:
+    units = translation.count(inputs).units
     known = metric_of(name)
     return float(known.value(units.total(known.columns)))
 
@@ -64,7 +64,7 @@ def sacrebleu_says(folder: Path, outputs: list[str], references: list[str], *opt
 
 @pytest.mark.parametrize(("beam", "outputs"), [(4, OUTPUTS), (10, WORSE)])
 def test_scores_are_those_of_sacrebleus_command_line(
-    evidence: EvalInputs, tmp_path: Path, beam: int, outputs: list[str]
+    inputs: EvalInputs, tmp_path: Path, beam: int, outputs: list[str]
 ) -> None:
     texts = [text_of(output) for output in outputs]
     words = ("--tokenize", "none", "--smooth-method", "none", "--force")
@@ -73,24 +73,24 @@ def test_scores_are_those_of_sacrebleus_command_line(
         ("sacrebleu", sacrebleu_says(tmp_path, texts, REFERENCES)),
         ("chrf", sacrebleu_says(tmp_path, texts, REFERENCES, "--metrics", "chrf")),
     ):
-        assert value(f"{name}_b{beam}", evidence) == pytest.approx(theirs, abs=1e-9)
+        assert value(f"{name}_b{beam}", inputs) == pytest.approx(theirs, abs=1e-9)
         assert theirs > 5
 
 
-def test_bleu_on_words_is_nltks_too(evidence: EvalInputs) -> None:
+def test_bleu_on_words_is_nltks_too(inputs: EvalInputs) -> None:
     references = [[target.split()] for target in TARGETS]
     # nltk counts an empty output as if it were one word long, so the outputs without one.
     theirs = corpus_bleu(references, [output.split() for output in WORSE])
-    assert value("bleu_b10", evidence) == pytest.approx(100 * float(theirs))
+    assert value("bleu_b10", inputs) == pytest.approx(100 * float(theirs))
 
 
-def test_perplexities_come_from_the_analysis(evidence: EvalInputs) -> None:
-    assert value("ppl", evidence) == pytest.approx(math.exp(21 / 24))
-    assert value("ppl_exact", evidence) == pytest.approx(math.exp(10.5 / 24))
+def test_perplexities_come_from_the_analysis(inputs: EvalInputs) -> None:
+    assert value("ppl", inputs) == pytest.approx(math.exp(21 / 24))
+    assert value("ppl_exact", inputs) == pytest.approx(math.exp(10.5 / 24))
 
 
-def test_signatures_and_oddities_are_told(evidence: EvalInputs) -> None:
-    counted = translation.count(evidence)
+def test_signatures_and_oddities_are_told(inputs: EvalInputs) -> None:
+    counted = translation.count(inputs)
     assert counted.over == "sentences"
     assert counted.details["signatures"]["bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:none|")
     assert "|tok:13a|smooth:exp|" in counted.details["signatures"]["sacrebleu"]
@@ -100,9 +100,9 @@ def test_signatures_and_oddities_are_told(evidence: EvalInputs) -> None:
 
 def test_a_set_of_empty_outputs_scores_zero(tmp_path: Path) -> None:
     path = predict(tmp_path / "p.tsv", [""] * len(OUTPUTS))
-    evidence = EvalInputs((path,), (None,), data=prepare(tmp_path / "data"))
-    assert [value(name, evidence) for name in ("bleu", "sacrebleu", "chrf")] == [0, 0, 0]
-    assert "ppl" not in translation.count(evidence).metrics
+    inputs = EvalInputs((path,), (None,), data=prepare(tmp_path / "data"))
+    assert [value(name, inputs) for name in ("bleu", "sacrebleu", "chrf")] == [0, 0, 0]
+    assert "ppl" not in translation.count(inputs).metrics
 
 
 def test_a_single_sentence_is_scored_with_an_interval_of_no_width(tmp_path: Path) -> None:
@@ -120,21 +120,21 @@ def test_a_single_sentence_is_scored_with_an_interval_of_no_width(tmp_path: Path
 
 def test_a_reference_that_a_model_repeats_has_a_bleu_of_100(tmp_path: Path) -> None:
     path = predict(tmp_path / "p.tsv", TARGETS)
-    evidence = EvalInputs((path,), (None,), data=prepare(tmp_path / "data"))
-    assert value("bleu", evidence) == pytest.approx(100)
+    inputs = EvalInputs((path,), (None,), data=prepare(tmp_path / "data"))
+    assert value("bleu", inputs) == pytest.approx(100)
 
 
 @pytest.fixture
-def scores(evidence: EvalInputs, tmp_path: Path) -> Scores:
+def scores(inputs: EvalInputs, tmp_path: Path) -> Scores:
     decoding = []
-    for beam in evidence.beams:
+    for beam in inputs.beams:
         path = tmp_path / f"beam{beam}/decoding.json"
         path.write_text(json.dumps({"beam": beam, "cpu_s": beam, "unseen": {"anstarrt": 1}}))
         decoding.append(path)
     training = tmp_path / "training.json"
     training.write_text(json.dumps({"cpu_s": 100.0}))
-    arguments = ["score", "--predictions", *evidence.predictions, "--decoding", *decoding]
-    arguments += ["--data", evidence.data, "--analysis", evidence.analysis]
+    arguments = ["score", "--predictions", *inputs.predictions, "--decoding", *decoding]
+    arguments += ["--data", inputs.data, "--analysis", inputs.analysis]
     arguments += ["--training", training, "--out", tmp_path / "scores.json"]
     assert main([str(argument) for argument in arguments]) == 0
     return record.load(tmp_path / "scores.json")
@@ -156,16 +156,16 @@ def test_the_record_holds_every_beam_and_the_cost_of_the_first(scores: Scores) -
     assert low < scores.metrics["bleu_b4"].value < high
 
 
-def test_bleu_by_length_takes_each_sentence_once(scores: Scores, evidence: EvalInputs) -> None:
-    bins = by_length(scores, 4, edges=(5, 12))
+def test_bleu_by_length_takes_each_sentence_once(scores: Scores, inputs: EvalInputs) -> None:
+    bins = by_length(scores.counts(), 4, edges=(5, 12))
     assert [(one.low, one.high, one.sentences) for one in bins] == [
         *((0, 5, 1), (5, 12, 3), (12, None, 2)),
     ]
     assert bins[0].value == 0.0  # its output is empty
-    (whole,) = by_length(scores, 4, edges=())
-    assert whole.value == pytest.approx(value("bleu_b4", evidence))
-    by_reference = by_length(scores, 10, metric="chrf", by="words", edges=(100, 200))
-    assert by_reference[0].value == pytest.approx(value("chrf_b10", evidence))
+    (whole,) = by_length(scores.counts(), 4, edges=())
+    assert whole.value == pytest.approx(value("bleu_b4", inputs))
+    by_reference = by_length(scores.counts(), 10, metric="chrf", by="words", edges=(100, 200))
+    assert by_reference[0].value == pytest.approx(value("chrf_b10", inputs))
     assert [one.value for one in by_reference[1:]] == [None, None]
 
 
@@ -187,11 +187,11 @@ def test_bleu_by_length_takes_each_sentence_once(scores: Scores, evidence: EvalI
     ],
 )
 def test_files_that_do_not_belong_together_are_named(
-    evidence: EvalInputs, tmp_path: Path, damage: object, words: str
+    inputs: EvalInputs, tmp_path: Path, damage: object, words: str
 ) -> None:
     damage(tmp_path)  # type: ignore[operator]
     with pytest.raises(UserError, match=words) as raised:
-        translation.count(evidence)
+        translation.count(inputs)
     assert raised.value.hint
 
 

@@ -16,12 +16,13 @@ from pam.config import Decoding
 from pam.data.dataset import SPLITS, Prepared, Split, write_summary
 from pam.data.download import fetch
 from pam.data.prepare import prepare
-from pam.decoding.decoder import Decoder
+from pam.decoding.generator import Generator
 from pam.decoding.length_prior import FILE, LengthPrior
-from pam.evaluation.kinds import EvalInputs, alignment, translation
+from pam.evaluation import alignment, translation
+from pam.evaluation.inputs import EvalInputs
 from pam.io import write_json
 from pam.models.build import build
-from pam.models.saved import load_model, save_model
+from pam.models.checkpoint import load_model, save_model
 from pam.training.checkpoint import Progress, StateFolder
 from tests.cli import phrases
 from tests.data import pairs, test_wit3
@@ -73,7 +74,7 @@ def _content(folder: Path) -> Result:
     found = [data.summary["splits"], data.source.symbols, data.target.symbols, rows]
     for name in SPLITS:
         split = data.split(name)
-        found += [split.content, split.source_row(0).tolist(), split.sources.lengths.tolist()]
+        found += [split.content, split.sources[0].tolist(), split.sources.lengths.tolist()]
         found += [data.codec.source_symbols(row[:-1]) for row in rows[name]]
     if data.summary["task"] == "translation":
         found += [translation.target_language(data)]
@@ -93,7 +94,7 @@ def gold_data(room: Path) -> Subject:
     def use(folder: Path) -> Result:
         data, gold = (
             Prepared(folder),
-            alignment.read_gold(EvalInputs(data=folder).file("links.json")),
+            alignment.read_word_alignments(EvalInputs(data=folder).file("links.json")),
         )
         return data.rows("gold"), data.split("gold").content, gold.model_dump()
 
@@ -152,7 +153,7 @@ def model(room: Path, *, subwords: bool) -> Subject:
 
     def use(folder: Path) -> Result:
         loaded = load_model(folder)
-        decoder = Decoder(loaded, folder, Decoding(beam=2, length_prior=0.3, max_extra=3))
+        decoder = Generator(loaded, folder, Decoding(beam=2, length_prior=0.3, max_extra=3))
         codec = loaded.codec
         return decoder([codec.source_symbols(codec.typed_source(line)) for line in typed])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -46,9 +47,11 @@ def test_a_clock_that_jumps_back_while_training(
     finished: Scene, tmp_path: Path, record: Recorder
 ) -> None:
     made = finished.made
-    run, data = str(RUN / "run.yaml"), str(RESULTS / "nouns/data")
+    (made.folder / "again").mkdir()
+    shutil.copy2(made.folder / RUN / "run.yaml", made.folder / "again")
+    data = str(RESULTS / "nouns/data")
     outcome = made.command(
-        [sys.executable, "-m", "pam", "train", "--run", run, "--data", data, "--out", "again"],
+        [sys.executable, "-m", "pam", "train", "--run", "again", "--data", data],
         **jumping(tmp_path / "clock", 3.0),
     )
     assert outcome.code == 0, outcome.said

@@ -16,12 +16,13 @@ import pytest
 import yaml
 from hypothesis import strategies as st
 
-from pam.commands.prepare import overrides
+from pam.commands.data import overrides
 from pam.config import RunConfig, load_run
 from pam.data.registry import load_registries
 from pam.experiment import load_plan
 from pam.io import dump_yaml
 from pam.models.build import build
+from pam.models.fitting import check_fit
 from pam.training.devices import enough_for
 from tests.conftest import Recorder
 from tests.faults.cases import numbered
@@ -35,6 +36,7 @@ CASES = 30
 """Of a block."""
 
 EXPERIMENT = {
+    "plugins": [],
     "experiment": "tiny",
     "title": "Made up",
     "seeds": [1, 2],
@@ -44,7 +46,7 @@ EXPERIMENT = {
         "nouns": {"dataset": "small", "label": "Nouns", "network": {"decoder": 6}},
         "pairs": {
             "dataset": "pairs",
-            "gold": "links",
+            "word_alignments": "links",
             "models": ["soft"],
             "format": {"subwords": {"merges": 5}, "vocabulary": {"size": {"xx": 9}}},
             "training": {"select": "loss"},
@@ -172,6 +174,7 @@ def run_run(run: RunConfig) -> None:
     Path("run.yaml").write_text(dump_yaml(run), encoding="utf-8")
     assert load_run("run.yaml") == run
     with enough_for("making the network", "lower the sizes in `network`"):
+        check_fit(run.components, run.network)
         build(run.components, run.network, 9, 9)
 
 

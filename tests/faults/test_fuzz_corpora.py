@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 
 from pam.data.dataset import SPLITS, Prepared
 from pam.data.download import fetch
-from pam.data.gold import prepare_gold
-from pam.data.prepare import prepare
+from pam.data.prepare import prepare, prepare_word_alignments
 from pam.data.registry import Dataset
 from pam.data.vocabulary import UNK, Vocabulary
-from pam.evaluation.kinds import EvalInputs, translation
-from pam.evaluation.predictions import check_against_split, read_predictions
+from pam.evaluation import translation
+from pam.evaluation.inputs import EvalInputs, check_against_split, read_predictions
 from tests.conftest import Recorder
 from tests.data import pairs
 from tests.faults.cases import numbered
@@ -98,14 +97,14 @@ def check_prepared(folder: Path) -> None:
                 r"[\x00-\x1f\x7f]", "".join(row)
             )
             for vocabulary, ids, symbols in (
-                (data.source, split.source_row(number), data.codec.source_symbols(row[:-1])),
-                (data.target, split.target_row(number), data.codec.target_symbols(row[-1])),
+                (data.source, split.sources[number], data.codec.source_symbols(row[:-1])),
+                (data.target, split.targets[number], data.codec.target_symbols(row[-1])),
             ):
                 spelt = vocabulary.spell(ids)[:-1]
                 known = [s if s in vocabulary else "<unk>" for s in symbols]
                 assert spelt == known
     if data.summary["task"] == "inflection":
-        assert not (data.split("train").source == UNK).any()
+        assert not (data.split("train").sources.values == UNK).any()
     else:
         for name in ("dev", "test"):
             references = translation.read_references(EvalInputs(data=folder, split=name))
@@ -232,7 +231,7 @@ def of_links(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]
             }
         )
         fetch("gold", own, folder / "raw")
-        prepare_gold("gold", own, folder / "raw", data, folder / "out")
+        prepare_word_alignments("gold", own, folder / "raw", data, folder / "out")
         assert Prepared(folder / "out").rows("gold")
 
     def five(link: st.SearchStrategy[str]) -> st.SearchStrategy[bytes]:

@@ -1,4 +1,4 @@
-"""A mirror on loopback that misbehaves, asked by the whole verb `fetch`."""
+"""A mirror on loopback that misbehaves, asked by the whole command `fetch`."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -22,7 +23,7 @@ MENDED = "mended, the next call ends with bit-identical results"
 
 
 def pam(scene: Scene, *arguments: str) -> Outcome:
-    """A verb of the command line, bound by permissions."""
+    """A command of the command line, bound by permissions."""
     command = bound_by_permission([sys.executable, "-m", "pam", *arguments])
     return scene.made.command(command, **scene.environment)
 
@@ -59,8 +60,11 @@ def test_a_disk_that_is_full_while_downloading(scene: Scene, record: Recorder) -
 
 
 def train(scene: Scene, out: str, *arguments: str) -> Outcome:
-    run, data = str(RUN / "run.yaml"), str(RESULTS / "nouns/data")
-    return pam(scene, "train", "--run", run, "--data", data, "--out", out, *arguments)
+    folder = scene.made.folder / out
+    folder.mkdir(exist_ok=True)
+    if not (folder / "run.yaml").is_file():
+        shutil.copy2(scene.made.folder / RUN / "run.yaml", folder)
+    return pam(scene, "train", "--run", out, "--data", str(RESULTS / "nouns/data"), *arguments)
 
 
 @pytest.mark.parametrize(
@@ -158,20 +162,21 @@ def test_results_that_may_not_be_written_to(
     )
 
 
-@pytest.mark.parametrize("verb", ["fetch", "train"])
-def test_a_verb_that_may_not_write_where_it_should(
-    finished: Scene, record: Recorder, verb: str
+@pytest.mark.parametrize("command", ["fetch", "train"])
+def test_a_command_that_may_not_write_where_it_should(
+    finished: Scene, record: Recorder, command: str
 ) -> None:
     folder = finished.made.folder / "closed"
     folder.mkdir()
+    shutil.copy2(finished.made.folder / RUN / "run.yaml", folder)
     with forbidden(folder):
-        if verb == "fetch":
+        if command == "fetch":
             outcome = pam(finished, *FETCH[:-1], "closed")
         else:
             outcome = train(finished, "closed")
         refused(outcome, "no permission to write here")
-    assert list(folder.iterdir()) == []
-    record(fault="no permission for the folder of a verb", showed="one message, nothing written")
+    assert [path.name for path in folder.iterdir()] == ["run.yaml"]
+    record(fault="no permission for the folder of a command", showed="one message, nothing written")
 
 
 def test_a_limit_on_the_size_of_files(scene: Scene, record: Recorder) -> None:

@@ -1,40 +1,90 @@
-"""Whether models fit the sizes of their tasks, seen without training them."""
+"""Whether models fit their tasks: their parts, their sizes and what they write, without torch."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from pam.config import ModelConfig, Network
+from pam.data.registry import load_registries
 from pam.experiment import load_plan
 from pam.io import UserError, read_yaml
-from pam.models.fitting import check_fit
+from pam.models import options
+from pam.models.fitting import FitError, check_fit
 
-CONFIG = Path(__file__).resolve().parents[2] / "config"
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = ROOT / "config"
 EXPERIMENTS = [file for file in sorted(CONFIG.glob("*.yaml")) if "experiment" in read_yaml(file)]
 
 
-@pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda file: file.stem)
-def test_every_model_of_our_experiments_fits_its_tasks(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(CONFIG.parent)
-    check_fit(load_plan(files=[file]))
+@pytest.fixture(autouse=True)
+def repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
 
 
-def test_sizes_that_do_not_fit_are_told_with_task_and_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(CONFIG.parent)
-    mine = tmp_path / "mine.yaml"
-    mine.write_text(
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    """An experiment whose second task does not fit its model's sizes."""
+    file = tmp_path / "mine.yaml"
+    file.write_text(
         "experiment: mine\nmodels: [soft-dot]\ntasks:\n  fine: {dataset: de-noun}\n"
         "  wrong: {dataset: de-noun, network: {encoder: 32}}\n",
         encoding="utf-8",
     )
-    plan = load_plan(files=[mine])
+    return file
+
+
+@pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda file: file.stem)
+def test_every_model_of_our_experiments_fits_its_tasks(file: Path) -> None:
+    plan = load_plan(files=[file])
+    plan.check_datasets(load_registries(plan.experiment.registries))
+
+
+def test_sizes_that_do_not_fit_are_reported_with_task_and_model(mine: Path) -> None:
     with pytest.raises(UserError) as caught:
-        check_fit(plan)
+        load_plan(files=[mine])
     assert (Path(str(caught.value.file)), caught.value.line) == (mine, 5)
     assert caught.value.message.startswith("model `soft-dot` of task `wrong`: score `dot`")
     assert caught.value.hint
+
+
+def test_a_transformers_heads_divide_its_units() -> None:
+    transformer = ModelConfig(label="T", architecture=options.TransformerOptions(heads=3))
+    check_fit(transformer, Network(embedding=12))
+    with pytest.raises(FitError, match="64 units do not divide into 3 heads"):
+        check_fit(transformer, Network(embedding=64))
+
+
+@pytest.mark.parametrize("model", ["hard-mono", "hard-twice"])
+def test_a_model_that_writes_actions_is_refused_where_a_task_has_none(
+    model: str, mine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pam.experiment.MODELS", mine.parent)
+    for path in (CONFIG / "models").glob("*.yaml"):
+        (mine.parent / path.name).write_bytes(path.read_bytes())
+    (mine.parent / "hard-twice.yaml").write_text("label: Both\nmembers: [hard-mono]\n", "utf-8")
+    text = (
+        f"experiment: mine\nmodels: [soft, {model}]\ntasks:\n  nouns: {{dataset: de-noun}}\n"
+        "  phrases: {dataset: cldr-de-en}\n"
+    )
+    mine.write_text(text, encoding="utf-8")
+    datasets = load_registries(["config/datasets.yaml"])
+    with pytest.raises(UserError) as caught:
+        load_plan(files=[mine]).check_datasets(datasets)
+    assert (Path(str(caught.value.file)), caught.value.line) == (mine, 5)
+    assert f"model `{model}` of task `phrases` writes actions" in caught.value.message
+    assert caught.value.hint == f"leave it out there: `without: [{model}]`"
+    mine.write_text(text.replace("de-en}", f"de-en, without: [{model}]}}"), encoding="utf-8")
+    load_plan(files=[mine]).check_datasets(datasets)
+
+
+def test_reading_an_experiment_imports_no_torch() -> None:
+    code = (
+        "import sys; from pam.experiment import load_plan; load_plan(files=['config/paper.yaml']);"
+        "from pam.fingerprint import fingerprint; fingerprint('pam.commands.train');"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import yaml
 
+from pam.evaluation import inflection
 from pam.evaluation import scores as record
-from pam.evaluation.kinds import inflection
+from pam.evaluation.inputs import Counts
 from pam.io import write_json, write_text
 
 LABELS = {
@@ -207,9 +208,10 @@ def make_run(folder: Path, task: str, model: str, seed: int, count: int) -> None
     config = run_config(task, model, seed)
     write_text(folder / "run.yaml", yaml.safe_dump(config))
     units = inflection.count_lemmas([inflection.Prediction(*row) for row in rows])
+    counts = Counts(units, inflection.METRICS, "lemmas")
     identity = {key: config[key] for key in ("experiment", "task", "model", "label", "seed")}
     record.save(
-        record.make(units, inflection.METRICS, identity, training, {"1": decoding}),
+        record.make("inflection", counts, identity, training, {"1": decoding}),
         folder / "scores.json",
     )
 
@@ -234,4 +236,4 @@ def make_experiment(
             write_json(folder / tasks[0] / model / "seed1" / "attention.json", content)
     config = root / "experiment.yaml"
     write_text(config, yaml.safe_dump(experiment_config(tasks, models, paper), sort_keys=False))
-    return MadeExperiment(folder, config, Path(__file__).parents[2] / "config/paper_figures.yaml")
+    return MadeExperiment(folder, config, Path(__file__).parents[2] / "config/paper_results.yaml")

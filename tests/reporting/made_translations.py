@@ -11,10 +11,11 @@ import yaml
 from made_runs import MadeExperiment, history_text, training_record
 
 from pam.data.dataset import write_summary
+from pam.evaluation import alignment, translation
 from pam.evaluation import attention as analysis
 from pam.evaluation import scores as record
 from pam.evaluation.attention import COVERAGE_EDGES, Analysis
-from pam.evaluation.kinds import EvalInputs, alignment, translation
+from pam.evaluation.inputs import EvalInputs
 from pam.io import write_json, write_text
 
 LABELS = {
@@ -189,17 +190,7 @@ def make_run(
 def save(
     path: Path, kind: str, counted: Any, identity: dict[str, Any], training: Any, decodings: Any
 ) -> None:
-    made = record.make(
-        counted.units,
-        counted.metrics,
-        identity,
-        training,
-        decodings,
-        kind=kind,
-        over=counted.over,
-        details=counted.details,
-    )
-    record.save(made, path)
+    record.save(record.make(kind, counted, identity, training, decodings), path)
 
 
 def make_translations(
@@ -219,4 +210,4 @@ def make_translations(
                 make_run(folder / task, task, model, seed, pairs)
     file = root / "experiment.yaml"
     write_text(file, yaml.safe_dump(config(tasks, models), sort_keys=False))
-    return MadeExperiment(folder, file, Path(__file__).parents[2] / "config/paper_figures.yaml")
+    return MadeExperiment(folder, file, Path(__file__).parents[2] / "config/paper_results.yaml")

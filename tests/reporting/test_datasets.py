@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pam.config import Experiment
-from pam.reporting.datasets import sheets
+from pam.reporting.datasets import datasets
+from pam.reporting.render import Table
 
 SIDE = {"symbols": 1200, "unknown": 7, "longest": 31}
 STAGE = {"stage": "tokenize", "split": "train", "pairs_in": 34893, "pairs_out": 34341}
@@ -25,7 +26,7 @@ COUNTS = {
     "rows": 80,
     "lemmas": 40,
     "duplicate_rows": 1,
-    "runs_with_several_forms": 0,
+    "cells_with_several_forms": 0,
     "unseen_source": {"é": 2},
     "unseen_target": {},
 }
@@ -53,24 +54,29 @@ def made(**tasks: dict[str, Any]) -> Experiment:
     return Experiment.model_validate({"experiment": "x", "models": ["soft"], "tasks": own})
 
 
-def test_both_kinds_of_task_stages_and_alignments_have_a_sheet() -> None:
+def body(table: Table) -> list[tuple[str, ...]]:
+    """The rows for people."""
+    return [row for _, row in table.rows]
+
+
+def test_both_kinds_of_task_stages_and_alignments_have_a_table() -> None:
     experiment = made(nouns={}, talks={"label": "TED", "note": "a demonstration"})
-    found = sheets(experiment, {"nouns": NOUNS, "talks": TALKS}, {"talks": LINKS})
+    found = datasets(experiment, {"nouns": NOUNS, "talks": TALKS}, {"talks": LINKS})
     titles = ["Morphological inflection", "Translation", "Stages of preparing", "Word alignments"]
-    assert [sheet.title for sheet in found] == titles
+    assert [table.title for table in found] == titles
     nouns, talks, stages, links = found
-    assert nouns.body[0] == ("nouns", "nouns", "train", "80", "40", "1", "0", "2")
+    assert body(nouns)[0] == ("nouns", "nouns", "train", "80", "40", "1", "0", "2")
     assert "nouns: one lemma stands twice" in nouns.notes
-    assert talks.body[2][:5] == ("TED", "talks", "test", "100", "de")
-    assert talks.body[2][-1] == "3"
+    assert body(talks)[2][:5] == ("TED", "talks", "test", "100", "de")
+    assert body(talks)[2][-1] == "3"
     assert talks.notes[0] == "TED: a demonstration"
     expected = ("TED", "tokenize", "train", "34,893", "34,341", "552")
-    assert stages.body == [(*expected, "too long: 500; empty: 52")]
-    assert links.body == [("TED", "links", "508", "9,613", "10,534", "14")]
-    for sheet in found:
-        assert len(sheet.align) == len(sheet.headings)
+    assert body(stages) == [(*expected, "too long: 500; empty: 52")]
+    assert body(links) == [("TED", "links", "508", "9,613", "10,534", "14")]
+    for table in found:
+        assert len(table.align) == len(table.shown.columns)
 
 
 def test_what_an_experiment_does_not_have_is_left_out() -> None:
-    (only,) = sheets(made(nouns={}), {"nouns": NOUNS}, {})
+    (only,) = datasets(made(nouns={}), {"nouns": NOUNS}, {})
     assert only.title == "Morphological inflection"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
@@ -23,11 +22,13 @@ from matplotlib.figure import Figure
 from pam.commands import figures
 from pam.evaluation import attention as analysis
 from pam.io import UserError, write_json
-from pam.reporting import histories, runs, style
-from pam.reporting.catalogue import DRAWINGS
+from pam.reporting import runs
+from pam.reporting.catalogue import FIGURES
 from pam.reporting.comparison import compare
-from pam.reporting.figures import bleu_by_size
-from pam.reporting.runs import load_experiment
+from pam.reporting.figures import style, translation
+from pam.reporting.figures.attention import attention
+from pam.reporting.figures.draw import KINDS, parser_of
+from pam.reporting.runs import history_columns, load_experiment
 
 
 def draw(kind: str, *arguments: object) -> None:
@@ -59,12 +60,9 @@ TRANSLATED = ("entropy_accuracy", "coverage", "bleu_by_length", "bleu_by_size")
 @contextmanager
 def drawn(kind: str, made: MadeExperiment, *more: object) -> Iterator[Figure]:
     """The figure before it is written."""
-    module = importlib.import_module(f"pam.reporting.figures.{kind}")
-    parser = argparse.ArgumentParser()
-    module.add_arguments(parser)
+    options = [str(one) for one in (*arguments(kind, made), *more)]
     with style.styled():
-        options = [str(one) for one in (*arguments(kind, made), *more)]
-        figure = module.draw(parser.parse_args(options))
+        figure = KINDS[kind](**vars(parser_of(kind).parse_args(options)))
         yield figure
         plt.close(figure)
 
@@ -172,29 +170,28 @@ def test_bleu_by_size_puts_tasks_of_the_same_data_by_their_training_pairs(tmp_pa
     made.config.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
     experiment = load_experiment(made.config)
     kinds = {"few": "translation", "all": "translation"}
-    assert DRAWINGS["bleu_by_size"].shows(experiment, kinds) == ["few", "all"]
+    assert FIGURES["bleu_by_size"].shows(experiment, kinds) == ["few", "all"]
     summaries = []
     for name, rows in (("few", 100), ("all", 10_000)):
         summaries.append(made.folder / name / "data" / "summary.json")
         write_json(summaries[-1], {"splits": {"train": {"rows": rows}}})
-    options = ["--experiment", made.config, "--scores", *made.scores, "--data", *summaries]
-    parser = argparse.ArgumentParser()
-    bleu_by_size.add_arguments(parser)
     with style.styled():
-        figure = bleu_by_size.draw(parser.parse_args([str(one) for one in options]))
+        figure = translation.bleu_by_size(made.config, made.scores, summaries)
         (panel,) = figure.axes
         assert panel.get_xscale() == "log"
         assert {tuple(line.get_xdata()) for line in panel.lines} == {(100, 10_000)}
         plt.close(figure)
 
 
-def test_an_analysis_of_another_experiment_is_refused(
-    made: MadeExperiment, translated: MadeExperiment, tmp_path: Path
+@pytest.mark.parametrize(("kind", "option"), [("coverage", "analyses"), ("curves", "histories")])
+def test_files_of_another_experiment_are_refused(
+    made: MadeExperiment, translated: MadeExperiment, tmp_path: Path, kind: str, option: str
 ) -> None:
-    options = ["--experiment", made.config, "--analyses", *translated.analyses]
+    files = getattr(translated, option)
+    options = ["--experiment", made.config, f"--{option}", *files]
     with pytest.raises(UserError, match="task `de-en`") as raised:
-        draw("coverage", *options, "--out", tmp_path / "figure.svg")
-    assert raised.value.file == str(translated.analyses[0])
+        draw(kind, *options, "--out", tmp_path / "figure.svg")
+    assert raised.value.file == str(files[0])
 
 
 def test_trainings_without_accuracy_show_their_training_loss(tmp_path: Path) -> None:
@@ -212,23 +209,26 @@ def test_trainings_without_accuracy_show_their_training_loss(tmp_path: Path) -> 
 
 def test_curves_show_the_mean_over_seeds_in_per_cent(made: MadeExperiment) -> None:
     paths = [made.run("de-noun", "soft", seed) / "history.csv" for seed in (1, 2)]
-    own = [histories.load(path).columns["dev_accuracy"] for path in paths]
+    own = [history_columns(path)["dev_accuracy"] for path in paths]
     with drawn("curves", made) as figure:
         thick = [line for line in figure.axes[0].lines if line.get_linewidth() > 1]
         np.testing.assert_allclose(thick[0].get_ydata(), 50 * (own[0] + own[1]))
         assert len(figure.axes[0].lines) == 3 * (1 + 2)
 
 
-def test_watched_trainings_show_symbols_bound_and_perplexity(tmp_path: Path) -> None:
+def test_measured_trainings_show_symbols_bound_and_perplexity(tmp_path: Path) -> None:
     made = make_experiment(tmp_path, tasks=["de-noun"], models=["soft"], seeds=[1], count=5)
     path = made.histories[0]
     rows = path.read_text(encoding="utf-8").split()
     rows = [f"{rows[0]},dev_token_accuracy,dev_objective", *(f"{row},0.5,-1.5" for row in rows[1:])]
-    with pytest.raises(UserError, match="eval_metrics: true"), drawn("curves", made, "--watched"):
+    with (
+        pytest.raises(UserError, match="eval_metrics: true"),
+        drawn("curves", made, "--eval-metrics"),
+    ):
         pass
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    losses = histories.load(path).columns["dev_loss"]
-    with drawn("curves", made, "--watched") as figure:
+    losses = history_columns(path)["dev_loss"]
+    with drawn("curves", made, "--eval-metrics") as figure:
         found = [axes.lines[0].get_ydata() for axes in figure.axes[:3]]
         assert [float(line[0]) for line in found[:2]] == [50.0, -1.5]
         np.testing.assert_allclose(found[2], np.exp(losses))
@@ -257,7 +257,7 @@ def test_attention_is_red_where_the_other_model_has_more(made: MadeExperiment) -
         assert least[2] > least[0]
 
 
-@pytest.mark.parametrize("kind", figures.KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_each_figure_is_written_as_svg_and_png_and_is_the_same_every_time(
     made: MadeExperiment, translated: MadeExperiment, tmp_path: Path, kind: str
 ) -> None:
@@ -346,12 +346,8 @@ class TestAttention:
             files.append(tmp_path / f"{name}.json")
             content = {"model": name, "label": name, "rows": [sentence(words)]}
             files[-1].write_text(json.dumps(content), encoding="utf-8")
-        module = importlib.import_module("pam.reporting.figures.attention")
-        parser = argparse.ArgumentParser()
-        module.add_arguments(parser)
-        options = ["--base", str(files[0]), "--other", str(files[1])]
         with style.styled():
-            figure = module.draw(parser.parse_args(options))
+            figure = attention(*files, rows=4)
             figure.canvas.draw()
         panels = figure.axes[:3]
         lefts = {round(panel.get_window_extent().x0) for panel in panels}

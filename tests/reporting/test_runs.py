@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from made_runs import MadeExperiment, make_experiment
 
+from pam.evaluation import inflection
 from pam.evaluation import scores as record
-from pam.evaluation.kinds import inflection
 from pam.io import UserError
 from pam.reporting import runs
 

@@ -6,25 +6,25 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
-from made_cells import LABELS
+from made_runs import LABELS
 from made_translations import LABELS as TRANSLATORS
 from matplotlib.artist import Artist
 from matplotlib.text import Text
 
-from pam.reporting import style
+from pam.reporting.figures import style
 
 
-def test_named_models_are_told_apart_by_colour_and_mark() -> None:
+def test_named_models_are_told_apart_by_color_and_mark() -> None:
     looks = [style.look(model) for model in {**LABELS, **TRANSLATORS}]
-    assert len({look.colour for look in looks}) == len(looks)
+    assert len({look.color for look in looks}) == len(looks)
     assert len({look.marker for look in looks}) == len(looks)
 
 
 def test_no_two_models_of_the_family_look_the_same() -> None:
     folder = Path(__file__).resolve().parents[2] / "config" / "models"
     looks = [style.look(file.stem) for file in folder.glob("*.yaml")]
-    assert len({(look.colour, look.marker) for look in looks}) == len(looks)
-    assert len({(look.colour, look.dashes) for look in looks}) == len(looks)
+    assert len({(look.color, look.marker) for look in looks}) == len(looks)
+    assert len({(look.color, look.dashes) for look in looks}) == len(looks)
 
 
 def test_a_legend_of_many_models_takes_nothing_from_the_panels() -> None:

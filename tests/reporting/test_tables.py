@@ -10,18 +10,19 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from made_runs import MadeExperiment, make_experiment
 from made_translations import make_translations
 
 from pam.commands import significance
-from pam.commands import tables as verb
+from pam.commands import tables as command
 from pam.evaluation import attention as analysis
-from pam.evaluation.bootstrap import Interval
 from pam.io import UserError, write_json
-from pam.reporting import numbers, tables, typeset
-from pam.reporting.typeset import Sheet
-from pam.reporting.verdict import RULE
+from pam.reporting import render
+from pam.reporting.catalogue import TABLES
+from pam.reporting.comparison import RULE
+from pam.reporting.render import Table
 
 COLUMNS = "task,model,metric,mean,sd,n,low,high,paper,difference,p_vs_soft,verdict,cpu_s,gpu_s"
 
@@ -29,13 +30,13 @@ COLUMNS = "task,model,metric,mean,sd,n,low,high,paper,difference,p_vs_soft,verdi
 def make(
     made: MadeExperiment, name: str, out: Path, **files: Sequence[Path]
 ) -> list[dict[str, str]]:
-    """Makes a table through its verb, of scores unless told otherwise; returns the CSV's rows."""
+    """Makes a table by its command, of scores or the files given; returns the CSV's rows."""
     parser = argparse.ArgumentParser()
-    verb.add_arguments(parser)
+    command.add_arguments(parser)
     arguments = ["--table", name, "--experiment", str(made.config), "--paper", str(made.paper)]
     for option, paths in (files or {"scores": made.scores}).items():
         arguments += [f"--{option}", *map(str, paths)]
-    assert verb.run(parser.parse_args([*arguments, "--out", str(out)])) == 0
+    assert command.run(parser.parse_args([*arguments, "--out", str(out)])) == 0
     with (out / f"{name}.csv").open(encoding="utf-8", newline="") as handle:
         return list(csv.DictReader(handle))
 
@@ -66,10 +67,10 @@ def test_csv_is_in_per_cent_and_empty_where_nothing_is_known(
     assert paradigms[0]["verdict"] == "cannot tell"
 
 
-def test_an_unreadable_figure_of_the_paper_is_an_empty_run(
+def test_an_unreadable_figure_of_the_paper_is_an_empty_cell(
     made: MadeExperiment, tmp_path: Path
 ) -> None:
-    figures = tmp_path / "paper_figures.yaml"
+    figures = tmp_path / "paper_results.yaml"
     text = made.paper.read_text(encoding="utf-8").replace("soft: 85.50", "soft: null")
     figures.write_text(text, encoding="utf-8")
     rows = make(MadeExperiment(made.folder, made.config, figures), "table2", tmp_path)
@@ -138,7 +139,7 @@ def test_environment_counts_runs_by_version_and_hardware(
 def test_the_same_scores_give_the_same_bytes(made: MadeExperiment, tmp_path: Path) -> None:
     for folder in ("first", "second"):
         make(made, "table2", tmp_path / folder)
-    for ending in typeset.FORMATS:
+    for ending in render.FORMATS:
         first, second = (tmp_path / name / f"table2{ending}" for name in ("first", "second"))
         assert first.read_bytes() == second.read_bytes()
 
@@ -202,7 +203,7 @@ def test_table_3_compares_both_readings_of_the_papers_column_and_says_so(
     assert "calls its column AER" in note
 
 
-def test_p_by_sacrebleu_stands_beside_ours_one_a_seed(
+def test_p_by_sacrebleu_stands_with_ours_one_a_seed(
     translated: MadeExperiment, tmp_path: Path
 ) -> None:
     files = []
@@ -282,7 +283,7 @@ def test_the_attentions_has_quality_certainty_speed_and_size_of_every_model(
         )
         assert float(row["entropy"]) == pytest.approx(one.entropy.mean, abs=0.05)
         assert 0 < float(row["one_minus_aer"]) < 100
-    # A task without alignments and analyses, and what was not measured, leave runs empty.
+    # A task without alignments and analyses, and what was not measured, leave cells empty.
     bare = make(translated, "attentions", tmp_path)
     assert {row["one_minus_aer"] + row["entropy"] + row["ppl"] for row in bare} == {""}
 
@@ -311,30 +312,32 @@ def test_times_on_different_processors_have_no_ratio(tmp_path: Path) -> None:
     assert (found["postr-joint"]["processor"], found["postr-joint"]["ratio"]) == ("GPU", "")
 
 
-SHEET = Sheet(
+def frame(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=list(columns), dtype=object)
+
+
+TABLE = Table(
     title="50 % of A & B",
-    columns=("task", "value"),
-    records=[("a,b", 1.5), ('say "x"', None)],
-    headings=("Task_1", "Value"),
-    body=[("a|b <b>", "-1.5"), ("[c]", "1.0 ± 0.5")],
+    data=frame(("task", "value"), [("a,b", 1.5), ('say "x"', None)]),
+    shown=frame(("Task_1", "Value"), [("a|b <b>", "-1.5"), ("[c]", "1.0 ± 0.5")]),
     align="lr",
     notes=("* {note}",),
 )
 
 
-def test_csv_quotes_and_leaves_unknown_runs_empty() -> None:
-    assert typeset.to_csv(SHEET) == 'task,value\n"a,b",1.5\n"say ""x""",\n'
+def test_csv_quotes_and_leaves_unknown_cells_empty() -> None:
+    assert render.to_csv(TABLE) == 'task,value\n"a,b",1.5\n"say ""x""",\n'
 
 
 def test_markdown_is_escaped_and_aligned() -> None:
-    lines = typeset.to_markdown(SHEET).split("\n")
+    lines = render.to_markdown(TABLE).split("\n")
     assert lines[2:4] == ["| Task_1    |     Value |", "| --------- | --------: |"]
     assert lines[4] == r"| a\|b \<b> |      -1.5 |"
     assert r"\* {note}" in lines
 
 
 def test_latex_is_escaped() -> None:
-    text = typeset.to_latex(SHEET, "sheet")
+    text = render.to_latex(TABLE, "table")
     assert r"50 \% of A \& B" in text
     assert r"Task\_1 & Value \\" in text
     assert r"a|b $<$b$>$ & $-$1.5 \\" in text
@@ -345,46 +348,53 @@ def test_latex_is_escaped() -> None:
 
 
 def test_html_is_well_formed_and_escaped() -> None:
-    text = typeset.to_html(SHEET)
+    text = render.to_html(TABLE)
     body = ElementTree.fromstring(text[text.index("<body>") : text.index("</html>")])  # noqa: S314
-    runs = [run.text for run in body.iter("td")]
-    assert runs == ["a|b <b>", "-1.5", "[c]", "1.0 ± 0.5"]
+    cells = [cell.text for cell in body.iter("td")]
+    assert cells == ["a|b <b>", "-1.5", "[c]", "1.0 ± 0.5"]
+
+
+def test_a_column_is_empty_where_it_needs_what_is_unknown() -> None:
+    rows = frame(("seconds", "n"), [(1234.4, 2), (None, 3)])
+    shown = [render.Column("Time", "{seconds:,.0f} s"), render.Column("Seeds", "{n}")]
+    table = render.table_of("T", rows, ("n", "seconds"), {"seconds": 0}, shown)
+    assert [row for _, row in table.rows] == [("1,234 s", "2"), ("", "3")]
+    assert render.to_csv(table) == "n,seconds\n2,1234.0\n3,\n"
 
 
 def test_long_texts_may_take_several_lines_in_every_format() -> None:
-    sheet = Sheet("T", (), [], ("Model", "Text"), [("a", "word " * 40)], "lp")
-    assert "{lp{10cm}}" in typeset.to_latex(sheet, "t")
-    assert '<td class="text wide">' in typeset.to_html(sheet)
-    assert "| ----- | -----" in typeset.to_markdown(sheet)
+    shown = frame(("Model", "Text"), [("a", "word " * 40)])
+    table = Table("T", frame((), []), shown, "lp")
+    assert "{lp{10cm}}" in render.to_latex(table, "t")
+    assert '<td class="text wide">' in render.to_html(table)
+    assert "| ----- | -----" in render.to_markdown(table)
 
 
-def test_lines_are_drawn_between_groups_of_several_first_runs() -> None:
+def test_lines_are_drawn_between_groups_of_several_first_cells() -> None:
     body = [("a", "x", "1"), ("a", "x", "2"), ("a", "y", "3"), ("b", "y", "4")]
     for group, lines in ((1, 1), (2, 2)):
-        sheet = Sheet("T", (), [], ("A", "B", "C"), body, "llr", group=group)
-        assert typeset.to_html(sheet).count('class="group"') == lines
-        assert typeset.to_latex(sheet, "t").count("midrule") == 1 + lines
+        table = Table("T", frame((), []), frame("ABC", body), "llr", group=group)
+        assert render.to_html(table).count('class="group"') == lines
+        assert render.to_latex(table, "t").count("midrule") == 1 + lines
 
 
 def test_every_comparison_uses_metrics_that_exist() -> None:
     from pam.evaluation.metrics import METRICS
 
     known = [*METRICS, *(f"{name}_b4" for name in METRICS)]
-    for spec in tables.COMPARISONS.values():
+    for spec in TABLES.values():
         assert all(any(fnmatchcase(name, one) for name in known) for one in spec.metrics)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (numbers.signed(0.0, 2), "0.00"),
-        (numbers.signed(-0.001, 2), "0.00"),
-        (numbers.signed(1.37, 2), "+1.37"),
-        (numbers.signed(None, 2), ""),
-        (numbers.probability(0.0001), "< 0.001"),
-        (numbers.probability(0.0126), "0.013"),
-        (numbers.signed_between(Interval(-0.5, 1.25), 1), "[-0.5, +1.2]"),
-        (numbers.grouped(1234.4), "1,234"),
+        (render.signed(0.0, 2), "0.00"),
+        (render.signed(-0.001, 2), "0.00"),
+        (render.signed(1.37, 2), "+1.37"),
+        (render.probability(0.0001), "< 0.001"),
+        (render.probability(0.0126), "0.013"),
+        (render.signed(-0.5, 1), "-0.5"),
     ],
 )
 def test_numbers_as_people_read_them(text: str, expected: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pam.evaluation.bootstrap import LEVEL, RESAMPLES, Interval
-from pam.reporting.verdict import RULE, judge_gain, judge_level
+from pam.reporting.comparison import RULE, judge_gain, judge_level
 
 
 @pytest.mark.parametrize(

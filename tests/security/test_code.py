@@ -145,7 +145,7 @@ def test_yaml_makes_no_objects(
     run = tmp_path / "run.yaml"
     run.write_text(f"label: {tag}\n")
     told.clear()
-    assert main(["train", "--run", str(run), "--data", str(tmp_path), "--out", "out"]) == 2
+    assert main(["train", "--run", str(tmp_path), "--data", str(tmp_path)]) == 2
     assert f"{run}:1: this is not valid YAML: could not determine a constructor" in (
         capsys.readouterr().err
     )

@@ -40,12 +40,13 @@ PLACES: dict[str, Callable[[str], dict[str, Any]]] = {
     "a task's model": lambda name: replaced(DOCUMENT, ["tasks", "nouns", "models"], [name]),
     "a baseline": lambda name: DOCUMENT | {"baseline": name},
     "a data set": lambda name: replaced(DOCUMENT, ["tasks", "nouns", "dataset"], name),
-    "word alignments": lambda name: replaced(DOCUMENT, ["tasks", "nouns", "gold"], name),
+    "word alignments": lambda name: replaced(DOCUMENT, ["tasks", "nouns", "word_alignments"], name),
     "a device": lambda name: DOCUMENT | {"device": name},
+    "a plugin": lambda name: DOCUMENT | {"plugins": [name]},
     "a kind of component": lambda name: (
         DOCUMENT | {"options": {"marginalization": {name: {"a": 1}}}}
     ),
-    "a question": lambda name: DOCUMENT | {"options": {name: {"output": {"a": 1}}}},
+    "a component": lambda name: DOCUMENT | {"options": {name: {"output": {"a": 1}}}},
 }
 
 

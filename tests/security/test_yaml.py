@@ -29,14 +29,22 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("a: \x00\n", "this is not valid YAML"),
         ("a: 1\n---\nb: 2\n", "this is not valid YAML"),
         ("{a: 1}: 2\n", "this is not valid YAML"),
+        ("a: 1\nb: 2\na: 3\n", "`a` is given twice"),
+        ("a: [{b: {c: 1, 'c': 2}}]\n", "`c` is given twice"),
     ],
-    ids=range(11),
+    ids=range(13),
 )
 def test_what_is_no_configuration_is_refused(text: str, message: str) -> None:
     with pytest.raises(UserError) as caught:
         parse_yaml(text, "config.yaml")
     assert message in caught.value.message
     assert caught.value.file == "config.yaml" and caught.value.hint
+
+
+def test_a_key_that_is_given_twice_is_named_with_its_line() -> None:
+    with pytest.raises(UserError) as caught:
+        parse_yaml("a: 1\nb:\n  c: 2\n  c: 3\n", "config.yaml")
+    assert caught.value.line == 4
 
 
 def test_an_alias_may_save_some_writing() -> None:

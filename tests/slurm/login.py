@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -33,7 +34,7 @@ def _witness():
     if "train" in sys.argv and "SLURM_JOB_ID" in os.environ:
         names = ("SLURM_JOB_ID", "SLURMD_NODENAME", "CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS")
         seen = {name: os.environ.get(name) for name in names}
-        out = sys.argv[sys.argv.index("--out") + 1]
+        out = sys.argv[sys.argv.index("--run") + 1]
         def note(event):
             line = {"at": time.time(), "event": event, "out": out, **seen}
             with open("witness.jsonl", "a") as file:
@@ -79,7 +80,7 @@ class Login:
     def slow_down(self, step_s: float) -> None:
         """Makes each step of a training last so much longer, and trainings leave traces."""
         self.made.edit(
-            "pam/training/loop.py",
+            "pam/training/trainer.py",
             STEP,
             f"        import time\n        time.sleep({step_s})\n{STEP}",
         )
@@ -154,7 +155,9 @@ class Login:
     def undisturbed(self, model: str) -> dict[str, Any]:
         """The same of the same training, run here from its first step to its last."""
         own, out = self.results / model / "seed1", self.made.folder / "undisturbed" / model
-        verb = [sys.executable, "-m", "pam", "train", "--run", str(own / "trained.yaml")]
-        where = ["--data", str(self.results / "data"), "--out", str(out), "--device", "cpu"]
-        subprocess.run([*verb, *where], cwd=ROOT, check=True, capture_output=True)
+        out.mkdir(parents=True)
+        shutil.copy2(own / "model/config.yaml", out / "run.yaml")
+        command = [sys.executable, "-m", "pam", "train", "--run", str(out), "--device", "cpu"]
+        data = ["--data", str(self.results / "data")]
+        subprocess.run([*command, *data], cwd=ROOT, check=True, capture_output=True)
         return self.outcome(model, out)

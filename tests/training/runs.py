@@ -23,12 +23,12 @@ import psutil
 
 from pam.cli import main
 from pam.config import RunConfig
-from pam.models.saved import digest, load_tensors
+from pam.models.checkpoint import digest, load_tensors
 from tests.training.small import write_run
 
 
 class Fault(NamedTuple):
-    """What befalls a process at the begin of the `number`-th call of a function.
+    """What happens to a process when it calls a function for the `number`-th time.
 
     Attributes:
         module, name: where the function is; `number` counts from 1.
@@ -57,8 +57,15 @@ CONTEXT.set_forkserver_preload(
 )
 
 
+COLUMNS = [
+    *("epoch", "step", "examples", "tokens", "learning_rate", "train_loss", "dev_loss"),
+    *("dev_accuracy", "dev_token_accuracy", "dev_objective", "wall_s", "cpu_s"),
+]
+"""Of history.csv."""
+
+
 @dataclass(frozen=True)
-class Run:
+class Command:
     """One call of the command line in its own process."""
 
     process: BaseProcess
@@ -75,7 +82,7 @@ class Run:
         self._waits(lambda: text in self.said())
 
     def halts(self) -> None:
-        """Waits until it stands still, as after SIGSTOP: a SIGCONT before that would be lost."""
+        """Waits until it is halted, as after SIGSTOP: a SIGCONT before that would be lost."""
         process = psutil.Process(self.process.pid)
         self._waits(lambda: process.status() == psutil.STATUS_STOPPED)
 
@@ -95,12 +102,12 @@ class Run:
         return self.log.read_text(encoding="utf-8") if self.log.exists() else ""
 
 
-def start(arguments: Sequence[object], log: Path, fault: Fault | None = None) -> Run:
-    """Starts `python -m pam ARGUMENTS` as a process, perhaps one that will meet a fault."""
+def start(arguments: Sequence[object], log: Path, fault: Fault | None = None) -> Command:
+    """Starts `python -m pam ARGUMENTS` as a process, perhaps with a fault to come."""
     words = [str(argument) for argument in arguments]
     process = CONTEXT.Process(target=_work, args=(words, str(log), fault))
     process.start()
-    return Run(process, log)
+    return Command(process, log)
 
 
 def _work(arguments: list[str], log: str, fault: Fault | None) -> None:
@@ -149,23 +156,27 @@ def train(
     code: str = "this code",
     processes: int = 1,
     log: str = "log",
-) -> Run:
+) -> Command:
     """Starts a training; its results are in `out`, and what it says in its file `log`."""
+    words = arguments(run, data, out, code)
+    return start([*words, "--processes", processes], out / log, fault)
+
+
+def arguments(run: RunConfig, data: Path, out: Path, code: str = "this code") -> list[str]:
+    """The command line of a training, whose configuration is written to `out`."""
     out.mkdir(parents=True, exist_ok=True)
-    arguments = ["train", "--run", write_run(out, run), "--data", data, "--out", out]
+    paths = ["--run", str(write_run(out, run)), "--data", str(data), "--out", str(out)]
     # A GPU does not promise the same bits twice.
-    arguments += ["--code", code, "--device", "cpu", "--processes", str(processes)]
-    return start(arguments, out / log, fault)
+    return ["train", *paths, "--code", code, "--device", "cpu"]
 
 
 def result(out: Path) -> tuple[str, list[Any], int]:
     """What must be the same in two trainings: weights, history without times, best epoch."""
-    record = json.loads((out / "training.json").read_text(encoding="utf-8"))
     history = pd.read_csv(out / "history.csv").drop(columns=["wall_s", "cpu_s"])
     # What was not measured would not be equal to itself.
     history = history.dropna(axis="columns", how="all")
     weights, _ = load_tensors(out / "model" / "weights.safetensors")
-    return digest(weights, {}), history.to_dict("records"), int(record["best_epoch"])
+    return digest(weights, {}), history.to_dict("records"), int(record_of(out)["best_epoch"])
 
 
 def record_of(out: Path) -> dict[str, Any]:

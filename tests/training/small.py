@@ -8,7 +8,7 @@ from typing import Any
 
 from pam.config import ModelConfig, RunConfig, load_model
 from pam.data.dataset import write_summary
-from pam.data.tasks import inflection
+from pam.data.inflection import Index, InflectionFormat
 from pam.io import dump_yaml, write_text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,13 +40,13 @@ ROWS = {
 
 
 def prepare(folder: Path, rows: Mapping[str, Sequence[tuple[str, ...]]] | None = None) -> Path:
-    """A prepared folder, made as the verb `prepare` makes it."""
+    """A prepared folder, made as the command `prepare` makes it."""
     raw = folder.parent / f"{folder.name} raw"
     files = {}
     for split, listed in (ROWS if rows is None else rows).items():
         files[split] = raw / f"{split}.tsv"
         write_text(files[split], "".join("\t".join(row) + "\n" for row in listed))
-    counts = inflection.prepare(files, inflection.Format(), folder)
+    counts = Index(files, InflectionFormat(), folder).run()
     write_summary(folder, {"dataset": "small", "task": "inflection", **counts})
     return folder
 

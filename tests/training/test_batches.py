@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from pam.data.actions import strip
 from pam.data.dataset import Examples, Prepared
-from pam.data.vocabulary import EOS, PAD, STEP
+from pam.data.vocabulary import EOS, PAD, STEP, strip
 from pam.io import UserError
 
 
@@ -90,7 +89,7 @@ def test_action_targets_are_the_targets_with_the_steps_of_a_pointer(data: Path) 
             else:
                 positions.append(pointer)
         last = len(plain.sources[row]) - 1
-        assert positions == [*split.alignment_row(row).tolist(), last]
+        assert positions == [*split.alignments[row].tolist(), last]
         assert pointer == last
         moved += pointer
     assert moved > 300

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pam.training import preemption as deadline
+from pam.training import preemption
 from pam.training.preemption import Deadline, seconds
 
 
@@ -71,7 +71,7 @@ def test_a_scheduler_that_does_not_answer_sets_no_deadline(
 def test_a_job_goes_back_to_the_queue(
     commands: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(deadline, "PATIENCE_S", 0)
+    monkeypatch.setattr(preemption, "REQUEUE_WAIT_S", 0)
     command(commands / "scontrol", f'echo "$@" >{commands}/asked')
     with caplog.at_level(logging.INFO):
         Deadline("7", time.monotonic()).requeue()
@@ -79,7 +79,7 @@ def test_a_job_goes_back_to_the_queue(
     assert "job 7 goes back to the queue" in caplog.text
 
 
-def test_the_reason_is_told_where_slurm_refuses(
+def test_the_reason_is_logged_where_slurm_refuses(
     commands: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     command(commands / "scontrol", "echo 'Requested operation is disabled' >&2; exit 1")

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from pam.config import RunConfig
-from pam.models.saved import load_tensors
+from pam.models.checkpoint import load_tensors
 from pam.training.checkpoint import CURRENT
-from pam.training.distributed import stream
-from tests.training import runs, small, teams
-from tests.training.runs import Run
-from tests.training.test_options import without_dropout
+from pam.training.distributed import step_seed
+from tests.training import groups, runs, small
+from tests.training.runs import Command
+from tests.training.trainers import without_dropout
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -48,9 +48,9 @@ def test_two_and_three_processes_train_as_one_does(
     model: str, options: str, data: Path, tmp_path: Path
 ) -> None:
     run = without_dropout(small.run(model, **OPTIONS[options]))
-    alone = teams.train(run, data, tmp_path / "1", 1)
+    alone = groups.train(run, data, tmp_path / "1", 1)
     for processes in (2, 3):
-        group = teams.train(run, data, tmp_path / str(processes), processes)
+        group = groups.train(run, data, tmp_path / str(processes), processes)
         close(group.weights, alone.weights, rtol=1e-9, atol=1e-11)
         pd.testing.assert_frame_equal(
             pd.DataFrame(group.history), pd.DataFrame(alone.history), rtol=1e-9
@@ -62,7 +62,7 @@ def test_two_and_three_processes_train_as_one_does(
 def test_with_dropout_a_group_gives_the_same_result_each_time(data: Path, tmp_path: Path) -> None:
     run = small.run("postr-joint")
     one, two, again = (
-        teams.train(run, data, tmp_path / name, size)
+        groups.train(run, data, tmp_path / name, size)
         for name, size in (("one", 1), ("two", 2), ("again", 2))
     )
     close(two.weights, again.weights, rtol=0, atol=0)
@@ -74,23 +74,23 @@ def test_with_dropout_a_group_gives_the_same_result_each_time(data: Path, tmp_pa
 
 def test_what_is_drawn_differs_from_step_to_step_and_process_to_process() -> None:
     places = [(seed, step, rank) for seed in (1, 2) for step in range(50) for rank in range(4)]
-    assert len({stream(*place) for place in places}) == len(places)
+    assert len({step_seed(*place) for place in places}) == len(places)
 
 
 RUN = without_dropout(small.run("postr-joint"))
 LONG = without_dropout(small.run("postr-joint", epochs=20, learning_rate=0.002, state_every_s=60.0))
 
 
-def children(run: Run) -> list[int]:
-    pid = run.process.pid
+def children(command: Command) -> list[int]:
+    pid = command.process.pid
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def trained_for_a_while(run: RunConfig, data: Path, out: Path) -> tuple[Run, list[int]]:
+def trained_for_a_while(run: RunConfig, data: Path, out: Path) -> tuple[Command, list[int]]:
     """A training by two processes that has saved a state, and its processes."""
-    run = runs.train(run, data, out, processes=2)
-    run.says("epoch 2 of 20")
-    return run, children(run)
+    command = runs.train(run, data, out, processes=2)
+    command.says("epoch 2 of 20")
+    return command, children(command)
 
 
 def gone(pid: int) -> bool:
@@ -112,21 +112,21 @@ def test_the_command_runs_several_processes_whose_results_are_those_of_one(
         rtol=1e-3,
         atol=1e-4,
     )
-    told = [line for line in group.said().splitlines() if " epoch " in line]
-    assert len(told) == 3 and group.said().count("\n") == 3, group.said()
+    lines = [line for line in group.said().splitlines() if " epoch " in line]
+    assert len(lines) == 3 and group.said().count("\n") == 3, group.said()
     record = runs.record_of(tmp_path / "2")
     assert record["processes"] == 2 and record["command"].endswith(" --processes 2")
     assert len(list((tmp_path / "2" / "events").iterdir())) == 1
 
 
-def test_a_group_that_is_asked_to_end_saves_its_state_and_one_process_goes_on(
+def test_a_group_that_is_stopped_saves_its_state_and_one_process_goes_on(
     data: Path, tmp_path: Path
 ) -> None:
-    run, workers = trained_for_a_while(LONG, data, tmp_path / "group")
-    run.signal(signal.SIGTERM)
-    assert run.end() == 128 + signal.SIGTERM, run.said()
+    command, workers = trained_for_a_while(LONG, data, tmp_path / "group")
+    command.signal(signal.SIGTERM)
+    assert command.end() == 128 + signal.SIGTERM, command.said()
     assert all(gone(worker) for worker in workers)
-    assert run.said().count("the state is saved") == 1 and "Traceback" not in run.said()
+    assert command.said().count("the state is saved") == 1 and "Traceback" not in command.said()
     again = runs.train(LONG, data, tmp_path / "group")
     alone = runs.train(LONG, data, tmp_path / "alone")
     assert (again.end(), alone.end()) == (0, 0)
@@ -141,11 +141,11 @@ def test_a_group_that_is_asked_to_end_saves_its_state_and_one_process_goes_on(
 def test_a_process_that_is_killed_ends_the_group_with_one_message(
     data: Path, tmp_path: Path
 ) -> None:
-    run, workers = trained_for_a_while(LONG, data, tmp_path)
+    command, workers = trained_for_a_while(LONG, data, tmp_path)
     os.kill(workers[1], signal.SIGKILL)
-    assert run.end() == 2, run.said()
+    assert command.end() == 2, command.said()
     assert all(gone(worker) for worker in workers)
-    (message, hint) = [line for line in run.said().splitlines() if " nouns/" not in line]
+    (message, hint) = [line for line in command.said().splitlines() if " nouns/" not in line]
     assert message == "error: process 2 of 2 of this training was killed (SIGKILL)"
     assert hint.startswith("  hint: run it again: it goes on from its last state")
     assert (tmp_path / "state" / CURRENT).exists()
@@ -155,9 +155,9 @@ def test_a_process_that_is_killed_ends_the_group_with_one_message(
 def test_a_group_whose_launcher_is_killed_saves_its_state_and_ends(
     data: Path, tmp_path: Path
 ) -> None:
-    run, workers = trained_for_a_while(LONG, data, tmp_path)
-    run.signal(signal.SIGKILL)
-    run.says("the state is saved")
+    command, workers = trained_for_a_while(LONG, data, tmp_path)
+    command.signal(signal.SIGKILL)
+    command.says("the state is saved")
     again = runs.train(LONG, data, tmp_path, log="again")
     assert again.end() == 0, again.said()
     assert all(gone(worker) for worker in workers)
@@ -165,10 +165,10 @@ def test_a_group_whose_launcher_is_killed_saves_its_state_and_ends(
 
 
 @pytest.mark.faults
-def test_what_a_user_can_mend_is_told_once_by_all_processes(data: Path, tmp_path: Path) -> None:
+def test_an_error_of_all_processes_is_reported_once(data: Path, tmp_path: Path) -> None:
     run = small.run("postr-joint", learning_rate=1e38, warmup_steps=0)
-    run = runs.train(run, data, tmp_path, processes=2)
-    assert run.end() == 2
-    (message, hint) = run.said().splitlines()
+    command = runs.train(run, data, tmp_path, processes=2)
+    assert command.end() == 2
+    (message, hint) = command.said().splitlines()
     assert message.startswith("error: the loss is no longer a number (epoch 1, batch 2: loss nan")
     assert hint == "  hint: lower `training.learning_rate` or `training.clip`"

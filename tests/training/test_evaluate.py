@@ -8,8 +8,8 @@ import torch
 from pam.config import Decoding
 from pam.data.dataset import Examples, Split
 from pam.data.vocabulary import EOS, STEP
-from pam.decoding.decode import decode
-from pam.decoding.outputs import Output
+from pam.decoding.generator import decode
+from pam.decoding.hypotheses import Output
 from pam.models.seq2seq import Seq2Seq
 from pam.training.distributed import ProcessGroup
 from pam.training.evaluate import evaluate
@@ -80,21 +80,20 @@ def test_training_is_measured_by_greedy_search_whatever_the_beam() -> None:
     assert one["accuracy"] > 0
 
 
-def watched(model: Seq2Seq, targets: list[list[int]], size: int = 3) -> dict[str, float]:
+def scores(model: Seq2Seq, targets: list[list[int]], size: int = 3) -> dict[str, float]:
     decoding = Decoding(batch_size=size)
-    return evaluate(model, examples(targets), decoding, *ALONE, outputs=False, eval_metrics=True)
+    return evaluate(model, examples(targets), decoding, *ALONE, accuracy=False, eval_metrics=True)
 
 
 @pytest.mark.parametrize("name", ["soft", "postr-joint", "structured", "acvi"])
 def test_what_greedy_search_writes_has_every_symbol_right(name: str) -> None:
     model = varied.model(name)
-    found = enumerate(best(model, Decoding()))
-    rows, targets = map(
-        list, zip(*((SOURCES[row], one.symbols) for row, one in found if one.complete), strict=True)
-    )
+    outputs = zip(SOURCES, best(model, Decoding()), strict=True)
+    pairs = [(source, output.symbols) for source, output in outputs if output.complete]
+    rows, targets = (list(column) for column in zip(*pairs, strict=True))
     own = Examples(Split.from_rows(rows, targets, None, {}), "symbols")
-    measured = evaluate(model, own, Decoding(), *ALONE, eval_metrics=True)
-    assert (measured["token_accuracy"], measured["accuracy"]) == (1.0, 1.0)
+    found = evaluate(model, own, Decoding(), *ALONE, eval_metrics=True)
+    assert (found["token_accuracy"], found["accuracy"]) == (1.0, 1.0)
     targets[0] = [*targets[0], 5]
     own = Examples(Split.from_rows(rows, targets, None, {}), "symbols")
     assert 0 < evaluate(model, own, Decoding(), *ALONE, eval_metrics=True)["token_accuracy"] < 1
@@ -102,7 +101,7 @@ def test_what_greedy_search_writes_has_every_symbol_right(name: str) -> None:
 
 def test_the_objective_of_a_likelihood_is_the_loss_and_a_bound_lies_below() -> None:
     targets = [[5, 6], [7], [8, 8, 5], [6], [5], [6, 7], [5, 5, 5, 5], [8]]
-    exact, bound = (watched(varied.model(name), targets) for name in ("postr-joint", "variational"))
+    exact, bound = (scores(varied.model(name), targets) for name in ("postr-joint", "variational"))
     assert exact["objective"] == pytest.approx(-exact["loss"], rel=1e-9)
     # Both score by the prior alone; the bound also pays for the divergence.
     model = varied.model("variational")

@@ -12,22 +12,21 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pam.models.saved import load_model, load_tensors
-from pam.training.logging import HISTORY
+from pam.models.checkpoint import load_model, load_tensors
 from tests.training import runs, small
-from tests.training.runs import Fault, Run
+from tests.training.runs import COLUMNS, Command, Fault
 
 RUN = small.run("soft", epochs=1)
 TRAINED, WRITES = 12, 19
-"""Files that this training writes: 4 states, 5 of the model, 2 records and the mark of their being
-whole; and until it has put the results into their place."""
+"""Files that this training writes: 4 states, 5 of the model, 2 records and the mark that they are
+whole; and until the results are published too."""
 
 
-def one_message(run: Run) -> tuple[str, str]:
-    """What is wrong and the hint, after a failure that a user can mend."""
-    assert run.end() == 2
-    said = [line for line in run.said().splitlines() if " nouns/" not in line]
-    assert "Traceback" not in run.said()
+def one_message(command: Command) -> tuple[str, str]:
+    """What is wrong and the hint, after an error that a user can fix."""
+    assert command.end() == 2
+    said = [line for line in command.said().splitlines() if " nouns/" not in line]
+    assert "Traceback" not in command.said()
     assert len(said) == 2 and said[0].startswith("error: ") and said[1].startswith("  hint: ")
     return said[0].removeprefix("error: "), said[1].removeprefix("  hint: ")
 
@@ -80,7 +79,7 @@ def assert_whole(path: Path) -> None:
     elif path.suffix == ".json":
         json.loads(path.read_text(encoding="utf-8"))
     elif path.suffix == ".csv":
-        assert list(pd.read_csv(path)) == list(HISTORY)
+        assert list(pd.read_csv(path)) == COLUMNS
 
 
 @pytest.mark.parametrize("number", range(1, WRITES + 1))
@@ -130,7 +129,7 @@ shutil.copytree(out, copy)
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_really_full_is_told_of_and_freed_is_gone_on_with(
+def test_a_disk_that_is_really_full_is_reported_and_once_freed_the_training_resumes(
     data: Path, whole: Path, tmp_path: Path
 ) -> None:
     """A small disk in memory, mounted for one process only, so that nothing stays behind."""
@@ -140,9 +139,7 @@ def test_a_disk_that_is_really_full_is_told_of_and_freed_is_gone_on_with(
     probe = [*apart, "mount", "-t", "tmpfs", "tmpfs", str(disk)]
     if not shutil.which("unshare") or subprocess.run(probe, check=False).returncode:
         pytest.skip("no file system can be mounted here")
-    run = str(small.write_run(tmp_path, RUN))
-    train = ["train", "--run", run, "--data", str(data), "--code", "this code"]
-    train += ["--device", "cpu"]
+    train = runs.arguments(RUN, data, tmp_path)
     script = [sys.executable, "-c", ON_A_SMALL_DISK, str(disk), str(tmp_path / "copy"), *train]
     done = subprocess.run(
         [*apart, *script], cwd=small.ROOT, capture_output=True, text=True, check=False

@@ -17,7 +17,7 @@ from tests.conftest import Recorder
 from tests.training import runs, small
 from tests.training.runs import CONTEXT, Fault
 from tests.training.test_failures import one_message
-from tests.training.test_options import trained
+from tests.training.trainers import trained
 
 MANY, FEW = 1500, 50
 STEP, EVALUATION = ("pam.training.trainer", "Trainer._step"), ("pam.training.trainer", "evaluate")
@@ -27,7 +27,7 @@ STEP, EVALUATION = ("pam.training.trainer", "Trainer._step"), ("pam.training.tra
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As many rows in each split as no batch should have."""
     draw = random.Random(1)
-    lemmas = ["".join(draw.components("abdegiklmnoprstu", k=12)) for _ in range(3 * MANY)]
+    lemmas = ["".join(draw.choices("abdegiklmnoprstu", k=12)) for _ in range(3 * MANY)]
     rows = [(lemma, "number=plural", f"{lemma}en") for lemma in lemmas]
     splits = {name: rows[start::3] for start, name in enumerate(("train", "dev", "test"))}
     return small.prepare(tmp_path_factory.mktemp("prepared") / "many", splits)
@@ -98,11 +98,13 @@ def model(many: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / "model"
 
 
-def confined(verb: str, point: str, files: tuple[Path, Path, Path], *options: object) -> runs.Run:
-    """A verb on a model, data and where its output goes, with 50 MB more than at this point."""
+def confined(
+    name: str, point: str, files: tuple[Path, Path, Path], *options: object
+) -> runs.Command:
+    """A command on a model, data and an output, with 50 MB more than at this point."""
     model, data, out = files
-    arguments = [verb, "--model", model, "--data", data, "--out", out, "--device", "cpu", *options]
-    fault = Fault(f"pam.commands.{verb}", point, 1, "confined", 50)
+    arguments = [name, "--model", model, "--data", data, "--out", out, "--device", "cpu", *options]
+    fault = Fault(f"pam.commands.{name}", point, 1, "confined", 50)
     return runs.start(arguments, out.with_suffix(".log"), fault)
 
 
@@ -140,7 +142,7 @@ def test_analyzing_too_many_at_once_names_the_setting_to_change(
         RuntimeError("could not execute a primitive"),
     ],
 )
-def test_every_way_to_run_out_of_memory_is_told_as_such(error: Exception) -> None:
+def test_every_way_to_run_out_of_memory_is_recognized(error: Exception) -> None:
     with pytest.raises(UserError, match="out of memory in this") as raised, enough_for("this", "x"):
         raise error
     assert raised.value.hint == "x"

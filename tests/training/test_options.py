@@ -9,32 +9,8 @@ import pandas as pd
 import pytest
 import torch
 
-from pam.config import RunConfig
-from pam.data.dataset import Examples, Prepared
-from pam.models.build import build
-from pam.training.checkpoint import Progress, StateFolder
-from pam.training.logging import Reporter
-from pam.training.preemption import Stop
-from pam.training.trainer import Trainer
 from tests.training import runs, small
-
-Result = tuple[dict[str, torch.Tensor], Progress]
-
-
-def trained(run: RunConfig, data: Path, out: Path, stop: Stop | None = None) -> Result:
-    prepared = Prepared(data)
-    train, dev = (
-        Examples(prepared.split(name), run.components.targets) for name in ("train", "dev")
-    )
-    torch.manual_seed(run.seed)
-    model = build(run.components, run.network, len(prepared.source), len(prepared.target))
-    states = StateFolder(out / "state", "key")
-    reporter = Reporter("small", out / "events")
-    return Trainer(run, model, train, dev, states, reporter, stop=stop or Stop()).run()
-
-
-def without_dropout(run: RunConfig) -> RunConfig:
-    return run.model_copy(update={"network": run.network.model_copy(update={"dropout": 0.0})})
+from tests.training.trainers import trained, without_dropout
 
 
 def test_a_training_ends_after_its_most_steps_in_the_midst_of_an_epoch(
@@ -80,7 +56,7 @@ def test_kept_weights_are_the_mean_of_the_last_epochs(data: Path, tmp_path: Path
     def run(name: str, **training: Any) -> dict[str, torch.Tensor]:
         return trained(small.run(select="last", **training), data, tmp_path / name)[0]
 
-    # All three trainings walk the same way; what differs is when they end and what is kept.
+    # All three trainings take the same steps; they differ in their end and in what is kept.
     steps = {"schedule": "halving"}
     second, third = (run(f"at{n}", max_steps=n, **steps) for n in (8, 12))
     mean = run("mean", average=2, **steps)
@@ -97,26 +73,26 @@ def test_selection_by_loss_searches_no_outputs(data: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("model", ["variational-sample", "hard-mono"])
-def test_a_watched_training_is_the_same_training(model: str, data: Path, tmp_path: Path) -> None:
-    plain, watched = (
-        trained(small.run(model, eval_metrics=watch), data, tmp_path / str(watch))
-        for watch in (False, True)
+def test_more_metrics_change_nothing_in_a_training(model: str, data: Path, tmp_path: Path) -> None:
+    plain, measured = (
+        trained(small.run(model, eval_metrics=chosen), data, tmp_path / str(chosen))
+        for chosen in (False, True)
     )
     for name, value in plain[0].items():
-        assert torch.equal(value, watched[0][name])
-    for row in watched[1].history:
+        assert torch.equal(value, measured[0][name])
+    for row in measured[1].history:
         assert 0 <= row["dev_token_accuracy"] <= 1
         assert row["dev_objective"] < 0
     assert {row["dev_objective"] for row in plain[1].history} == {None}
 
 
-def test_narrow_products_train_as_well(data: Path, tmp_path: Path) -> None:
+def test_bf16_products_train_as_well(data: Path, tmp_path: Path) -> None:
     def losses(precision: str) -> list[float]:
         run = small.run("postr-joint", precision=precision, epochs=4)
         _, progress = trained(run, data, tmp_path / precision)
         return [row["train_loss"] for row in progress.history]
 
-    exact, narrow = losses("float32"), losses("bf16")
-    assert narrow != exact
-    assert narrow == pytest.approx(exact, rel=0.1)
-    assert narrow[-1] < narrow[0]
+    exact, bf16 = losses("float32"), losses("bf16")
+    assert bf16 != exact
+    assert bf16 == pytest.approx(exact, rel=0.1)
+    assert bf16[-1] < bf16[0]

@@ -16,32 +16,33 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import pam
 from pam.config import load_run
-from pam.data.dataset import Examples, Prepared
-from pam.models.build import build
-from pam.models.saved import load_model, load_tensors
-from pam.training import logging as progress
-from pam.training import trainer as loop
+from pam.data.dataset import Prepared
+from pam.models.checkpoint import load_model, load_tensors
+from pam.training import logging as training_logging
+from pam.training import trainer as training_loop
 from pam.training.checkpoint import Progress, StateFolder
-from pam.training.logging import Reporter, versions
+from pam.training.logging import versions
 from pam.training.schedule import learning_rate
-from pam.training.trainer import Trainer
 from tests.training import runs, small
 from tests.training.runs import Fault
+from tests.training.trainers import trained
 
 RUN = small.run("mono-postr-joint")
 
 
 @pytest.fixture(scope="module")
-def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training that was killed after its second epoch was told of and before it was saved."""
+def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training that was killed after its second epoch was reported and before it was saved."""
     out = tmp_path_factory.mktemp("trained")
     runs.train(RUN, data, out, Fault("pam.training.checkpoint", "save_tensors", 8)).end()
     assert runs.train(RUN, data, out).end() == 0
     return out
 
 
-def test_the_model_folder_is_all_that_is_needed_to_use_the_model(trained: Path, data: Path) -> None:
-    folder = trained / "model"
+def test_the_model_folder_is_all_that_is_needed_to_use_the_model(
+    finished: Path, data: Path
+) -> None:
+    folder = finished / "model"
     assert {path.name for path in folder.iterdir()} == {
         "config.yaml",
         "weights.safetensors",
@@ -56,12 +57,9 @@ def test_the_model_folder_is_all_that_is_needed_to_use_the_model(trained: Path, 
     assert not model.network.training
 
 
-def test_the_history_has_a_row_an_epoch(trained: Path) -> None:
-    history = pd.read_csv(trained / "history.csv")
-    assert list(history) == [
-        *("epoch", "step", "examples", "tokens", "learning_rate", "train_loss", "dev_loss"),
-        *("dev_accuracy", "dev_token_accuracy", "dev_objective", "wall_s", "cpu_s"),
-    ]
+def test_the_history_has_a_row_an_epoch(finished: Path) -> None:
+    history = pd.read_csv(finished / "history.csv")
+    assert list(history) == runs.COLUMNS
     assert history["epoch"].tolist() == [1, 2, 3]
     assert history["step"].tolist() == [4, 8, 12]
     assert history["examples"].tolist() == [60, 120, 180]
@@ -70,21 +68,21 @@ def test_the_history_has_a_row_an_epoch(trained: Path) -> None:
     )
     assert history["train_loss"].is_monotonic_decreasing
     assert history["wall_s"].is_monotonic_increasing and history["cpu_s"].is_monotonic_increasing
-    assert b"\r" not in (trained / "history.csv").read_bytes()
+    assert b"\r" not in (finished / "history.csv").read_bytes()
 
 
-def test_the_record_tells_cost_origin_and_outcome(trained: Path) -> None:
-    record = runs.record_of(trained)
+def test_the_record_states_cost_origin_and_outcome(finished: Path) -> None:
+    record = runs.record_of(finished)
     assert set(record) == {
         *("wall_s", "cpu_s", "gpu_s", "device", "hardware", "versions", "seed", "epochs"),
         "processes",
         *("best_epoch", "dev_accuracy", "dev_loss", "parameters", "examples_per_second"),
         *("tokens_per_second", "peak_memory_mb", "peak_gpu_memory_mb", "resumed", "command"),
     }
-    history = pd.read_csv(trained / "history.csv").to_dict("records")
+    history = pd.read_csv(finished / "history.csv").to_dict("records")
     assert (record["seed"], record["epochs"], record["resumed"]) == (1, 3, 1)
     assert record["dev_accuracy"] == history[record["best_epoch"] - 1]["dev_accuracy"]
-    weights, _ = load_tensors(trained / "model" / "weights.safetensors")
+    weights, _ = load_tensors(finished / "model" / "weights.safetensors")
     assert record["parameters"] == sum(value.numel() for value in weights.values())
     assert record["wall_s"] >= history[-1]["wall_s"] > 0
     assert record["gpu_s"] == 0.0 and record["device"] == "cpu"
@@ -96,8 +94,8 @@ def test_the_record_tells_cost_origin_and_outcome(trained: Path) -> None:
     assert record["command"].startswith("python -m pam train --run ")
 
 
-def test_the_record_names_the_versions_of_what_ran(trained: Path) -> None:
-    found = runs.record_of(trained)["versions"]
+def test_the_record_names_the_versions_of_what_ran(finished: Path) -> None:
+    found = runs.record_of(finished)["versions"]
     assert found == versions()
     assert found["pam"] == pam.__version__
     assert found["torch"] == torch.__version__
@@ -109,9 +107,9 @@ def test_the_package_and_its_metadata_have_the_same_version() -> None:
     assert project.get("version", pam.__version__) == pam.__version__
 
 
-def test_tensorboard_reads_the_curves_of_a_training_that_was_resumed_as_one(trained: Path) -> None:
-    events = EventAccumulator(str(trained / "events")).Reload()
-    history = pd.read_csv(trained / "history.csv")
+def test_tensorboard_reads_the_curves_of_a_training_that_was_resumed_as_one(finished: Path) -> None:
+    events = EventAccumulator(str(finished / "events")).Reload()
+    history = pd.read_csv(finished / "history.csv")
     assert set(events.Tags()["scalars"]) == {
         "train_loss",
         "dev_loss",
@@ -167,21 +165,11 @@ def test_the_weights_of_the_best_epoch_are_kept(
         seen.append({name: value.clone() for name, value in model.state_dict().items()})
         return scores[len(seen) - 1]
 
-    monkeypatch.setattr(loop, "evaluate", scripted)
-    weights, found = trainer(data, tmp_path, epochs=4, select=select).run()
+    monkeypatch.setattr(training_loop, "evaluate", scripted)
+    weights, found = trained(small.run(epochs=4, select=select), data, tmp_path)
     assert found.best is not None and found.best["epoch"] == best
     assert all(torch.equal(weights[name], seen[best - 1][name]) for name in weights)
     assert not torch.equal(seen[0]["readout.output.weight"], seen[3]["readout.output.weight"])
-
-
-def trainer(data: Path, folder: Path, **training: Any) -> Trainer:
-    run, prepared = small.run("soft", **training), Prepared(data)
-    torch.manual_seed(1)
-    model = build(run.components, run.network, len(prepared.source), len(prepared.target))
-    train, dev = (Examples(prepared.split(name), "symbols") for name in ("train", "dev"))
-    folder.mkdir(exist_ok=True)
-    states = StateFolder(folder, "key")
-    return Trainer(run, model, train, dev, states, Reporter("name", folder / "events"))
 
 
 def test_gradients_are_clipped_to_their_largest_norm(
@@ -197,7 +185,7 @@ def test_gradients_are_clipped_to_their_largest_norm(
         return step(self, *rest)
 
     monkeypatch.setattr(torch.optim.SGD, "step", noted)
-    trainer(data, tmp_path, optimizer="sgd", clip=0.01, epochs=1).run()
+    trained(small.run(optimizer="sgd", clip=0.01, epochs=1), data, tmp_path)
     assert norms == pytest.approx([0.01] * 4, rel=1e-3)
 
 
@@ -208,22 +196,22 @@ def test_a_log_gets_plain_lines_with_the_time_to_go(
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(training_logging, "LINE_EVERY_S", 0.0)
     with caplog.at_level(logging.INFO, "pam"):
-        trainer(data, tmp_path, epochs=2).run()
+        trained(small.run(epochs=2), data, tmp_path)
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 8 + 2
-    assert lines[1].startswith("name: epoch 1 of 2, step 2 of 8, loss 3.")
+    assert lines[1].startswith("small: epoch 1 of 2, step 2 of 8, loss 3.")
     assert lines[1].endswith(" to go")
-    assert lines[4].startswith("name: epoch 1 of 2, train loss 3.")
+    assert lines[4].startswith("small: epoch 1 of 2, train loss 3.")
     assert "\r" not in capfd.readouterr().err
 
 
-def test_lines_are_not_told_faster_than_a_person_reads(
+def test_lines_come_no_faster_than_a_person_reads(
     data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "pam"):
-        trainer(data, tmp_path, epochs=2).run()
+        trained(small.run(epochs=2), data, tmp_path)
     assert len(caplog.records) == 2
 
 
@@ -236,11 +224,11 @@ def test_a_terminal_gets_a_bar_and_whole_lines_above_it(
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", [handler])
     monkeypatch.setattr(root, "level", logging.INFO)
-    trainer(data, tmp_path, epochs=2).run()
+    trained(small.run(epochs=2), data, tmp_path)
     pieces = said.text.replace("\r", "\n").split("\n")
-    told = [piece for piece in pieces if "train loss" in piece]
-    assert len(told) == 2 and all(piece.startswith("name: epoch ") for piece in told)
-    bars = [piece for piece in pieces if piece.startswith("name:") and "%|" in piece]
+    lines = [piece for piece in pieces if "train loss" in piece]
+    assert len(lines) == 2 and all(piece.startswith("small: epoch ") for piece in lines)
+    bars = [piece for piece in pieces if piece.startswith("small:") and "%|" in piece]
     assert " 8/8 [" in bars[-1] and "step" in bars[-1]
     assert root.handlers == [handler]
 

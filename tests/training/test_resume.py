@@ -17,7 +17,7 @@ from tests.training.runs import Fault
 
 STEP, SAVE = ("pam.training.trainer", "Trainer._step"), ("pam.training.checkpoint", "save_tensors")
 MOMENTS: dict[str, tuple[Fault, int]] = {
-    # The moment, and how many states were gone on from after it.
+    # The moment, and how many states were resumed after it.
     "before anything is saved": (Fault(*STEP, 1), 0),
     "within the first epoch": (Fault(*STEP, 3), 1),
     "within a later epoch": (Fault(*STEP, 7), 1),
@@ -25,16 +25,19 @@ MOMENTS: dict[str, tuple[Fault, int]] = {
     "between two epochs, before the state of the first": (Fault(*SAVE, 4), 1),
     "between two epochs": (Fault(*STEP, 5), 1),
     "when the reserve is in place and the state is not yet written": (Fault(*SAVE, 6), 1),
-    "when a state is written aside and not yet flushed": (Fault("pam.io", "_flush", 5), 1),
+    "when a state is written and not yet flushed": (Fault("pam.io", "_flush", 5), 1),
     "when a state is flushed and not yet renamed": (Fault("pathlib", "Path.chmod", 5), 1),
     "when the first state is not yet renamed": (Fault("pathlib", "Path.chmod", 1), 0),
-    "when all is trained and nothing is written": (Fault("pam.models.saved", "save_model", 1), 1),
+    "when all is trained and nothing is written": (
+        Fault("pam.models.checkpoint", "save_model", 1),
+        1,
+    ),
     "when the model is written and its history is not": (
         Fault("pam.training.logging", "write_history", 1),
         1,
     ),
     "when all is written and not marked as whole": (
-        Fault("pam.training.logging", "Results.complete", 1),
+        Fault("pam.training.checkpoint", "Results.complete", 1),
         1,
     ),
     "when all is written and the state is not cleared": (
@@ -42,10 +45,10 @@ MOMENTS: dict[str, tuple[Fault, int]] = {
         0,
     ),
     "when all is written and nothing is in its place": (
-        Fault("pam.training.logging", "Results.publish", 1),
+        Fault("pam.training.checkpoint", "Results.publish", 1),
         0,
     ),
-    "when some of it is in its place": (Fault("pam.training.logging", "_place", 4), 0),
+    "when some of it is in its place": (Fault("pam.training.checkpoint", "_link_or_copy", 4), 0),
 }
 
 
@@ -71,7 +74,7 @@ def test_a_training_killed_at_this_moment_goes_on_to_the_same_result(
 
 
 @pytest.mark.parametrize("model", ["acvi", "hard-moving"])
-def test_what_a_training_draws_and_averages_is_gone_on_with_too(
+def test_what_a_training_draws_and_averages_is_resumed_too(
     model: str, data: Path, tmp_path: Path
 ) -> None:
     run, whole, killed = small.run(model), tmp_path / "whole", tmp_path / "killed"
@@ -111,23 +114,20 @@ def test_the_command_itself_killed_from_outside_goes_on_to_the_same_result(
 ) -> None:
     """`python -m pam train` whole, killed at no chosen moment but that a state is there."""
     run = small.run("postr-joint", epochs=20)
-    whole, torn = tmp_path / "whole", tmp_path / "torn"
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert runs.train(run, data, whole).end() == 0
-    command = [
-        *(sys.executable, "-m", "pam", "train", "--code", "this code", "--data", str(data)),
-        *("--run", str(whole / "run.yaml"), "--out", str(torn), "--device", "cpu"),
-    ]
+    command = [sys.executable, "-m", "pam", *runs.arguments(run, data, killed)]
     with subprocess.Popen(command, cwd=small.ROOT, stderr=subprocess.PIPE) as process:
         until = time.monotonic() + 60
-        while not (torn / "state" / CURRENT).exists() and time.monotonic() < until:
+        while not (killed / "state" / CURRENT).exists() and time.monotonic() < until:
             time.sleep(0.001)
         os.kill(process.pid, signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
-    assert not (torn / "training.json").exists()
+    assert not (killed / "training.json").exists()
     done = subprocess.run(command, cwd=small.ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "going on from epoch" in done.stderr
-    assert runs.result(torn) == runs.result(whole)
+    assert runs.result(killed) == runs.result(whole)
 
 
 def test_what_a_killed_process_left_half_written_is_cleared_away(

@@ -16,9 +16,16 @@ import torch
 
 from pam.config import RunConfig
 from pam.io import UserError, write_text
-from pam.models.saved import load_tensors, save_tensors
-from pam.training.checkpoint import CURRENT, PREVIOUS, Progress, StateFolder, locked
-from pam.training.logging import MARK, Results
+from pam.models.checkpoint import load_tensors, save_tensors
+from pam.training.checkpoint import (
+    CURRENT,
+    FINISHED,
+    PREVIOUS,
+    Progress,
+    Results,
+    StateFolder,
+    locked,
+)
 from tests.training import runs, small
 from tests.training.runs import Fault
 
@@ -70,7 +77,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_the_state_before_stands_in_for_a_damaged_one(
+def test_the_state_before_replaces_a_damaged_one(
     name: str, stopped: Path, whole: Path, data: Path
 ) -> None:
     DAMAGES[name](stopped / "state" / CURRENT)
@@ -123,8 +130,8 @@ def test_a_state_of_another_training_is_begun_anew(
     assert runs.result(stopped) == runs.result(tmp_path / "new")
 
 
-def _two_at_once(data: Path, out: Path) -> tuple[runs.Run, runs.Run]:
-    """A training that is halted in midst, and a second one that waits for it."""
+def _two_at_once(data: Path, out: Path) -> tuple[runs.Command, runs.Command]:
+    """A training that is halted midway, and a second one that waits for it."""
     first = runs.train(RUN, data, out, Fault(*STEP, 7, "halted"))
     first.says("epoch 1 of 3")
     first.halts()
@@ -140,8 +147,8 @@ def test_a_second_process_waits_for_the_first_and_goes_on_from_its_last_state(
     first.signal(signal.SIGKILL)
     assert second.end() == 0, second.said()
     holder = f"process {first.process.pid} on {platform.node()}"
-    told = f"{tmp_path / 'state'}: another process is at work here ({holder}, since "
-    assert second.said().count(told) == second.said().count("waiting for it") == 1
+    notice = f"{tmp_path / 'state'}: another process is at work here ({holder}, since "
+    assert second.said().count(notice) == second.said().count("waiting for it") == 1
     assert "going on from epoch 2" in second.said()
     assert runs.result(tmp_path) == runs.result(whole)
 
@@ -184,7 +191,7 @@ def test_a_finished_training_gives_its_results_again_and_is_not_trained_again(
     assert runs.result(finished) == runs.result(whole)
     assert runs.record_of(finished) == runs.record_of(whole)
     outputs = [*(finished / "model").iterdir(), finished / "history.csv"]
-    # What is older than the data would be made once more.
+    # Older than the data, they would be made once more.
     assert all(path.stat().st_mtime >= int(began) for path in outputs)
 
 
@@ -196,7 +203,7 @@ def test_results_that_are_not_this_trainings_or_not_whole_are_made_again(
     if changed == "a kept result":
         flipped(kept / "model" / "weights.safetensors", 0.5)
     if changed == "the mark":
-        (kept / MARK).write_text("{", encoding="utf-8")
+        (kept / FINISHED).write_text("{", encoding="utf-8")
     if changed == "a file too many":
         (kept / "model" / "codes.txt").write_text("of another model", encoding="utf-8")
     again = runs.train(RUN, data, finished, code="new" if changed == "code" else "this code")

@@ -1,4 +1,4 @@
-"""A training that is asked to end saves its state first, and goes on to the very same result."""
+"""A training that is to stop saves its state first, and goes on to the very same result."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ import torch
 
 from pam.training.preemption import Stop, Stopped
 from tests.training import runs, small
-from tests.training.test_options import Result, trained
+from tests.training.trainers import Result, trained
 
 RUN = small.run("postr-joint", epochs=2, batch_size=30, average=2, state_every_s=60.0)
-ASKED = 10
-"""How often: in two epochs after two steps, two batches of the evaluation and at its end."""
+CHECKS = 10
+"""Of the time limit, in two epochs: after two steps, two batches of the evaluation and its end."""
 
 
 def at(number: int) -> Callable[[], bool]:
-    """A time limit that is near when asked for the `number`-th time."""
+    """A time limit that is near when it is checked for the `number`-th time."""
     calls = itertools.count(1)
     return lambda: next(calls) >= number
 
 
 @pytest.fixture(scope="module")
 def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
-    return trained(RUN, data, tmp_path_factory.mktemp("whole"), Stop(at(ASKED + 1)))
+    return trained(RUN, data, tmp_path_factory.mktemp("whole"), Stop(at(CHECKS + 1)))
 
 
-@pytest.mark.parametrize("number", range(1, ASKED + 1))
+@pytest.mark.parametrize("number", range(1, CHECKS + 1))
 def test_a_time_limit_that_is_near_at_any_moment_costs_nothing(
     number: int, undisturbed: Result, data: Path, tmp_path: Path
 ) -> None:
@@ -58,20 +58,20 @@ def test_a_scheduler_that_ends_a_training_gets_a_saved_state(data: Path, tmp_pat
 
 
 @pytest.fixture
-def heard() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """SIGINT as a terminal's, though what runs these tests in the background ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.usefixtures("heard")
+@pytest.mark.usefixtures("interruptible")
 def test_a_second_interruption_ends_at_once() -> None:
     stop = Stop()
     with stop.handle_signals():
-        assert stop.asked() == 0
+        assert stop.exit_code() == 0
         os.kill(os.getpid(), signal.SIGINT)
-        assert stop.asked() == 128 + signal.SIGINT
+        assert stop.exit_code() == 128 + signal.SIGINT
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -83,12 +83,12 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
         stop = Stop()
         with stop.handle_signals():
             os.kill(os.getpid(), signal.SIGINT)
-            assert stop.asked() == 0
+            assert stop.exit_code() == 0
         assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
 
 
 def test_a_process_ends_when_what_launched_it_is_gone() -> None:
-    assert Stop(launcher=os.getppid()).asked() == 0
-    assert Stop(launcher=os.getpid()).asked() == 128 + signal.SIGTERM
+    assert Stop(launcher=os.getppid()).exit_code() == 0
+    assert Stop(launcher=os.getpid()).exit_code() == 128 + signal.SIGTERM

@@ -80,7 +80,7 @@ models: [soft, prior-joint, postr-joint]
 tasks:
   pairs:
     dataset: pairs
-    gold: links
+    word_alignments: links
     note: made up
     paper_reference: IWSLT14 DE-EN
     models: [soft, postr-joint]
@@ -192,7 +192,7 @@ def with_own_data(made: Checkout) -> Checkout:
     for split, lemmas in (("train", 40), ("dev", 8), ("test", 8)):
         rows = []
         while len(rows) < 2 * lemmas:
-            lemma = "".join(draw.components(letters, k=draw.randint(3, 6)))
+            lemma = "".join(draw.choices(letters, k=draw.randint(3, 6)))
             if lemma not in seen:
                 seen.add(lemma)
                 rows += [
@@ -209,14 +209,14 @@ def with_own_pairs(made: Checkout) -> Checkout:
     A word is written backwards in the other language, and words come in the opposite order.
     """
     draw = random.Random(2)
-    words = ["".join(draw.components("abdegiklmnoprstu", k=4)) for _ in range(20)]
+    words = ["".join(draw.choices("abdegiklmnoprstu", k=4)) for _ in range(20)]
     made.write("own/pairs.yaml", PAIRS)
     made.write("own/translation.yaml", TRANSLATION)
     seen = set()
     for split, count in (("train", 60), ("dev", 10), ("test", 12)):
         rows = []
         while len(rows) < count:
-            row = tuple(draw.components(words, k=draw.randint(3, 8)))
+            row = tuple(draw.choices(words, k=draw.randint(3, 8)))
             if row not in seen:
                 seen.add(row)
                 rows.append(row)

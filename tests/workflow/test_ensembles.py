@@ -25,7 +25,7 @@ def joined(tmp_path: Path) -> Checkout:
 def test_an_ensemble_is_joined_decoded_and_scored_beside_its_members(joined: Checkout) -> None:
     outcome = joined.run("all", "--configfile", "own/experiment.yaml")
     assert outcome.code == 0, outcome.said
-    assert (outcome.jobs["train_run"], outcome.jobs["join_run"]) == (2, 1)
+    assert (outcome.jobs["train_run"], outcome.jobs["join_ensemble"]) == (2, 1)
 
     def content(model: str, file: str) -> dict[str, float]:
         path = joined.folder / RUNS / model / "seed1" / file
@@ -40,7 +40,7 @@ def test_an_ensemble_is_joined_decoded_and_scored_beside_its_members(joined: Che
     # A member that is trained anew is joined anew.
     joined.edit("own/experiment.yaml", "epochs: 1", "epochs: 2")
     again = joined.plan("all", "--configfile", "own/experiment.yaml")
-    assert again.jobs["join_run"] == 1
+    assert again.jobs["join_ensemble"] == 1
 
 
 @pytest.mark.parametrize(

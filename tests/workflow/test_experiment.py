@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
+from pam import renamed
+from pam.config import ModelConfig, load_run
 from pam.experiment import Plan, load_plan
-from pam.io import UserError
+from pam.io import UserError, dump_yaml, read_yaml
+from pam.models import options
 from pam.models.fitting import check_fit
 from tests.workflow.checkouts import ROOT
 
@@ -46,6 +49,12 @@ def fault(text: str) -> UserError:
     return caught.value
 
 
+def written(added: str) -> UserError:
+    """The error of an experiment whose model `soft` has these keys."""
+    Path("config/models/soft.yaml").write_text(f"label: Soft\n{added}\n", encoding="utf-8")
+    return fault(RIGHT)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line", "message", "hint"),
     [
@@ -53,8 +62,8 @@ def fault(text: str) -> UserError:
         ("experiment: mine\n", "", None, "missing key `experiment`", "add `experiment:`"),
         ("seeds: [1, 2]", "seeds: one", 2, "`seeds`", "config/README.md"),
         ("- postr-joint", "- postr-jiont", 5, "unknown model `postr-jiont`", "`postr-joint`?"),
-        ("seeds: [1, 2]", "seeds: [1, 1]", 2, "`1` stands twice in `seeds`", "remove one"),
-        ("- postr-joint", "- soft", 5, "`soft` stands twice in `models`", "remove one"),
+        ("seeds: [1, 2]", "seeds: [1, 1]", 2, "`1` is in `seeds` twice", "remove one"),
+        ("- postr-joint", "- soft", 5, "`soft` is in `models` twice", "remove one"),
         ("epochs: 3", "epoks: 3", 10, "unknown key `tasks.nouns.training.epoks`", "`epochs`?"),
         ("epochs: 3", "epochs: no", 10, "`tasks.nouns.training.epochs`", "correct the value"),
         ("  nouns:", "  my nouns:", 7, "`tasks.my nouns`", "correct the value"),
@@ -93,15 +102,51 @@ def fault(text: str) -> UserError:
             "dataset: de-noun",
             "dataset: de-noun\n    options: {marginl: {output: {top_k: 6}}}",
             9,
-            "unknown question `marginl`",
+            "unknown component `marginl`",
             "did you mean `marginalization`?",
         ),
         (
             "tasks:\n",
             "options:\n  marginalization:\n    ouput: {top_k: 6}\ntasks:\n",
             8,
-            "unknown marginal `ouput`",
+            "unknown marginalization `ouput`",
             "did you mean `output`?",
+        ),
+        (
+            "tasks:\n",
+            "options:\n  marginalization:\n    output:\n      topk: 6\ntasks:\n",
+            9,
+            "unknown option of marginalization `output` `topk`",
+            "did you mean `top_k`?",
+        ),
+        (
+            "tasks:\n",
+            "options:\n  marginalization:\n    output:\n      top_k: six\ntasks:\n",
+            9,
+            "`options.marginalization.output.top_k`: input should be a valid integer, not 'six'",
+            "correct the value",
+        ),
+        ("seeds: [1, 2]", "seeds: [1, 2]\nseeds: [3]", 3, "`seeds` is given twice", "keep one"),
+        (
+            "      epochs: 3",
+            "      epochs: 3\n    dataset: other",
+            11,
+            "`dataset` is given twice",
+            "keep one",
+        ),
+        (
+            "tasks:\n",
+            "baseline: sotf\ntasks:\n",
+            6,
+            "unknown model of the experiment `sotf`",
+            "did you mean `soft`?",
+        ),
+        (
+            "tasks:\n",
+            "baseline: sparse\ntasks:\n",
+            6,
+            "unknown model of the experiment `sparse`",
+            "known: soft, postr-joint",
         ),
     ],
 )
@@ -121,20 +166,117 @@ def test_a_fault_has_its_place_and_its_hint(
         ("network: {hiden: 3}", 2, "unknown key `network.hiden`", "known keys: "),
         ("coupling: monoton", 2, "unknown coupling `monoton`", "did you mean `monotone`?"),
         ("copuling: monotone", 2, "unknown key `copuling`", "did you mean `coupling`?"),
-        ("coupling: {knd: monotone}", 2, "a choice without `kind`", "add `kind: name`"),
+        ("coupling: {knd: monotone}", 2, "a coupling without `kind`", "write `coupling: name`"),
+        ("coupling: 3", 2, "a coupling without `kind`", "write `coupling: name`"),
+        ("coupling:\n  kind: monoton", 3, "unknown coupling `monoton`", "`monotone`?"),
         ("coupling: {kind: monotone, fist: x}", 2, "unknown option of coupling", "`first`?"),
-        ("architecture: ensemble", 2, "an ensemble is made of `members`", "name models there"),
+        ("coupling:\n  kind: monotone\n  fist: x", 4, "`monotone` `fist`", "`first`?"),
+        ("coupling: {kind: monotone, first: x}", 2, "`coupling.first`", "correct the value"),
+        ("score:\n  kind: general\n  scale: 1", 4, "`score.scale`", "correct the value"),
+        ("architecture: ensemble", 2, "unknown architecture `ensemble`", "known: agreement"),
         ("decoding: {beam: 3}", 2, "`beam` is the same for all models", "set `decoding"),
     ],
 )
 def test_a_fault_in_a_models_file_has_its_place(
     added: str, line: int, message: str, hint: str
 ) -> None:
-    Path("config/models/soft.yaml").write_text(f"label: Soft\n{added}\n", encoding="utf-8")
-    error = fault(RIGHT)
+    error = written(added)
     assert (error.file, error.line) == ("config/models/soft.yaml", line)
     assert message in error.message
     assert hint in str(error.hint)
+
+
+@pytest.mark.parametrize(
+    ("added", "line", "message", "hint"),
+    [
+        ("input_feeding: posterior", 2, "the posterior needs", "`marginalization: output`"),
+        ("marginalization: bound", 2, "a bound and an inference network", "`inference: bilstm`"),
+        ("score: dot\ninference: bilstm", 3, "a bound and an inference", "or neither"),
+        ("estimator: gumbel", 2, "only a bound has an expectation", "leave `estimator` out"),
+        ("coupling: pointer", 2, "a pointer is both coupling and", "`targets: actions` together"),
+        ("score: none\ntargets: actions", 3, "a pointer is both", "`coupling: pointer`"),
+        (
+            "marginalization: output\ncoupling: pointer\ninput_feeding: pointer\ntargets: actions",
+            2,
+            "a pointer is one position",
+            "use `marginalization: input`",
+        ),
+        (
+            "architecture: transformer\nscore: dot",
+            3,
+            "the architecture `transformer` has no `score`",
+            "leave out `score`",
+        ),
+        ("architecture: agreement\ntargets: actions", 3, "writes no actions", "targets: symbols"),
+        ("members: [postr-joint]\nscore: dot", 3, "an ensemble has no `score`", "leave out"),
+        ("members: [hard-mono, postr-joint]", 2, "cannot be joined", "all of symbols or all"),
+    ],
+)
+def test_parts_that_do_not_fit_have_their_place(
+    added: str, line: int, message: str, hint: str
+) -> None:
+    error = written(added)
+    assert (error.file, error.line) == ("config/models/soft.yaml", line)
+    assert message in error.message and hint in str(error.hint)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        ("tasks:\n", "training: {watch: true}\ntasks:\n", 6, "`training.watch` is called `eval_m"),
+        ("tasks:\n", "training: {optimiser: sgd}\ntasks:\n", 6, "is called `optimizer` now"),
+        (
+            "dataset: de-noun",
+            "dataset: de-noun\n    gold: x",
+            9,
+            "the key `tasks.nouns.gold` is called `word_alignments` now",
+        ),
+        (
+            "dataset: de-noun",
+            "dataset: de-noun\n    paper_beside: x",
+            9,
+            "the key `tasks.nouns.paper_beside` is called `paper_reference` now",
+        ),
+        (
+            "tasks:\n",
+            "options:\n  feedback: {posterior: {mix: 1}}\ntasks:\n",
+            7,
+            "component `feedback` is called `input_feeding` now",
+        ),
+        ("- postr-joint", "- soft-unfed", 5, "`soft-unfed` is called `soft-no-input-feeding` now"),
+    ],
+)
+def test_an_old_name_is_answered_with_the_new_one(
+    old: str, new: str, line: int, message: str
+) -> None:
+    assert old in RIGHT
+    error = fault(RIGHT.replace(old, new, 1))
+    assert (error.file, error.line) == ("mine.yaml", line)
+    assert message in error.message
+    assert str(error.hint).startswith("write `")
+
+
+@pytest.mark.parametrize(("old", "new"), renamed.KEYS.items())
+def test_an_old_key_of_a_model_is_answered_where_a_model_has_the_new_one(
+    old: str, new: str
+) -> None:
+    error = written(f"{old}: none")
+    told = f"the key `{old}` is called `{new}` now"
+    expected = told if new in ModelConfig.model_fields else f"unknown key `{old}`"
+    assert error.message == expected and error.line == 2
+
+
+def test_new_names_are_names() -> None:
+    for new in renamed.MODELS.values():
+        assert Path(f"config/models/{new}.yaml").is_file()
+    for old, new in renamed.FILES.items():
+        with pytest.raises(UserError, match=f"it is called `{new}` now"):
+            read_yaml(old)
+
+
+def test_without_soft_the_first_model_is_the_baseline() -> None:
+    assert load(RIGHT).experiment.baseline == "soft"
+    assert load(RIGHT.replace("- soft", "- sparse")).experiment.baseline == "sparse"
 
 
 def test_of_two_files_the_one_at_fault_is_named() -> None:
@@ -162,17 +304,19 @@ def test_later_layers_win() -> None:
 
 def test_options_go_to_the_components_that_a_model_uses_and_nowhere_else() -> None:
     plan = load(RIGHT + "    options: {marginalization: {output: {top_k: 6}}}\n")
-    assert plan.run("nouns", "postr-joint", 1).components.marginal == {"kind": "output", "top_k": 6}
-    assert plan.run("nouns", "soft", 1).components.marginal == "input"
-    assert plan.components["postr-joint"].marginal == "output"
+    used = plan.run("nouns", "postr-joint", 1).components.marginalization
+    assert used == options.Output(top_k=6)
+    assert plan.run("nouns", "soft", 1).components.marginalization == options.Input()
+    assert plan.components["postr-joint"].marginalization == options.Output()
 
 
 def test_options_of_what_an_architecture_does_not_ask_are_not_for_it() -> None:
     text = RIGHT.replace("  - soft\n", "  - soft\n  - transformer\n")
     plan = load(text + "    options: {score: {general: {scale: true}}}\n")
-    assert plan.run("nouns", "soft", 1).components.score == {"kind": "general", "scale": True}
-    assert plan.run("nouns", "transformer", 1).components.score == "general"
-    check_fit(plan)
+    assert plan.run("nouns", "soft", 1).components.score == options.General(scale=True)
+    run = plan.run("nouns", "transformer", 1)
+    assert run.components.score == options.General()
+    check_fit(run.components, run.network)
 
 
 def test_a_tasks_options_win_over_the_experiments_and_a_models_own_over_both() -> None:
@@ -181,8 +325,8 @@ def test_a_tasks_options_win_over_the_experiments_and_a_models_own_over_both() -
         "options: {marginalization: {output: {top_k: 3}}, input_feeding: {posterior: {mix: 1}}}\n"
     )
     components = load(text).run("nouns", "postr-joint", 1).components
-    assert components.marginal == {"kind": "output", "top_k": 6}
-    assert components.feedback == {"kind": "posterior", "mix": 1}
+    assert components.marginalization == options.Output(top_k=6)
+    assert components.input_feeding == options.PosteriorFeeding(mix=1)
     path = Path("config/models/postr-joint.yaml")
     own = path.read_text(encoding="utf-8")
     path.write_text(
@@ -190,7 +334,43 @@ def test_a_tasks_options_win_over_the_experiments_and_a_models_own_over_both() -
         encoding="utf-8",
     )
     components = load(text).run("nouns", "postr-joint", 1).components
-    assert components.marginal == {"kind": "output", "top_k": 9}
+    assert components.marginalization == options.Output(top_k=9)
+
+
+def test_a_run_is_the_same_when_it_is_read_again() -> None:
+    plan = load(RIGHT + "    options: {marginalization: {output: {top_k: 6}}}\n")
+    for model in ("postr-joint", "ensemble"):
+        run = plan.run("nouns", model, 1)
+        Path("run.yaml").write_text(dump_yaml(run), encoding="utf-8")
+        assert load_run("run.yaml") == run
+
+
+def test_an_ensemble_holds_its_members_as_they_are_run() -> None:
+    Path("config/models/pair.yaml").write_text(
+        "label: Pair\nmembers: [soft, postr-joint]\n", encoding="utf-8"
+    )
+    text = RIGHT.replace("  - soft\n", "  - soft\n  - pair\n")
+    plan = load(text + "    options: {marginalization: {output: {top_k: 6}}}\n")
+    run = plan.run("nouns", "pair", 1)
+    assert [one.components for one in run.members] == [
+        plan.run("nouns", model, 1).components for model in ("soft", "postr-joint")
+    ]
+    assert run.training_config() != load(text).run("nouns", "pair", 1).training_config()
+    Path("config/models/pair.yaml").write_text(
+        "label: Pair\nmembers: [soft, soft-dot]\n", encoding="utf-8"
+    )
+    assert (
+        "model `pair` of task `nouns`: score `dot`"
+        in fault(text + "network: {decoder: 12}\n").message
+    )
+
+
+def test_a_default_that_is_written_out_is_no_other_training() -> None:
+    before = load(RIGHT).run("nouns", "soft", 1).training_config()
+    path = Path("config/models/soft.yaml")
+    own = path.read_text(encoding="utf-8")
+    path.write_text(own.replace("coupling: none", "coupling: {kind: none}"), encoding="utf-8")
+    assert load(RIGHT).run("nouns", "soft", 1).training_config() == before
 
 
 def test_a_task_runs_its_own_models_in_the_experiments_order() -> None:

@@ -2,149 +2,275 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
+import json
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
-from pam.answers import answers, options_of
-from pam.config import ModelConfig, load_model
-from pam.fingerprint import closure, model_modules
-from pam.models.architectures.recurrent import QUESTIONS
+from pam import fingerprint as fingerprints
+from pam.config import Decoding, Member, Network, RunConfig, Training, load_model
+from pam.fingerprint import CHOICES, IGNORED_MODULES, closure, fingerprint, model_modules
 from tests.workflow.checkouts import ROOT
 
+MADE_UP = {
+    "__init__.py": "",
+    "train.py": """
+        '''Trains.'''
+        from pam.build import build
+        import pam.io
+        def train(): return build("general")
+    """,
+    "io.py": "def read(): ...",
+    "build.py": """
+        from pam.scores import SCORES, base
+        from pam import windows
+        from pam.transformer import Transformer
+        ARCHITECTURES = {"recurrent": "Recurrent", "transformer": Transformer}
+        class Recurrent: ...
+        def build(kind):
+            windows.slide()
+            return SCORES[kind](base())
+    """,
+    "transformer.py": "class Transformer: ...",
+    "scores.py": """
+        from pam.tools import helper
+        import pam.other
+        FACTOR = 2
+        UNUSED = 3
+        class Base:
+            '''A score.'''
+        class General(Base):
+            def forward(self): return scaled(FACTOR)
+        class Dot(Base):
+            def forward(self):
+                from pam.lazy import work
+                return work(pam.other.value)
+        def scaled(factor): return helper(factor)
+        def base(): return 1
+        SCORES = {"general": General, "dot": Dot}
+    """,
+    "windows.py": """
+        WINDOWS = {}
+        WINDOWS["none"] = 0
+        def slide(): ...
+        def shrink(): ...
+    """,
+    "tools.py": "def helper(factor): return factor\n\ndef other(): ...",
+    "other.py": "value = 1",
+    "lazy.py": "def work(value): return value",
+}
+MODULES = {
+    "pam.build": {"ARCHITECTURES"},
+    "pam.scores": {"SCORES"},
+    "pam.windows": {"WINDOWS"},
+}
+Change = Callable[[str, str, str], None]
+
+
+@pytest.fixture
+def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Change]:
+    """A package of a few lines in place of ours; a function that replaces text in its files."""
+    folder = tmp_path / "pam"
+    folder.mkdir()
+    for name, text in MADE_UP.items():
+        (folder / name).write_text(dedent(text), encoding="utf-8")
+    monkeypatch.setattr(fingerprints, "PACKAGE", folder)
+    monkeypatch.setattr(fingerprints, "CHOICES", MODULES)
+
+    def forget() -> None:
+        for cached in (fingerprints.fingerprint, fingerprints.source_of, fingerprints._find):
+            cached.cache_clear()
+
+    def change(file: str, old: str, new: str) -> None:
+        text = (folder / file).read_text(encoding="utf-8")
+        assert old in text
+        (folder / file).write_text(text.replace(old, new), encoding="utf-8")
+        forget()
+
+    forget()
+    yield change
+    forget()
+
+
+GENERAL, DOT = "pam.scores:General", "pam.scores:Dot"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "changed"),
+    [
+        ("scores.py", "return scaled(FACTOR)", "return 0", {GENERAL}),
+        ("scores.py", "FACTOR = 2", "FACTOR = 5", {GENERAL}),
+        ("scores.py", "return helper(factor)", "return factor", {GENERAL}),
+        ("tools.py", "return factor", "return 0", {GENERAL}),
+        ("tools.py", "def other(): ...", "def another(): ...", {GENERAL}),
+        ("scores.py", "return work(pam.other.value)", "return 0", {DOT}),
+        ("lazy.py", "return value", "return 0", {DOT}),
+        ("other.py", "value = 1", "value = 2", {DOT}),
+        ("scores.py", "    '''A score.'''", "    size = 1", {GENERAL, DOT}),
+        ("scores.py", "'''A score.'''", "'''Another text.'''", set()),
+        ("scores.py", "UNUSED = 3", "UNUSED = 4  # and a remark", set()),
+        ("scores.py", '"dot": Dot', '"dot": General', set()),
+        ("scores.py", "def base(): return 1", "def base(): return 2", {"pam.train"}),
+        ("windows.py", "def slide(): ...", "def slide(): return 1", {"pam.train"}),
+        ("windows.py", "def shrink(): ...", "def shrink(): return 1", set()),
+        ("windows.py", 'WINDOWS["none"] = 0', 'WINDOWS["none"] = 1', {"pam.train"}),
+        ("build.py", "return SCORES[kind]", "return 1 + SCORES[kind]", {"pam.train"}),
+        ("build.py", "class Recurrent: ...", "class Recurrent: size = 1", {"pam.build:Recurrent"}),
+        ("transformer.py", "...", "size = 1", {"pam.build:Transformer"}),
+        ("train.py", "'''Trains.'''", "NEW = 1", {"pam.train"}),
+        ("io.py", "...", "return 1", set()),
+        ("__init__.py", "", "", set()),
+    ],
+)
+def test_of_a_module_of_choices_what_is_chosen_counts(
+    made_up: Change, file: str, old: str, new: str, changed: set[str]
+) -> None:
+    entries = ("pam.train", GENERAL, DOT, "pam.build:Recurrent", "pam.build:Transformer")
+    before = {entry: fingerprint(entry) for entry in entries}
+    made_up(file, old, new)
+    assert {entry for entry in entries if fingerprint(entry) != before[entry]} == changed
+
+
+def test_of_any_module_an_entry_may_name_one_definition(made_up: Change) -> None:
+    before = fingerprint("pam.tools:helper"), fingerprint("pam.tools")
+    made_up("tools.py", "def other(): ...", "def other(): return 1")
+    after = fingerprint("pam.tools:helper"), fingerprint("pam.tools")
+    assert after[0] == before[0] and after[1] != before[1]
+
+
+def test_what_does_not_exist_is_an_error(made_up: Change) -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"no module pam\.trian"):
+        fingerprint("pam.trian")
+    with pytest.raises(ModuleNotFoundError, match=r"no Genral in pam\.scores"):
+        fingerprint("pam.scores:Genral")
+
+
+def test_a_package_of_ones_own_counts_with_what_it_imports_of_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "mylab"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    (folder / "__init__.py").write_text("", encoding="utf-8")
+    (folder / "cosine.py").write_text(
+        "import torch\nfrom mylab.tools import norm\nfrom . import near\nclass Cosine: ...\n",
+        encoding="utf-8",
+    )
+    for name in ("tools", "near", "far"):
+        (folder / f"{name}.py").write_text("norm = 1\n", encoding="utf-8")
+    assert closure(["mylab.cosine:Cosine"]) == [
+        *("mylab", "mylab.cosine", "mylab.near", "mylab.tools")
+    ]
+    assert "mylab.cosine" not in sys.modules
+
+
+def run(model: str) -> RunConfig:
+    """A run of one of our models."""
+    components = load_model(model, ROOT / "config/models")
+    loaded = [load_model(name, ROOT / "config/models") for name in components.members]
+    return RunConfig(
+        experiment="mine",
+        task="nouns",
+        model=model,
+        label=model,
+        seed=1,
+        components=components,
+        members=[Member(components=one, network=Network()) for one in loaded],
+        network=Network(),
+        training=Training(),
+        decoding=Decoding(),
+    )
+
+
 PRINT = """
-import sys
-from pam.config import load_model
-from pam.fingerprint import fingerprint, model_modules
-print(fingerprint(sys.argv[1], *(model_modules(load_model(sys.argv[2])) if sys.argv[2:] else [])))
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from pam.fingerprint import fingerprint
+entries = json.loads(sys.argv[2])
+print(json.dumps({name: fingerprint(*own) for name, own in entries.items()}))
 """
+HEAD = re.compile(r"^class Monotone\b[^:]*:\n", flags=re.MULTILINE)
+MODELS = sorted(path.stem for path in (ROOT / "config/models").glob("*.yaml"))
 
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A copy of the package and of the models' files."""
+    """A copy of the package."""
     leave_out = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "pam", tmp_path / "pam", ignore=leave_out)
-    shutil.copytree(ROOT / "config", tmp_path / "config")
     return tmp_path
 
 
-def fingerprint(folder: Path, *arguments: str) -> str:
-    """The fingerprint as a new process in `folder` computes it."""
-    command = [sys.executable, "-c", PRINT, *arguments]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=True
-    ).stdout.strip()
+def of_models(folder: Path) -> dict[str, str]:
+    """Of each model the fingerprint of its training, as a new process in `folder` computes it."""
+    entries = {model: ["pam.training.trainer", *model_modules(run(model))] for model in MODELS}
+    command = [sys.executable, "-c", PRINT, str(folder), json.dumps(entries)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
 
 
-def append(folder: Path, file: str, text: str) -> None:
-    with open(folder / file, "a", encoding="utf-8") as handle:
-        handle.write(text)
-
-
-def test_comments_docstrings_and_layout_do_not_count(package: Path) -> None:
-    before = fingerprint(package, "pam.commands.score")
-    append(package, "pam/scoring/bootstrap.py", "\n\n\n# a remark\n'''a remark, too'''\n")
-    path = package / "pam/scoring/metrics.py"
-    text = path.read_text(encoding="utf-8")
-    path.write_text('"""Another docstring."""\n' + text.split('"""', 2)[2], encoding="utf-8")
-    assert fingerprint(package, "pam.commands.score") == before
-
-
-@pytest.mark.parametrize(
-    "file", ["pam/verbs/score.py", "pam/scoring/bootstrap.py", "pam/scoring/__init__.py"]
-)
-def test_code_counts_where_it_is_imported_directly_or_not(package: Path, file: str) -> None:
-    before = fingerprint(package, "pam.commands.score")
-    append(package, file, "\nNEW = 1\n")
-    assert fingerprint(package, "pam.commands.score") != before
-
-
-@pytest.mark.parametrize(
-    "file", ["pam/reporting/tables.py", "pam/config.py", "pam/data/download.py", "pam/errors.py"]
-)
-def test_other_code_and_plumbing_do_not_count(package: Path, file: str) -> None:
-    before = fingerprint(package, "pam.commands.score"), fingerprint(package, "pam.commands.train")
-    append(package, file, "\nNEW = 1\n")
-    after = fingerprint(package, "pam.commands.score"), fingerprint(package, "pam.commands.train")
-    assert after == before
-
-
-def test_a_component_counts_for_the_models_that_choose_it(package: Path) -> None:
-    models = sorted(path.stem for path in (package / "config/models").glob("*.yaml"))
-    before = {model: fingerprint(package, "pam.commands.train", model) for model in models}
-    append(package, "pam/models/couplings/monotone.py", "\nNEW = 1\n")
-    changed = {m for m in models if fingerprint(package, "pam.commands.train", m) != before[m]}
-    users = {
-        model
-        for model in models
-        if "pam.models.couplings.monotone" in model_modules(load_model(model))
+def test_a_changed_coupling_counts_for_the_models_that_choose_it(package: Path) -> None:
+    before = of_models(package)
+    file = package / "pam/models/couplings.py"
+    text, changes = HEAD.subn(r"\g<0>    NEW = 1\n", file.read_text(encoding="utf-8"))
+    assert changes == 1
+    file.write_text(text, encoding="utf-8")
+    after = of_models(package)
+    changed = {model for model in MODELS if after[model] != before[model]}
+    assert changed == {
+        model for model in MODELS if "pam.models.couplings:Monotone" in model_modules(run(model))
     }
-    assert changed == users
-    assert "mono-postr-joint" in changed
-    assert "soft" not in changed
+    assert "mono-postr-joint" in changed and "soft" not in changed
 
 
 def test_what_every_model_shares_counts_for_all(package: Path) -> None:
-    before = {
-        name: fingerprint(package, "pam.commands.train", name) for name in ("soft", "hard-mono")
-    }
-    append(package, "pam/models/seq2seq.py", "\nNEW = 1\n")
-    for name, old in before.items():
-        assert fingerprint(package, "pam.commands.train", name) != old
+    before = of_models(package)
+    with open(package / "pam/training/trainer.py", "a", encoding="utf-8") as file:
+        file.write("\nNEW = 1\n")
+    after = of_models(package)
+    assert [model for model in MODELS if after[model] == before[model]] == []
 
 
-def test_every_answer_of_every_model_is_a_module() -> None:
-    for path in (ROOT / "config/models").glob("*.yaml"):
-        components = load_model(path.stem, path.parent)
-        modules = [name for name in model_modules(components) if name.startswith("pam.models.")]
-        assert len(modules) == 1 + len(QUESTIONS)  # and the architecture
+@pytest.mark.parametrize("module", ["pam.config", "pam.io", "pam.models.options"])
+def test_configuration_and_messages_do_not_count(package: Path, module: str) -> None:
+    before = of_models(package)
+    with open(package / f"{module.replace('.', '/')}.py", "a", encoding="utf-8") as file:
+        file.write("\nNEW = 1\n")
+    assert of_models(package) == before
 
 
 def test_options_do_not_hide_a_component() -> None:
-    components = ModelConfig(label="Mine", coupling={"kind": "proximity", "width": 2})
-    assert "pam.models.couplings.proximity" in model_modules(components)
+    assert "pam.models.couplings:Proximity" in model_modules(run("prox-postr-joint"))
 
 
-def test_answers_are_named_as_models_name_them() -> None:
-    assert {"none", "monotone", "proximity", "pointer"} <= set(answers("coupling"))
+def test_a_transformer_has_no_components_of_a_recurrence() -> None:
+    assert model_modules(run("transformer")) == ["pam.models.build:Transformer"]
+
+
+def test_an_ensemble_depends_on_its_members_components() -> None:
+    entries = model_modules(run("ensemble"))
+    assert {"pam.models.scores:Location", "pam.models.windows:Monotonic"} <= set(entries)
 
 
 def test_training_does_not_depend_on_how_results_are_reported() -> None:
-    modules = closure(["pam.commands.train"])
-    assert "pam.models.build" in modules
+    modules = closure(["pam.training.trainer"])
     assert not [name for name in modules if name.startswith(("pam.reporting", "pam.evaluation"))]
 
 
-def test_a_module_that_does_not_exist_is_an_error() -> None:
-    with pytest.raises(ModuleNotFoundError, match=r"pam\.verbs\.trian"):
-        closure(["pam.commands.trian"])
+@pytest.mark.parametrize("module", sorted(IGNORED_MODULES))
+def test_modules_that_are_left_out_exist(module: str) -> None:
+    assert fingerprints.exists(module)
 
 
-def test_options_told_from_the_source_are_those_that_components_take() -> None:
-    for question in QUESTIONS:
-        for kind in answers(question):
-            module = f"pam.models.{question}s.{kind.replace('-', '_')}"
-            made = importlib.import_module(module).COMPONENT
-            assert options_of(question, kind) == list(inspect.signature(made).parameters)[1:]
-    for kind in answers("architecture"):
-        build = importlib.import_module(f"pam.models.architectures.{kind}").build
-        assert options_of("architecture", kind) == list(inspect.signature(build).parameters)[4:]
-    assert options_of("architecture", "transformer") == ["heads", "feedforward"]
-    assert options_of("architecture", "recurrent") == []
-
-
-def test_options_may_be_required_or_be_keywords_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = "class Own:\n    def __init__(self, sizes, place, width=3, *, steep): ...\n"
-    text += "COMPONENT = Own\n"
-    file = tmp_path / "own.py"
-    file.write_text(text, encoding="utf-8")
-    monkeypatch.setattr("pam.answers.file_of", lambda module: file)
-    assert options_of("score", "own") == ["place", "width", "steep"]
+@pytest.mark.parametrize("module", CHOICES)
+def test_dictionaries_of_choices_exist(module: str) -> None:
+    for name in CHOICES[module]:
+        assert isinstance(getattr(import_module(module), name), dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.workflow.checkouts import Checkout, Outcome
+from tests.workflow.checkouts import Checkout, Outcome, with_own_pairs
 from tests.workflow.conftest import OWN
 
 
@@ -54,6 +54,32 @@ def test_sizes_that_a_model_cannot_take_end_the_run_before_its_first_job(fresh: 
     fresh.edit("own/experiment.yaml", "decoder: 16", "decoder: 12")
     message = "own/experiment.yaml:6: model `soft-dot` of task `nouns`: score `dot` multiplies"
     check(fresh, fresh.run(*OWN), message, "hint: give the decoder as many units")
+
+
+@pytest.mark.parametrize(
+    ("model", "added", "message"),
+    [
+        ("soft", "input_feeding: posterior", "config/models/odd.yaml:2: the posterior needs"),
+        ("soft", "marginalization: {kind: output, top_k: six}", "odd.yaml:2: `marginalization.top"),
+        ("soft", "label: Twice", "config/models/odd.yaml:2: `label` is given twice"),
+        ("soft", "feedback: none", "odd.yaml:2: the key `feedback` is called `input_feeding` now"),
+        ("sotf", "", "own/experiment.yaml:5: unknown model of the experiment `sotf`"),
+    ],
+)
+def test_a_model_that_cannot_be_ends_a_dry_run(
+    fresh: Checkout, model: str, added: str, message: str
+) -> None:
+    fresh.write("config/models/odd.yaml", f"label: Odd\n{added}\n")
+    fresh.edit("own/experiment.yaml", "mono-postr-joint]", f"odd]\nbaseline: {model}")
+    check(fresh, fresh.plan(*OWN), message, "hint: ")
+
+
+def test_actions_without_a_pointer_end_a_dry_run(fresh: Checkout) -> None:
+    with_own_pairs(fresh)
+    fresh.edit("own/translation.yaml", "models: [", "models: [hard-mono, ")
+    fresh.edit("own/translation.yaml", "models: [soft]", "models: [soft, hard-mono]")
+    outcome = fresh.plan("--configfile", "own/translation.yaml")
+    check(fresh, outcome, "model `hard-mono` of task", "writes actions", "hint: leave it out there")
 
 
 def test_a_mistake_in_the_registry(fresh: Checkout) -> None:

@@ -31,7 +31,7 @@ def test_the_default_experiment_is_german_nouns_and_a_demonstration_of_translati
     expected |= {f"{model} on cldr-de-en, seed 1" for model in FOUR}
     assert outcome.trained == expected
     assert outcome.jobs["prepare_data"] == 2
-    assert outcome.jobs["score_gold"] == 4
+    assert outcome.jobs["score_word_alignments"] == 4
     # Whoever writes actions has none to be forced to.
     assert outcome.jobs["analyze_run"] == len(expected) - 1
     assert outcome.jobs["write_report"] == 1
@@ -82,7 +82,9 @@ def test_the_attentions_is_every_model_on_nouns_three_times_and_on_translation_o
     known = {path.stem for path in (ROOT / "config/models").glob("*.yaml")}
     joined = {"ensemble", "acvi-sampled", "ved-sampled"}
     named = {name.split(" on ")[0] for name in outcome.trained}
-    assert named == {name for name in known if not name.startswith("base")} - joined - {"sparsemax"}
+    assert named == {name for name in known if not name.startswith("luong-")} - joined - {
+        "sparsemax"
+    }
     trained = Counter(re.search(r" on ([^,]*)", name)[1] for name in outcome.trained)
     # Hard monotonic attention writes no translations.
     translating = len(named) - 1
@@ -93,7 +95,7 @@ def test_the_attentions_is_every_model_on_nouns_three_times_and_on_translation_o
         # There the decoder has more units than dot products take.
         "cldr-de-en": translating - len({"soft-dot", "postr-joint-dot"}),
     }
-    assert outcome.jobs["join_run"] == (3 + 1 + 1) * len(joined)
+    assert outcome.jobs["join_ensemble"] == (3 + 1 + 1) * len(joined)
 
 
 def test_the_ablation_trains_each_part_once_and_replaces_unknown_words_without_training(
@@ -103,7 +105,7 @@ def test_the_ablation_trains_each_part_once_and_replaces_unknown_words_without_t
     assert outcome.code == 0, outcome.said
     whole = [name for name in outcome.trained if "multi30k-de-en" in name]
     assert (len(whole), len(outcome.trained)) == (6, 17)
-    assert outcome.jobs["join_run"] == 3
+    assert outcome.jobs["join_ensemble"] == 3
     plan = load_plan(files=[ROOT / "config/ablation.yaml"])
     decoded = {model: plan.run("multi30k-de-en", model, 1).decoding for model in plan.components}
     assert [name for name, own in decoded.items() if own.replace_unknown] == ["luong-unknown"]
@@ -133,7 +135,7 @@ def test_the_paper_experiment_trains_inflection_as_before() -> None:
     for task, epochs in (("ddn13-de-noun", 12), ("ddn13-de-verb", 5)):
         run = plan.run(task, "postr-joint", 1)
         assert (run.network, run.training) == (Network(), Training(epochs=epochs))
-        assert run.components.marginal == {"kind": "output", "top_k": None}
+        assert run.components.marginalization == {"kind": "output", "top_k": None}
 
 
 def test_the_small_experiment_is_seven_models_and_four_with_alignments(tmp_path: Path) -> None:
@@ -143,7 +145,7 @@ def test_the_small_experiment_is_seven_models_and_four_with_alignments(tmp_path:
     expected |= {f"{model} on iwslt14-de-en-35k" for model in FOUR}
     assert {run.partition(",")[0] for run in outcome.trained} == expected
     assert outcome.jobs["predict_run"] == 2 * len(outcome.trained)
-    assert outcome.jobs["score_gold"] == 4 * len(outcome.trained) // len(expected)
+    assert outcome.jobs["score_word_alignments"] == 4 * len(outcome.trained) // len(expected)
 
 
 @pytest.mark.parametrize(
@@ -248,6 +250,6 @@ def test_only_heavy_rules_are_jobs_of_a_cluster() -> None:
             local.update(block.replace(",", "").split())
     assert rules - local == {
         *("extract_text", "tokenize_text", "segment_text", "prepare_data", "train_run"),
-        *("predict_run", "attend_run", "analyze_run", "analyze_gold", "test_significance"),
-        *("predict_dev", "analyze_dev"),
+        *("predict_run", "attention_run", "analyze_run", "analyze_word_alignments"),
+        *("predict_dev", "analyze_dev", "test_significance"),
     }

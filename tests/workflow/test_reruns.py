@@ -34,14 +34,18 @@ def nothing(outcome: Outcome) -> bool:
 
 
 def test_a_touched_readme_does_nothing(finished: Checkout) -> None:
-    touch(finished, "README.md", "config/README.md", "pam/models/seq2seq.py", "pam/verbs/train.py")
+    touch(
+        finished, "README.md", "config/README.md", "pam/models/seq2seq.py", "pam/commands/train.py"
+    )
     assert nothing(planned(finished))
 
 
 def test_a_comment_or_a_docstring_does_nothing(finished: Checkout) -> None:
     finished.edit("pam/models/seq2seq.py", "from __future__", "# A remark.\nfrom __future__")
-    text = (finished.folder / "pam/training/loop.py").read_text(encoding="utf-8")
-    finished.write("pam/training/loop.py", '"""Another docstring."""\n' + text.split('"""', 2)[2])
+    text = (finished.folder / "pam/training/trainer.py").read_text(encoding="utf-8")
+    finished.write(
+        "pam/training/trainer.py", '"""Another docstring."""\n' + text.split('"""', 2)[2]
+    )
     assert nothing(planned(finished))
 
 
@@ -80,13 +84,13 @@ def test_a_changed_model_file_retrains_that_model(finished: Checkout) -> None:
 
 
 def test_changed_shared_code_retrains_all(finished: Checkout) -> None:
-    with open(finished.folder / "pam/training/loop.py", "a", encoding="utf-8") as file:
+    with open(finished.folder / "pam/training/trainer.py", "a", encoding="utf-8") as file:
         file.write("\nNOTE = 'changed'\n")
     assert len(planned(finished).trained) == 2
 
 
 def test_a_changed_figure_redraws_that_figure(finished: Checkout) -> None:
-    finished.edit("pam/reporting/figures/curves.py", "HELP =", "NOTE = 'changed'\nHELP =")
+    finished.edit("pam/reporting/figures/curves.py", "LEFT =", "NOTE = 'changed'\nLEFT =")
     assert planned(finished).jobs == {"draw_figure": 1, "write_report": 1}
 
 
@@ -96,7 +100,7 @@ def test_a_changed_caption_rewrites_the_report(finished: Checkout) -> None:
 
 
 def test_changed_scoring_scores_again_and_trains_nothing(finished: Checkout) -> None:
-    with open(finished.folder / "pam/scoring/metrics.py", "a", encoding="utf-8") as file:
+    with open(finished.folder / "pam/evaluation/metrics.py", "a", encoding="utf-8") as file:
         file.write("\nNOTE = 'changed'\n")
     outcome = planned(finished)
     assert outcome.trained == set()
@@ -153,11 +157,11 @@ def test_several_changes_at_once_each_have_their_effect(finished: Checkout) -> N
     finished.edit("own/experiment.yaml", "device: cpu", "decoding: {beam: 2}\ndevice: cpu")
     finished.edit("config/models/soft.yaml", "label: Soft", "label: Soft attention")
     finished.edit("config/models/mono-postr-joint.yaml", "label:", "training: {clip: 1.0}\nlabel:")
-    with open(finished.folder / "pam/verbs/attend.py", "a", encoding="utf-8") as file:
+    with open(finished.folder / "pam/evaluation/heat_maps.py", "a", encoding="utf-8") as file:
         file.write("\nNOTE = 'changed'\n")
     outcome = planned(finished)
     assert outcome.trained == {"mono-postr-joint on nouns, seed 1"}
-    assert outcome.jobs["predict_run"] == outcome.jobs["attend_run"] == 2
+    assert outcome.jobs["predict_run"] == outcome.jobs["attention_run"] == 2
 
 
 def test_a_new_seed_trains_only_itself(finished: Checkout) -> None:

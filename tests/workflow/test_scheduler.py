@@ -7,7 +7,7 @@ import time
 
 from snakemake.scheduling.job_scheduler import JobScheduler
 
-from pam.scheduler import wake_once
+from pam.jobs import wake_once
 
 
 def woken(scheduler: JobScheduler, looks: int) -> int:

@@ -87,15 +87,20 @@ def test_every_stage_is_a_rule_and_the_summary_counts_them_all(letters: Checkout
             "own/datasets.yaml",
             "format: {source: de, target: en, read",
             "format: {lowercase: true, source: de, target: en, read",
-            {"tokenize_text": 2, "segment_text": 2, "prepare_data": 2, "prepare_gold": 1},
+            {
+                "tokenize_text": 2,
+                "segment_text": 2,
+                "prepare_data": 2,
+                "prepare_word_alignments": 1,
+            },
         ),
         (
             "pam/data/translation/index.py",
             'NAME = "index"',
             'NAME = "in" + "dex"',
-            {"prepare_data": 2, "prepare_gold": 1},
+            {"prepare_data": 2, "prepare_word_alignments": 1},
         ),
-        ("own/gold.txt", "3p3", "3-3", {"fetch_data": 1, "prepare_gold": 1}),
+        ("own/gold.txt", "3p3", "3-3", {"fetch_data": 1, "prepare_word_alignments": 1}),
     ],
     ids=["merges", "case", "code of one stage", "links"],
 )

@@ -69,9 +69,9 @@ def test_a_second_run_does_nothing(finished: Checkout) -> None:
 
 
 def test_a_model_predicts_by_itself(ran: tuple[Checkout, Outcome]) -> None:
-    model = f"{RESULTS}/nouns/soft/seed1/model"
+    run = f"{RESULTS}/nouns/soft/seed1"
     done = subprocess.run(
-        [sys.executable, "-m", "pam", "predict", "--model", model],
+        [sys.executable, "-m", "pam", "predict", "--run", run],
         cwd=ran[0].folder,
         input="bad\tnumber=plural\n",
         capture_output=True,

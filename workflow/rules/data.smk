@@ -3,12 +3,18 @@
 
 localrules:
     fetch_data,
-    prepare_gold,
+    prepare_word_alignments,
+
+
+wildcard_constraints:
+    dataset=r"[^/]+",
+    task=r"[^/]+",
 
 
 rule fetch_data:
     input:
-        local_files,
+        # Files of the repository stay where they are, also where results go to a storage provider.
+        lambda wildcards: [local(file) for file in flow.local_files(wildcards)],
     output:
         # The files themselves are not declared, so that those at hand, the good ones of a download
         # that failed and those put there by hand, are kept.
@@ -18,8 +24,8 @@ rule fetch_data:
     conda:
         CONDA
     params:
-        entry=identity_of_data,
-        registries=registries,
+        entry=flow.identity_of_files,
+        registries=flow.registries,
     message:
         "Fetching {wildcards.dataset}"
     shell:
@@ -27,107 +33,27 @@ rule fetch_data:
         "--out data/{wildcards.dataset:q}"
 
 
-rule extract_text:
-    input:
-        before("extract"),
-    output:
-        directory(f"{DATA}/extract"),
-    log:
-        f"{LOGS}/{{task}}/extract.log",
-    conda:
-        CONDA
-    resources:
-        mem_mb=asked("data_mem_mb"),
-        runtime=asked("data_runtime"),
-    params:
-        code=stage_code("extract"),
-        entry=stage_format("extract"),
-        format=format_as_it_is,
-        dataset=dataset_of,
-        registries=registries,
-        out=folder_around_output,
-    message:
-        "Extracting the sentences of {wildcards.task}"
-    shell:
-        "logged {log:q} python -m pam prepare --dataset {params.dataset:q} {params.registries:q} "
-        "--format {params.format:q} --raw data/{params.dataset:q} --out {params.out:q} "
-        "--stage extract"
-
-
-rule tokenize_text:
-    input:
-        before("tokenize"),
-    output:
-        directory(f"{DATA}/tokenize"),
-    log:
-        f"{LOGS}/{{task}}/tokenize.log",
-    conda:
-        CONDA
-    resources:
-        mem_mb=asked("data_mem_mb"),
-        runtime=asked("data_runtime"),
-    params:
-        code=stage_code("tokenize"),
-        entry=stage_format("tokenize"),
-        format=format_as_it_is,
-        dataset=dataset_of,
-        registries=registries,
-        out=folder_around_output,
-    message:
-        "Tokenizing of {wildcards.task}"
-    shell:
-        "logged {log:q} python -m pam prepare --dataset {params.dataset:q} {params.registries:q} "
-        "--format {params.format:q} --raw data/{params.dataset:q} --out {params.out:q} "
-        "--stage tokenize"
-
-
-rule segment_text:
-    input:
-        before("segment"),
-    output:
-        directory(f"{DATA}/segment"),
-    log:
-        f"{LOGS}/{{task}}/segment.log",
-    conda:
-        CONDA
-    resources:
-        mem_mb=asked("data_mem_mb"),
-        runtime=asked("data_runtime"),
-    params:
-        code=stage_code("segment"),
-        entry=stage_format("segment"),
-        format=format_as_it_is,
-        dataset=dataset_of,
-        registries=registries,
-        out=folder_around_output,
-    message:
-        "Segmenting the words of {wildcards.task}"
-    shell:
-        "logged {log:q} python -m pam prepare --dataset {params.dataset:q} {params.registries:q} "
-        "--format {params.format:q} --raw data/{params.dataset:q} --out {params.out:q} "
-        "--stage segment"
-
-
+# The last stage, which completes the data; the stages before it are the same rule.
 rule prepare_data:
     input:
-        before(),
+        flow.before(),
     output:
-        data=prepared("train", "dev", "test"),
+        data=flow.prepared("train", "dev", "test"),
     log:
-        f"{LOGS}/{{task}}/prepare.log",
+        f"{flow.logs}/{{task}}/prepare.log",
     conda:
         CONDA
     resources:
-        mem_mb=asked("data_mem_mb"),
-        runtime=asked("data_runtime"),
+        mem_mb=flow.resource("data_mem_mb"),
+        runtime=flow.resource("data_runtime"),
     params:
-        code=stage_code(),
-        entry=stage_format(),
-        format=format_as_it_is,
-        dataset=dataset_of,
-        registries=registries,
-        out=folder_of_output("data"),
-        stage=stage_name,
+        code=flow.stage_code(),
+        options=flow.stage_options(),
+        format=flow.format_argument,
+        dataset=flow.dataset_of,
+        registries=flow.registries,
+        out=output_folder("data"),
+        stage=flow.last_stage,
     message:
         "Preparing {wildcards.task}"
     shell:
@@ -136,25 +62,71 @@ rule prepare_data:
         "--stage {params.stage}"
 
 
-rule prepare_gold:
+use rule prepare_data as extract_text with:
     input:
-        mark=fetched_gold,
-        data=prepared("train"),
+        flow.before("extract"),
     output:
-        gold=prepared_gold(),
+        data=directory(f"{flow.data}/extract"),
     log:
-        f"{LOGS}/{{task}}/gold.log",
+        f"{flow.logs}/{{task}}/extract.log",
+    params:
+        code=flow.stage_code("extract"),
+        options=flow.stage_options("extract"),
+        stage="extract",
+    message:
+        "Extracting the sentences of {wildcards.task}"
+
+
+use rule prepare_data as tokenize_text with:
+    input:
+        flow.before("tokenize"),
+    output:
+        data=directory(f"{flow.data}/tokenize"),
+    log:
+        f"{flow.logs}/{{task}}/tokenize.log",
+    params:
+        code=flow.stage_code("tokenize"),
+        options=flow.stage_options("tokenize"),
+        stage="tokenize",
+    message:
+        "Tokenizing of {wildcards.task}"
+
+
+use rule prepare_data as segment_text with:
+    input:
+        flow.before("segment"),
+    output:
+        data=directory(f"{flow.data}/segment"),
+    log:
+        f"{flow.logs}/{{task}}/segment.log",
+    params:
+        code=flow.stage_code("segment"),
+        options=flow.stage_options("segment"),
+        stage="segment",
+    message:
+        "Segmenting the words of {wildcards.task}"
+
+
+rule prepare_word_alignments:
+    input:
+        mark=flow.fetched_gold,
+        data=flow.prepared("train"),
+    output:
+        gold=flow.prepared_gold(),
+    log:
+        f"{flow.logs}/{{task}}/word_alignments.log",
     conda:
         CONDA
     params:
-        code=gold_code,
-        entry=meaning_of_gold,
-        dataset=gold_of,
-        registries=registries,
-        data=folder_of_input("data"),
-        out=folder_of_output("gold"),
+        code=flow.gold_code,
+        options=flow.gold_options,
+        dataset=flow.gold_of,
+        registries=flow.registries,
+        data=input_folder("data"),
+        out=output_folder("gold"),
     message:
         "Preparing word alignments for {wildcards.task}"
     shell:
-        "logged {log:q} python -m pam gold --dataset {params.dataset:q} {params.registries:q} "
-        "--raw data/{params.dataset:q} --data {params.data:q} --out {params.out:q}"
+        "logged {log:q} python -m pam word-alignments --dataset {params.dataset:q} "
+        "{params.registries:q} --raw data/{params.dataset:q} --data {params.data:q} "
+        "--out {params.out:q}"

@@ -1,55 +1,146 @@
-# One page of everything, to be opened in a browser.
+# All runs of the experiment: tables, figures, and one page of everything.
+
+from pam.reporting.catalogue import FIGURES, TABLES
+from pam.workflow_report import PAPER, captions
+
+TEXTS = os.path.relpath(os.path.join(workflow.basedir, "workflow/report"))
 
 
 localrules:
+    make_table,
+    draw_figure,
+    draw_attention,
     write_summary,
     write_report,
 
 
+wildcard_constraints:
+    table="|".join(TABLES),
+
+
+rule make_table:
+    input:
+        unpack(shown.table_inputs),
+        experiment=flow.resolved,
+        paper=local(PAPER),
+    output:
+        multiext(f"{flow.results}/tables/{{table}}", ".csv", ".md", ".tex"),
+        html=report(
+            f"{flow.results}/tables/{{table}}.html",
+            caption="../report/table.rst",
+            category=shown.table_category,
+            labels=shown.table_labels,
+        ),
+    log:
+        f"{flow.logs}/tables/{{table}}.log",
+    conda:
+        CONDA
+    params:
+        code=flow.code("tables"),
+        files=shown.table_arguments,
+        out=output_folder("html"),
+    shell:
+        "logged {log:q} python -m pam tables --table {wildcards.table:q} "
+        "--experiment {input.experiment:q} {params.files:q} --paper {input.paper:q} "
+        "--out {params.out:q}"
+
+
+rule draw_figure:
+    input:
+        unpack(shown.figure_inputs),
+        experiment=flow.resolved,
+        paper=local(PAPER),
+    output:
+        png=f"{flow.results}/figures/{{figure}}.png",
+        svg=report(
+            f"{flow.results}/figures/{{figure}}.svg",
+            caption="../report/figure.rst",
+            category="2. Figures",
+            labels=shown.figure_labels,
+        ),
+    log:
+        f"{flow.logs}/figures/{{figure}}.log",
+    wildcard_constraints:
+        figure="|".join(FIGURES),
+    conda:
+        CONDA
+    params:
+        code=shown.figure_code,
+        kind=shown.figure_kind,
+        options=shown.figure_arguments,
+    shell:
+        "logged {log:q} python -m pam figures {params.kind:q} --experiment {input.experiment:q} "
+        "{params.options:q} --out {output.svg:q}"
+
+
+rule draw_attention:
+    input:
+        base=flow.of_baseline("attention.json"),
+        other=flow.of_posterior("attention.json"),
+    output:
+        png=f"{flow.results}/figures/attention_{{task}}_seed{{seed}}.png",
+        svg=report(
+            f"{flow.results}/figures/attention_{{task}}_seed{{seed}}.svg",
+            caption="../report/attention.rst",
+            category="2. Figures",
+            labels={"figure": "Alignments", "task": "{task}", "seed": "{seed}"},
+        ),
+    log:
+        f"{flow.logs}/figures/attention_{{task}}_seed{{seed}}.log",
+    conda:
+        CONDA
+    params:
+        code=flow.code("figures", "attention"),
+        rows=EXPERIMENT.attention_words,
+    shell:
+        "logged {log:q} python -m pam figures attention --base {input.base:q} "
+        "--other {input.other:q} --rows {params.rows} --out {output.svg:q}"
+
+
 rule write_summary:
     input:
-        experiment=RESOLVED,
-        scores=of_runs("scores.json"),
-        data=of_tasks("summary.json"),
-        gold=gold_summaries(),
-        tables=front_tables(),
+        experiment=flow.resolved,
+        scores=flow.of_runs("scores.json"),
+        data=flow.of_tasks("summary.json"),
+        gold=flow.gold_summaries(),
+        tables=shown.front_tables(),
     output:
-        summary=f"{RESULTS}/report/summary.rst",
-        front=f"{RESULTS}/report/front.html",
+        summary=f"{flow.results}/report/summary.rst",
+        front=f"{flow.results}/report/front.html",
         data=report(
-            f"{RESULTS}/report/data.html",
+            f"{flow.results}/report/data.html",
             caption="../report/data.rst",
             category="3. Data and cost",
             labels={"table": "Data sets"},
         ),
     log:
-        f"{LOGS}/report/summary.log",
+        f"{flow.logs}/report/summary.log",
     conda:
         CONDA
     params:
-        code=fingerprint("pam.reporting.datasets"),
+        code=flow.code("report"),
     script:
         "../scripts/summary.py"
 
 
 rule write_report:
     input:
-        all_tables(),
-        all_figures(),
+        shown.tables(),
+        shown.figures(),
         rules.write_summary.output.summary,
         rules.write_summary.output.front,
         data=rules.write_summary.output.data,
-        experiment=RESOLVED,
-        captions=captions(),
-        style=STYLE,
+        experiment=flow.resolved,
+        captions=[local(text) for text in captions(TEXTS)],
+        style=local(f"{TEXTS}/report.css"),
     output:
-        REPORT,
+        page=flow.report,
     log:
-        f"{LOGS}/report/report.log",
+        f"{flow.logs}/report/report.log",
     conda:
         CONDA
     params:
-        folder=folder_around_output,
+        folder=output_folder("page"),
         snakefile=os.path.relpath(workflow.main_snakefile),
     shell:
         # Written aside, as every file is that may be read while it is made again.
@@ -57,4 +148,4 @@ rule write_report:
         "logged {log:q} snakemake --snakefile {params.snakefile:q} "
         '--configfile {input.experiment:q} --report "$aside" '
         "--report-stylesheet {input.style:q} -- tables figures {input.data:q} && "
-        'mv "$aside" {output:q}'
+        'mv "$aside" {output.page:q}'

@@ -4,98 +4,97 @@
 localrules:
     write_experiment,
     write_run,
-    join_run,
+    join_ensemble,
+
+
+wildcard_constraints:
+    model=r"[^/]+",
+    seed=r"\d+",
 
 
 rule write_experiment:
     output:
-        RESOLVED,
+        flow.resolved,
     log:
-        f"{LOGS}/write_experiment.log",
+        f"{flow.logs}/write_experiment.log",
     conda:
         CONDA
     params:
-        content=experiment_text,
+        content=flow.experiment_text,
     shell:
         "printf %s {params.content:q} | logged {log:q} cp /dev/stdin {output:q}"
 
 
+# What trains and decodes does not depend on this file, or a new label would train again, but has
+# its text as an argument. Snakemake has `ancient` for that, but sees no other change behind it.
 rule write_run:
     output:
-        f"{RUN}/run.yaml",
+        flow.run.config_file,
     log:
-        f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/write_run.log",
+        f"{flow.logs}/{{task}}/{{model}}/seed{{seed}}/write_run.log",
     conda:
         CONDA
     params:
-        content=run_text,
+        content=flow.run_text,
     shell:
         "printf %s {params.content:q} | logged {log:q} cp /dev/stdin {output:q}"
 
 
 rule train_run:
     input:
-        data=prepared("train", "dev"),
+        data=flow.prepared("train", "dev"),
     output:
-        run=f"{RUN}/trained.yaml",
-        model=trained(),
-        history=f"{RUN}/history.csv",
-        training=f"{RUN}/training.json",
+        model=flow.run.model_files,
+        history=flow.run.history,
+        training=flow.run.training,
     log:
-        f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/train.log",
+        f"{flow.logs}/{{task}}/{{model}}/seed{{seed}}/train.log",
     benchmark:
-        f"{RESULTS}/benchmarks/{{task}}/{{model}}/seed{{seed}}/train.tsv"
+        f"{flow.results}/benchmarks/{{task}}/{{model}}/seed{{seed}}/train.tsv"
     wildcard_constraints:
-        model=TRAINED,
+        model=flow.trained,
     conda:
         CONDA
-    threads: of_all_processes(asked("threads"))
+    threads: flow.resource_of_all("threads")
     resources:
-        mem_mb=asked("mem_mb"),
-        runtime=asked("runtime"),
-        processes=asked("processes"),
-        gpu=of_all_processes(asked_gpu),
-        gpu_model=asked_gpu_model,
-        device=asked_device,
+        mem_mb=flow.resource("mem_mb"),
+        runtime=flow.resource("runtime"),
+        processes=flow.resource("processes"),
+        gpu=flow.gpus_of_all,
+        gpu_model=flow.gpu_model,
+        device=flow.device,
     params:
-        code=code_with_model("pam.commands.train"),
-        recipe=recipe,
-        run=run_as_it_is,
-        data=folder_of_input("data"),
-        out=folder_of_output("training"),
+        code=flow.run_code("train"),
+        training_config=flow.training_config,
+        config=flow.config_argument,
+        run=output_folder("training"),
     message:
         "Training {wildcards.model} on {wildcards.task}, seed {wildcards.seed}: "
         "{threads} thread(s), {resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU"
     shell:
-        "printf %s {params.run:q} > {output.run:q} && "
-        "logged {log:q} python -m pam.devices --gpus {resources.gpu} {resources.device} "
-        "python -m pam train --run {output.run:q} --data {params.data:q} "
-        "--out {params.out:q} --code {params.code:q} "
+        "logged {log:q} python -m pam.jobs --gpus {resources.gpu} {resources.device} "
+        "python -m pam train --run {params.run:q} --config {params.config:q} --code {params.code:q} "
         "--device {resources.device} --processes {resources.processes}"
 
 
-rule join_run:
+rule join_ensemble:
     input:
-        models=of_members("model/weights.safetensors"),
+        models=flow.member_models,
     output:
-        run=f"{RUN}/trained.yaml",
-        model=trained(),
-        training=f"{RUN}/training.json",
+        model=flow.run.model_files,
+        training=flow.run.training,
     log:
-        f"{LOGS}/{{task}}/{{model}}/seed{{seed}}/join.log",
+        f"{flow.logs}/{{task}}/{{model}}/seed{{seed}}/ensemble.log",
     wildcard_constraints:
-        model=JOINED,
+        model=flow.joined,
     conda:
         CONDA
     params:
-        code=code_with_model("pam.commands.ensemble"),
-        recipe=recipe,
-        run=run_as_it_is,
-        models=folders_of_models,
-        out=folder_of_output("training"),
+        code=flow.run_code("ensemble"),
+        training_config=flow.training_config,
+        config=flow.config_argument,
+        run=output_folder("training"),
     message:
         "Joining {wildcards.model} on {wildcards.task}, seed {wildcards.seed}"
     shell:
-        "printf %s {params.run:q} > {output.run:q} && "
-        "logged {log:q} python -m pam join --run {output.run:q} --models {params.models:q} "
-        "--out {params.out:q}"
+        "logged {log:q} python -m pam ensemble --run {params.run:q} --config {params.config:q}"

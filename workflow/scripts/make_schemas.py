@@ -1,9 +1,9 @@
-"""Writes what is known of the configuration from the classes in pam.config.
+"""Writes what the classes of the configuration say, for editors, Snakemake and readers.
 
     python workflow/scripts/make_schemas.py
 
-That is the schemas in workflow/schemas/, with which editors and Snakemake check files, and the list
-of keys at the end of config/README.md.
+That is the schemas in workflow/schemas/, and the list of keys at the end of config/README.md. The
+classes are in pam/config.py, the options of components in pam/models/options.py.
 """
 
 import textwrap
@@ -24,6 +24,7 @@ from pam.config import (
     Training,
 )
 from pam.io import Strict, write_text
+from pam.models.options import COMPONENTS, Options
 
 SCHEMAS: dict[str, type[Strict]] = {"config": Experiment, "model": ModelConfig}
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -46,34 +47,62 @@ OVERRIDES = {
     "decoding": "Decoding",
     "resources": "ResourcesByModel",
 }
+Schema = dict[str, Any]
 
 
-def schema(kind: type[Strict]) -> dict[str, Any]:
+def schema(kind: type[Strict]) -> Schema:
     """JSON schema of a class, in which overrides may hold what they override and nothing else."""
     sections = Experiment.model_json_schema()["$defs"]
     made = kind.model_json_schema()
     for part in (*sections.values(), made, *made.get("$defs", {}).values()):
-        by_model = part["properties"].get("models", {}).get("additionalProperties")
+        own = part.get("properties", {})
+        by_model = own.get("models", {}).get("additionalProperties")
         if by_model:
-            by_model["additionalProperties"] = False
-            by_model["properties"] = _without_defaults(Resources.model_json_schema()["properties"])
+            _close(by_model, Resources.model_json_schema()["properties"])
         for name, section in OVERRIDES.items():
-            known = part["properties"].get(name, {})
-            if known.get("additionalProperties") is True:
-                known["additionalProperties"] = False
-                known["properties"] = _without_defaults(sections[section]["properties"])
-        for known in part["properties"].values():
+            if own.get(name, {}).get("additionalProperties") is True:
+                _close(own[name], sections[section]["properties"])
+        if "options" in own:
+            _close(own["options"], _layer())
+        for known in own.values():
             if "patternProperties" in known:
                 known["additionalProperties"] = False
+            if isinstance(known.get("default"), dict) and "kind" in known["default"]:
+                known["default"] = known["default"]["kind"]
     return {"$schema": DRAFT, **_without_titles(made)}
 
 
-def _without_defaults(properties: dict[str, Any]) -> dict[str, Any]:
-    """An override that is not given is not the default: it is what the experiment says."""
-    result = deepcopy(properties)
-    for known in result.values():
+def _close(part: Schema, properties: Schema) -> None:
+    """Lets an object hold overrides of these properties and nothing else.
+
+    One that is not given is not the default: it is what the experiment says.
+    """
+    part["additionalProperties"] = False
+    part["properties"] = deepcopy(properties)
+    for known in part["properties"].values():
         known.pop("default", None)
-    return result
+
+
+def _layer() -> Schema:
+    """What a layer of options may hold: options by component and kind."""
+    return {name: _kinds(name, kinds) for name, kinds in COMPONENTS.items()}
+
+
+def _kinds(component: str, kinds: dict[str, type[Options]]) -> Schema:
+    known: Schema = {}
+    for kind, options in kinds.items():
+        known[kind] = {"type": "object", "description": options.__doc__}
+        _close(known[kind], options.model_json_schema()["properties"])
+        del known[kind]["properties"]["kind"]
+    # A plugin may add kinds, of which no schema knows.
+    others = {"type": "object"}
+    about = f"options by kind of {component}"
+    return {
+        "type": "object",
+        "description": about,
+        "properties": known,
+        "additionalProperties": others,
+    }
 
 
 def _without_titles(value: Any) -> Any:
@@ -113,10 +142,29 @@ def _rows(name: str, text: str, default: str) -> list[str]:
     return [f"| {name} | {first} | {default} |", *(f"| | {line} | |" for line in more)]
 
 
+def components() -> str:
+    """The kinds of components with their options, as a Markdown table."""
+    rows = ["| component | kind | option | what | default |", "| --- | --- | --- | --- | --- |"]
+    for component, kinds in COMPONENTS.items():
+        for kind, options in kinds.items():
+            about = (options.__doc__ or "").rstrip(".")
+            rows.append(f"| `{component}` | `{kind}` | | {about} | |")
+            for name, known in options.model_json_schema()["properties"].items():
+                if name != "kind":
+                    default = f"`{_yaml(known.get('default'))}`"
+                    rows.append(f"| | | `{name}` | {_described(known)} | {default} |")
+    return "\n".join(["### Options of components", "", *rows, ""])
+
+
 def _described(known: dict[str, Any]) -> str:
-    options = known.get("enum")
-    text = str(known.get("description", ""))
+    options = known.get("enum") or _kinds_of(known)
+    text = str(known.get("description", "")).replace("|", "\\|")
     return f"{text} ({', '.join(map(str, options))})" if options else text
+
+
+def _kinds_of(known: Schema) -> list[str]:
+    """The kinds of a component, if it is one."""
+    return [kind for one in known.get("anyOf", []) for kind in one.get("enum", [])]
 
 
 def _yaml(value: Any) -> str:
@@ -126,7 +174,7 @@ def _yaml(value: Any) -> str:
 def readme(text: str) -> str:
     """config/README.md with its list of keys as the classes are now."""
     head, mark, _ = text.partition(MARK)
-    sections = [keys(kind, title) for title, kind in SECTIONS.items()]
+    sections = [*(keys(kind, title) for title, kind in SECTIONS.items()), components()]
     return head + mark + "\n\n" + "\n".join(sections)
 
 

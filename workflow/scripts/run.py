@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from pam.io import UserError, read_yaml
+from pam.io import UserError, read_yaml  # noqa: E402
 
 SNAKEMAKE = [sys.executable, "-m", "snakemake"]
 PLACES = ("--cores", "-c", "--profile", "--jobs", "-j")

@@ -1,6 +1,6 @@
 """Writes what the report says of the whole run: cost, data, and the first page's tables.
 
-Outputs: `summary` (reStructuredText that stands below every caption), `front` (HTML for the first
+Outputs: `summary` (reStructuredText below every caption), `front` (HTML for the first
 page) and `data` (an HTML page about the data sets).
 """
 
@@ -12,9 +12,9 @@ from typing import Any
 
 from pam.config import Experiment
 from pam.io import read_json, write_text
-from pam.reporting.datasets import sheets
+from pam.reporting.datasets import datasets
+from pam.reporting.render import page
 from pam.reporting.runs import load_experiment
-from pam.reporting.typeset import page
 
 
 def summary(experiment: Experiment, scores: list[dict[str, Any]]) -> str:
@@ -51,7 +51,7 @@ def escaped(text: str) -> str:
 
 
 def front(tables: list[str]) -> str:
-    """Tables' pages without their heads, to stand inside another page, in a style of their own."""
+    """Tables' pages without their heads, to go into another page, in a style of their own."""
     bodies = [table.partition("<body>")[2].partition("</body>")[0] for table in tables]
     style = "".join(tables[:1]).partition("<style>")[2].partition("</style>")[0]
     # Rules for the page as a whole would reach beyond the tables, so the others are nested.
@@ -64,17 +64,16 @@ def front(tables: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    with open(snakemake.log[0], "w", encoding="utf-8") as sys.stderr:
-        files = snakemake.input
-        experiment = load_experiment(files.experiment)
-        golden = [name for name, task in experiment.tasks.items() if task.gold]
-        data, gold = (
-            dict(zip(tasks, map(read_json, paths), strict=True))
-            for tasks, paths in ((experiment.tasks, files.data), (golden, files.gold))
-        )
-        texts = [Path(path).read_text(encoding="utf-8") for path in files.tables]
-        write_text(
-            snakemake.output.summary, summary(experiment, list(map(read_json, files.scores)))
-        )
-        write_text(snakemake.output.front, front(texts))
-        write_text(snakemake.output.data, page("Data", sheets(experiment, data, gold)))
+    # Not closed: Python writes to it why it ends.
+    sys.stderr = open(snakemake.log[0], "w", encoding="utf-8")  # noqa: SIM115
+    files = snakemake.input
+    experiment = load_experiment(files.experiment)
+    golden = [name for name, task in experiment.tasks.items() if task.word_alignments]
+    data, gold = (
+        dict(zip(tasks, map(read_json, paths), strict=True))
+        for tasks, paths in ((experiment.tasks, files.data), (golden, files.gold))
+    )
+    texts = [Path(path).read_text(encoding="utf-8") for path in files.tables]
+    write_text(snakemake.output.summary, summary(experiment, list(map(read_json, files.scores))))
+    write_text(snakemake.output.front, front(texts))
+    write_text(snakemake.output.data, page("Data", datasets(experiment, data, gold)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -13,14 +12,12 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from pam.evaluation.scores import read_made
+from pam.evaluation.inputs import read_record
 from pam.io import Strict, UserError
-from pam.reporting import style
-
-HELP = "heat maps of two models' alignments and their difference on some rows of the test split"
+from pam.reporting.figures import style
 
 ACROSS = 18
-"""Target symbols up to which three panels stand beside each other and words stay legible."""
+"""Target symbols up to which three panels fit side by side and words stay legible."""
 
 _LABEL = 7.5
 _ROW, _LETTER, _BAR = 0.165, 0.066, 0.9
@@ -46,24 +43,18 @@ class Alignments(Strict, extra="ignore"):
     rows: list[Row] = Field(min_length=1)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--base", type=Path, required=True, help="attention.json of Soft")
-    parser.add_argument("--other", type=Path, required=True, help="attention.json of Postr-Joint")
-    parser.add_argument("--rows", type=int, default=4, help="rows to draw (%(default)s)")
-
-
-def draw(args: argparse.Namespace) -> Figure:
+def attention(base: Path, other: Path, rows: int) -> Figure:
     """Three panels per row of the test split: base, other, other minus base.
 
-    Source symbols run down and target symbols to the right. The panels stand beside each other
+    Source symbols run down and target symbols to the right. The panels are side by side
     where every target is short enough for that, else below each other.
 
     Raises:
         UserError: a file that holds no alignments, or files about different rows.
     """
-    base, other = _read(args.base), _read(args.other)
-    _check_same_rows(base, other, args.other)
-    pairs = list(zip(base.rows, other.rows, strict=True))[: args.rows]
+    ours, theirs = _read(base), _read(other)
+    _check_same_rows(ours, theirs, other)
+    pairs = list(zip(ours.rows, theirs.rows, strict=True))[:rows]
     across = all(len(row.target) <= ACROSS for row, _ in pairs)
     heights = [_height(row) for row, _ in pairs for _ in range(1 if across else 3)]
     figure, grid = plt.subplots(
@@ -75,17 +66,17 @@ def draw(args: argparse.Namespace) -> Figure:
         layout="constrained",
     )
     panels = grid.reshape(len(pairs), 3)
-    for axes, (ours, theirs) in zip(panels, pairs, strict=True):
-        _row(list(axes), ours, theirs, across)
+    for axes, (first, second) in zip(panels, pairs, strict=True):
+        _row(list(axes), first, second, across)
     for axes in panels[:1] if across else panels:
-        for panel, title in zip(axes, _titles(base, other), strict=True):
+        for panel, title in zip(axes, _titles(ours, theirs), strict=True):
             _head(panel, title, above=22 if pairs[0][0].lemma else 6)
-    _scales(figure, grid, base.label, other.label, across)
+    _scales(figure, grid, ours.label, theirs.label, across)
     return figure
 
 
 def _read(path: Path) -> Alignments:
-    content = read_made(Alignments, path)
+    content = read_record(Alignments, path)
     for row in content.rows:
         if [len(line) for line in row.alignment] != [len(row.source)] * len(row.target):
             raise UserError(
@@ -148,7 +139,7 @@ _END = {"</s>": "⏎"}
 
 
 def _named(symbol: str) -> str:
-    """A symbol on the axis with room, which tells what the short sign of the other one means."""
+    """A symbol on the axis with room, which explains the short sign on the other one."""
     return f"{symbol} {_END[symbol]}" if symbol in _END else symbol
 
 

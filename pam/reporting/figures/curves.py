@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,10 +13,8 @@ from matplotlib.ticker import MaxNLocator
 
 from pam.evaluation.metrics import Floats
 from pam.io import UserError
-from pam.reporting import runs, style
-from pam.reporting.histories import History, load
-
-HELP = "quality on the development split by epoch, mean over seeds, seeds thin"
+from pam.reporting.figures import style
+from pam.reporting.runs import History, label_of, labels, load_experiment, load_histories
 
 
 class Kind(NamedTuple):
@@ -44,7 +41,7 @@ LEFT = (
 """The first one that all histories of a task have."""
 RIGHT = Kind("dev_loss", "development loss", "nats a symbol", _same)
 
-WATCHED = (
+EVAL_METRICS = (
     Kind("dev_token_accuracy", "next symbol right", "%", _in_per_cent),
     Kind("dev_objective", "objective", "nats a symbol", _same),
     Kind("dev_loss", "perplexity", "a symbol", np.exp),
@@ -52,74 +49,53 @@ WATCHED = (
 """What Figures 1 to 3 of Orlova et al. show, on the development split."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--experiment", type=Path, required=True, help="configuration (YAML)")
-    parser.add_argument(
-        "--histories",
-        type=Path,
-        nargs="+",
-        required=True,
-        help="history.csv of every run, its run.yaml beside it",
-    )
-    parser.add_argument(
-        "--watched",
-        action="store_true",
-        help="accuracy of single symbols, objective and perplexity, in place of accuracy and loss",
-    )
+def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> Figure:
+    """A row of panels per task: accuracy or training loss, then development loss.
 
-
-def draw(args: argparse.Namespace) -> Figure:
-    """A row of panels per task: accuracy or training loss, then development loss; or `WATCHED`."""
-    experiment = runs.load_experiment(args.experiment)
-    histories = [load(path) for path in args.histories]
-    tasks = [task for task in experiment.tasks if any(one.task == task for one in histories)]
-    tasks += sorted({one.task for one in histories} - set(tasks))
-    models = _in_order({one.model: one.label for one in histories}, experiment.models)
-    columns = len(WATCHED) if args.watched else 2
+    Args:
+        histories: `history.csv` of every run, its `run.yaml` in the same folder.
+        eval_metrics: draw `EVAL_METRICS` instead.
+    """
+    known = load_experiment(experiment)
+    tasks = load_histories(histories, known)
+    columns = len(EVAL_METRICS) if eval_metrics else 2
     figure, axes = style.panels(len(tasks), columns, height=0.75 + 2.5 * len(tasks))
-    for index, task in enumerate(tasks):
-        own = [one for one in histories if one.task == task]
-        label = experiment.tasks[task].label if task in experiment.tasks else None
-        kinds = WATCHED if args.watched else (_left(own), RIGHT)
+    for index, (task, of_task) in enumerate(tasks.items()):
+        own = [one for seeds in of_task.values() for one in seeds]
+        left = next(kind for kind in LEFT if all(kind.column in one.columns for one in own))
         row = axes[columns * index :]
-        for panel, kind in zip(row, kinds, strict=False):
-            _panel(panel, own, list(models), kind)
-        style.head(row[0], label or task, across=columns)
-    several = len({one.seed for one in histories}) > 1
+        for panel, kind in zip(row, EVAL_METRICS if eval_metrics else (left, RIGHT), strict=False):
+            _panel(panel, of_task, kind)
+            panel.set_xlabel(_epoch(own))
+        style.head(row[0], label_of(task, known), across=columns)
+    several = len({one.seed for task in tasks.values() for own in task.values() for one in own}) > 1
     title = "mean over seeds; thin lines: each seed" if several else None
+    names = labels(tasks)
+    models = {model: names[model] for model in [*known.models, *names] if model in names}
     style.legend_models(figure, models, title=title, marker=None)
     return figure
 
 
-def _left(histories: Sequence[History]) -> Kind:
-    return next(kind for kind in LEFT if all(kind.column in one.columns for one in histories))
-
-
-def _panel(axes: Axes, histories: Sequence[History], models: Sequence[str], kind: Kind) -> None:
-    middles = []
-    for model in models:
-        own = [one for one in histories if one.model == model]
-        if not own:
-            continue
+def _panel(axes: Axes, models: dict[str, list[History]], kind: Kind) -> None:
+    means = []
+    for model, own in models.items():
         look = style.look(model)
         curves = [kind.read(_column(one, kind)) for one in own]
         if len(own) > 1:
             for one, curve in zip(own, curves, strict=True):
-                axes.plot(one.columns["epoch"], curve, color=look.colour, lw=0.6, alpha=0.35)
+                axes.plot(one.columns["epoch"], curve, color=look.color, lw=0.6, alpha=0.35)
         # Of the epochs that every seed has reached.
         count = min(map(len, curves))
-        mean = np.mean([curve[:count] for curve in curves], axis=0)
-        middles.append(mean)
+        means.append(np.mean([curve[:count] for curve in curves], axis=0))
         # A single epoch makes no line.
-        point = look.marker if count == 1 else None
-        epochs = own[0].columns["epoch"][:count]
-        axes.plot(epochs, mean, color=look.colour, ls=look.dashes, marker=point, lw=1.8, zorder=3)
+        mark = look.marker if count == 1 else None
+        line = {"color": look.color, "ls": look.dashes, "marker": mark, "lw": 1.8, "zorder": 3}
+        axes.plot(own[0].columns["epoch"][:count], means[-1], **line)
     axes.set_ylabel(f"{kind.words} ({kind.unit})")
-    axes.set_xlabel(_epoch(histories))
-    if all(len(middle) == 1 for middle in middles):
+    if all(len(mean) == 1 for mean in means):
         axes.set_xlim(0.5, 1.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    _zoom(axes, middles)
+    _zoom(axes, means)
 
 
 def _column(history: History, kind: Kind) -> Floats:
@@ -149,8 +125,3 @@ def _zoom(axes: Axes, curves: Sequence[np.ndarray]) -> None:
     low, high = float(seen.min()), float(seen.max())
     margin = 0.12 * (high - low) or 0.05 * abs(high) or 1.0
     axes.set_ylim(low - margin, high + margin)
-
-
-def _in_order(labels: dict[str, str], models: Sequence[str]) -> dict[str, str]:
-    known = [model for model in models if model in labels]
-    return {model: labels[model] for model in [*known, *sorted(set(labels) - set(known))]}

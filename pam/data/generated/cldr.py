@@ -1,0 +1,497 @@
+"""German and English phrases around dates, numbers and names, as CLDR writes them (Babel).
+
+A demonstration that needs no download, and no sample of a language: the frames are few, and their
+slots are filled with one value formatted for both languages, so that every word's partner is known.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import Distribution
+from itertools import product
+from typing import Literal, NamedTuple, TypeVar
+
+from babel import Locale
+from babel.dates import (
+    DateTimeFormat,
+    format_time,
+    format_timedelta,
+    get_date_format,
+    tokenize_pattern,
+)
+from babel.numbers import format_compact_decimal, format_currency, format_decimal, format_percent
+from babel.units import format_unit
+from pydantic import Field
+
+from pam.io import Strict, UserError
+
+TRIES = 100
+"""Phrases that may be drawn in vain, because they were drawn before, for each new one."""
+
+Item = TypeVar("Item")
+
+
+class Cldr(Strict):
+    """Draws phrases; its fields are what one can choose."""
+
+    seed: int = Field(1, description="another seed draws other phrases")
+    train: int = Field(5000, ge=1, description="pairs for training")
+    dev: int = Field(300, ge=1, description="pairs for development")
+    test: int = Field(400, ge=1, description="pairs for testing")
+
+    def draw(self, package: Distribution) -> dict[str, str]:
+        """Texts of `{train,dev,test}.{de,en}`, a line of words each, and of `test.links`.
+
+        No sentence of either language occurs twice, so that no split holds one of another.
+
+        Raises:
+            UserError: more pairs are wanted than there are.
+        """
+        draw = Draw(self.seed)
+        seen: set[str] = set()
+        texts: dict[str, str] = {}
+        # The test does not depend on the number of pairs for training.
+        for split, size in (("test", self.test), ("dev", self.dev), ("train", self.train)):
+            phrases = [_new_phrase(draw, seen) for _ in range(size)]
+            for language, side in (("de", 0), ("en", 1)):
+                lines = (f"{text_of(phrase[side])}\n" for phrase in phrases)
+                texts[f"{split}.{language}"] = "".join(lines)
+            if split == "test":
+                texts["test.links"] = "".join(f"{linked(*phrase)}\n" for phrase in phrases)
+        return texts
+
+
+def _new_phrase(draw: Draw, seen: set[str]) -> Both:
+    """A phrase of which neither side has been drawn before."""
+    for _ in range(TRIES):
+        phrase = draw.one_of(FRAMES).filled(draw)
+        sides = {text_of(side) for side in phrase}
+        if not sides & seen:
+            seen |= sides
+            return phrase
+    raise UserError(
+        f"there are not many more phrases than {len(seen) // 2}",
+        hint="ask for fewer in `package: options:`",
+    )
+
+
+class Draw:
+    """Choices by hashes of a seed and a count: no version of a random generator changes them."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._count = 0
+
+    def one_of(self, items: Sequence[Item]) -> Item:
+        """An item, each as likely as the others."""
+        self._count += 1
+        digest = hashlib.sha256(f"{self._seed} {self._count}".encode()).digest()
+        return items[int.from_bytes(digest[:8]) % len(items)]
+
+
+# Words that know what they were made from, and the links that follow from it.
+
+_WORD = re.compile(r"[€$£¥%]|,(?!\d)|(?:[^\s€$£¥%,]|,(?=\d))+")
+"""Signs are words of their own, and so are commas that are not within a number."""
+
+
+class Word(NamedTuple):
+    """A word and its origin; words of the same origin in the other language are its partners.
+
+    Attributes:
+        origin: None has no partner.
+        sure: whether links to it are beyond doubt.
+    """
+
+    text: str
+    origin: str | None = None
+    sure: bool = True
+
+
+Words = tuple[Word, ...]
+Both = tuple[Words, Words]
+"""German and English."""
+
+
+def text_of(words: Words) -> str:
+    """Words with a space between two."""
+    return " ".join(word.text for word in words)
+
+
+def words_of(spans: Iterable[tuple[str, str | None]]) -> Words:
+    """Splits the text that spans make; a word's origin is that of its first span that has one."""
+    text, origins = "", list[str | None]()
+    for span, origin in spans:
+        text += span
+        origins += [origin] * len(span)
+    return tuple(
+        Word(match[0], next(filter(None, origins[match.start() : match.end()]), None))
+        for match in _WORD.finditer(text)
+    )
+
+
+def under(name: str, words: Words) -> Words:
+    """The same words with origins that only they have, as long as only they bear the name."""
+    return tuple(
+        word if word.origin is None else word._replace(origin=f"{name} {word.origin}")
+        for word in words
+    )
+
+
+def linked(source: Words, target: Words) -> str:
+    """Links as `i-j` (sure) and `ipj` (possible), words numbered from 1.
+
+    Words of the same origin are partners: in their order where both sides have as many, else each
+    with all. That is sure where one side has a single one.
+    """
+    sources, targets = _places(source), _places(target)
+    links = []
+    for origin, first in sources.items():
+        second = targets.get(origin, [])
+        in_order = len(first) == len(second)
+        known = in_order or 1 in (len(first), len(second))
+        for i, j in zip(first, second, strict=True) if in_order else product(first, second):
+            sure = known and source[i].sure and target[j].sure
+            links.append((i, j, "-" if sure else "p"))
+    return " ".join(f"{i + 1}{kind}{j + 1}" for i, j, kind in sorted(links))
+
+
+def _places(words: Sequence[Word]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, word in enumerate(words):
+        if word.origin is not None:
+            places[word.origin].append(place)
+    return places
+
+
+# Fields: one value formatted for both languages, each word with its origin in the value.
+
+Slot = Callable[[Draw], Both]
+"""Draws a value and gives its words in both languages."""
+
+GERMAN, ENGLISH = Locale("de"), Locale("en")
+
+SMALL = range(2, 31)
+LARGE = (*range(40, 100, 10), *range(100, 1000, 50), *range(1000, 10000, 500))
+
+DIRECTIONS = frozenset({"vor", "in", "ago"})
+"""Words of times before and after now; the other words name a unit."""
+
+# Names that German uses without an article.
+TERRITORIES = (
+    "DE", "FR", "IT", "ES", "PT", "PL", "DK", "SE", "NO", "FI", "AT", "HU", "GR", "RO", "BG", "IE",
+    "BE", "JP", "CN", "IN", "BR", "CA", "MX", "AU", "EG", "KE", "NZ", "ZA", "KR", "SA", "CZ", "HR",
+    "IS", "LU", "MT", "VN", "TH", "CL", "PE", "CU",
+)  # fmt: skip
+LANGUAGES = (
+    "de", "en", "fr", "it", "es", "pt", "pl", "da", "sv", "fi", "hu", "el", "ro", "bg", "ga", "nl",
+    "ja", "zh", "hi", "ar", "ko", "tr", "ru", "uk", "cs", "hr", "is", "vi", "th", "he",
+)  # fmt: skip
+CURRENCIES = (
+    "EUR", "USD", "CHF", "GBP", "JPY", "SEK", "DKK", "NOK", "PLN", "CZK", "CAD", "AUD", "INR",
+    "MXN", "NZD", "HUF",
+)  # fmt: skip
+TimeUnit = Literal["day", "hour", "week", "month"]
+SYMBOLS = ("EUR", "USD", "GBP", "JPY")
+PEOPLE = ("Anna", "David", "Julia", "Lena", "Martin", "Paul", "Robert", "Sarah")
+EVENTS = (
+    ("der Kurs", "the course"), ("der Markt", "the market"), ("der Vortrag", "the lecture"),
+    ("die Ausstellung", "the exhibition"), ("die Messe", "the fair"), ("die Prüfung", "the exam"),
+    ("die Sitzung", "the meeting"), ("das Fest", "the festival"), ("das Konzert", "the concert"),
+    ("das Spiel", "the game"),
+)  # fmt: skip
+
+
+def _both(write: Callable[[Locale], Words]) -> Both:
+    return write(GERMAN), write(ENGLISH)
+
+
+def _date(german: str, english: str) -> Slot:
+    """A day of 1985 to 2024, as a CLDR pattern for each language writes it."""
+    patterns = {GERMAN: german, ENGLISH: english}
+    first = datetime.date(1985, 1, 1)
+
+    def field(draw: Draw) -> Both:
+        day = first + datetime.timedelta(days=draw.one_of(range(40 * 365)))
+        return _both(lambda locale: words_of(_spans(day, patterns[locale], locale)))
+
+    return field
+
+
+def _spans(day: datetime.date, pattern: str, locale: Locale) -> list[tuple[str, str | None]]:
+    """What a pattern writes, piece by piece; the origin of a piece is its letter."""
+    written = DateTimeFormat(day, locale)
+    return [
+        (str(piece), None) if kind == "chars" else (written[piece[0] * int(piece[1])], piece[0])
+        for kind, piece in tokenize_pattern(pattern)
+    ]
+
+
+def _named_date(length: Literal["long", "full"]) -> Slot:
+    return _date(*(get_date_format(length, locale).pattern for locale in (GERMAN, ENGLISH)))
+
+
+def _skeleton(name: str) -> Slot:
+    return _date(*(locale.datetime_skeletons[name].pattern for locale in (GERMAN, ENGLISH)))
+
+
+def time(draw: Draw) -> Both:
+    """A quarter of an hour: `14:30` and `2:30 PM`."""
+    value = datetime.time(draw.one_of(range(24)), draw.one_of(range(0, 60, 15)))
+    return _both(lambda locale: words_of([(format_time(value, "short", locale=locale), "time")]))
+
+
+def relative(sign: int) -> Slot:
+    """So long ago, or in so long: `vor 3 Tagen` and `3 days ago`."""
+    day = 24 * 3600
+    seconds: dict[TimeUnit, int] = {"day": day, "hour": 3600, "week": 7 * day, "month": 30 * day}
+
+    def field(draw: Draw) -> Both:
+        unit, count = draw.one_of(sorted(seconds)), draw.one_of(SMALL)
+        past = datetime.timedelta(seconds=sign * count * seconds[unit])
+
+        def write(locale: Locale) -> Words:
+            text = format_timedelta(past, unit, threshold=1000, add_direction=True, locale=locale)
+            return tuple(
+                word._replace(origin="direction") if word.text in DIRECTIONS else word
+                for word in _counted(text, str(count))
+            )
+
+        return _both(write)
+
+    return field
+
+
+def _counted(text: str, number: str) -> Words:
+    """Words of a text that holds a number: the number, and what is counted."""
+    before, _, after = text.partition(number)
+    return words_of([(before, "unit"), (number, "number"), (after, "unit")])
+
+
+def _both_counted(number: float, write: Callable[[Locale], str]) -> Both:
+    """As `_counted` for both languages, each of which writes the number in its own way."""
+    return _both(lambda locale: _counted(write(locale), format_decimal(number, locale=locale)))
+
+
+def quantity(numbers: Sequence[int], *units: str) -> Slot:
+    """A number of units: `80 Kilometer pro Stunde` and `80 kilometers per hour`."""
+
+    def field(draw: Draw) -> Both:
+        unit, number = draw.one_of(units), draw.one_of(numbers)
+        return _both_counted(
+            number, lambda locale: format_unit(number, unit, "long", locale=locale)
+        )
+
+    return field
+
+
+def duration(draw: Draw) -> Both:
+    """Two units of time: `2 Stunden und 15 Minuten` and `2 hours and 15 minutes`."""
+    longer, shorter = draw.one_of((("hour", "minute"), ("week", "day"), ("year", "month")))
+    first = quantity(range(2, 13), f"duration-{longer}")(draw)
+    second = quantity(range(2, 7), f"duration-{shorter}")(draw)
+    german, english = (
+        (*under("first", first[side]), Word(conjunction, "and"), *under("second", second[side]))
+        for side, conjunction in enumerate(("und", "and"))
+    )
+    return german, english
+
+
+def price(draw: Draw) -> Both:
+    """An amount and a currency's name: `1.500 Schweizer Franken` and `1,500 Swiss francs`."""
+    number, currency = draw.one_of(LARGE), draw.one_of(CURRENCIES)
+    return _both_counted(
+        number,
+        lambda locale: format_currency(
+            number, currency, locale=locale, format_type="name", currency_digits=False
+        ),
+    )
+
+
+def amount(draw: Draw) -> Both:
+    """An amount and a currency's sign: `1.500 €` and `€ 1,500`."""
+    number, currency = draw.one_of(LARGE), draw.one_of(SYMBOLS)
+
+    def write(locale: Locale) -> str:
+        pattern = locale.currency_formats["standard"].pattern.replace(".00", "")
+        return format_currency(number, currency, pattern, locale=locale, currency_digits=False)
+
+    return _both_counted(number, write)
+
+
+def millions(draw: Draw) -> Both:
+    """A large round number: `1,5 Millionen` and `1.5 million`."""
+    number = draw.one_of(range(12, 100)) / 10
+    return _both_counted(
+        number,
+        lambda locale: format_compact_decimal(
+            number * 10**6, format_type="long", locale=locale, fraction_digits=1
+        ),
+    )
+
+
+def percent(draw: Draw) -> Both:
+    """A share: `12 %` and `12 %`."""
+    number = draw.one_of(range(2, 61))
+    return _both_counted(number, lambda locale: format_percent(number / 100, locale=locale))
+
+
+def _names(pairs: Sequence[tuple[str, str]]) -> Slot:
+    """Names that translate each other, word for word if they have the same number of words."""
+
+    def field(draw: Draw) -> Both:
+        german, english = draw.one_of(pairs)
+        return words_of([(german, "name")]), words_of([(english, "name")])
+
+    return field
+
+
+FIELDS: dict[str, Slot] = {
+    "amount": amount,
+    "area": quantity(LARGE, "area-square-meter", "area-hectare", "area-square-kilometer"),
+    "country": _names([(GERMAN.territories[c], ENGLISH.territories[c]) for c in TERRITORIES]),
+    "date": _named_date("long"),
+    "day": _date("EEEE", "EEEE"),
+    "duration": duration,
+    "event": _names(EVENTS),
+    "full": _named_date("full"),
+    "future": relative(1),
+    "language": _names([(GERMAN.languages[c], ENGLISH.languages[c]) for c in LANGUAGES]),
+    "length": quantity(LARGE, "length-kilometer", "length-meter", "length-mile"),
+    "mass": quantity((*SMALL, *LARGE), "mass-kilogram", "mass-gram", "mass-tonne"),
+    "millions": millions,
+    "month": _skeleton("yMMMM"),
+    "monthday": _skeleton("MMMMd"),
+    "past": relative(-1),
+    "percent": percent,
+    "person": _names([(name, name) for name in PEOPLE]),
+    "price": price,
+    "speed": quantity(range(20, 200, 10), "speed-kilometer-per-hour", "speed-meter-per-second"),
+    "temperature": quantity(SMALL, "temperature-celsius", "temperature-fahrenheit"),
+    "time": time,
+}
+"""What a frame may name as `{name}`."""
+
+
+# Frames: sentences in both languages with slots for fields.
+
+WRITTEN = """
+{event} beginnt/1 am/2 {date} um/3 {time} Uhr
+    {event} starts/1 on/2 {date} at/3 {time}
+am/1 {date} beginnt/2 {event}
+    on/1 {date} , {event} starts/2
+{event} wurde/1 am/2 {full} eröffnet/3
+    {event} was/1 opened/3 on/2 {full}
+{event} dauert/1 {duration}
+    {event} lasts/1 {duration}
+{event} hat/1? {past} begonnen/1
+    {event} started/1 {past}
+{event} endet/1 {future}
+    {event} ends/1 {future}
+{person} reist/1 am/2 {day} nach/3 {country}
+    {person} travels/1 to/3 {country} on/2 {day}
+{person} ist/1? {past} nach/2 {country} gereist/1
+    {person} traveled/1 to/2 {country} {past}
+{person} kam/1 im/2 {month} aus/3 {country} zurück/4
+    {person} came/1 back/4 from/3 {country} in/2 {month}
+{person} hat/1? {duration} lang/2 {language} gelernt/1
+    {person} learned/1 {language} for/2 {duration}
+{person} spricht/1 {language} und/2 {language.2}
+    {person} speaks/1 {language} and/2 {language.2}
+in/1 {country} leben/2 {millions} Menschen/3
+    {millions} people/3 live/2 in/1 {country}
+das/1 Paket/2 aus/3 {country} wiegt/4 {mass}
+    the/1 package/2 from/3 {country} weighs/4 {mass}
+das/1 Paket/2 aus/3 {country} kostet/4 {price}
+    the/1 package/2 from/3 {country} costs/4 {price}
+{person} hat/1? am/2 {day} {price} bezahlt/1
+    {person} paid/1 {price} on/2 {day}
+{person} hat/1? am/2 {full} {amount} gespart/1
+    {person} saved/1 {amount} on/2 {full}
+die/1 Straße/2 nach/3 {country} ist/4 {length} lang/5
+    the/1 road/2 to/3 {country} is/4 {length} long/5
+der/1 Zug/2 nach/3 {country} fährt/4 mit/5 {speed}
+    the/1 train/2 to/3 {country} runs/4 at/5 {speed}
+am/1 {monthday} waren/2 es/3 {temperature} in/4 {country}
+    it/3 was/2 {temperature} in/4 {country} on/1 {monthday}
+der/1 Preis/2 ist/3 seit/4 {month} um/5 {percent} gestiegen/6
+    the/1 price/2 has/3 risen/6 by/5 {percent} since/4 {month}
+wenn/1 {event} am/2 {day} beginnt/3 ,/4 kommt/5 {person} um/6 {time} Uhr
+    when/1 {event} starts/3 on/2 {day} ,/4 {person} comes/5 at/6 {time}
+{person} kann/1 am/2 {date} nicht/1? kommen/3
+    {person} cannot/1 come/3 on/2 {date}
+{person} fragt/1 , ob/2 {event} um/3 {time} Uhr endet/4
+    {person} asks/1 whether/2 {event} ends/4 at/3 {time}
+im/1 {month} kostete/2 das/3 Haus/4 {amount}
+    in/1 {month} , the/3 house/4 cost/2 {amount}
+der/1 Garten/2 in/3 {country} hat/4 {area}
+    the/1 garden/2 in/3 {country} has/4 {area}
+{language} wird/1 in/2 {country} von/3 {millions} Menschen/4 gesprochen/5
+    {language} is/1 spoken/5 by/3 {millions} people/4 in/2 {country}
+{person} will/1 {future} {language} lernen/2
+    {person} wants/1 to/1? learn/2 {language} {future}
+vom/1 {monthday} bis/2 zum/2? {monthday.2} ist/3 {person} in/4 {country}
+    {person} is/3 in/4 {country} from/1 {monthday} to/2 {monthday.2}
+"""
+"""German, and below it English.
+
+`word/1` has the origin 1: words of that origin in both languages are partners. `word/1?` may be a
+partner, but need not. `{name}` is one of `FIELDS`, and `{name.2}` another of that kind. A full stop
+ends each sentence, and a capital begins it.
+"""
+
+_PART = re.compile(
+    r"(?P<text>[^/{}]+)(/(?P<origin>\d+)(?P<unsure>\??))?|\{(?P<slot>(?P<field>[a-z]+)(\.\d+)?)\}"
+)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A sentence in both languages, with slots."""
+
+    german: tuple[re.Match[str], ...]
+    english: tuple[re.Match[str], ...]
+
+    @classmethod
+    def of(cls, *lines: str) -> Frame:
+        """Reads two lines.
+
+        Raises:
+            ValueError: they are not written as `WRITTEN` says.
+        """
+        parts = [[_PART.fullmatch(part) for part in line.split()] for line in lines]
+        german, english = (tuple(filter(None, own)) for own in parts)
+        slots = [sorted(part["slot"] for part in own if part["slot"]) for own in (german, english)]
+        if slots[0] != slots[1] or None in parts[0] + parts[1]:
+            raise ValueError(f"not a frame: {lines}")
+        return cls(german, english)
+
+    def filled(self, draw: Draw) -> Both:
+        """The sentence with a value in each slot."""
+        values = {part["slot"]: FIELDS[part["field"]](draw) for part in self.german if part["slot"]}
+        german, english = (
+            _sentence(parts, {slot: under(slot, both[side]) for slot, both in values.items()})
+            for side, parts in enumerate((self.german, self.english))
+        )
+        return german, english
+
+
+def _sentence(parts: tuple[re.Match[str], ...], values: dict[str, Words]) -> Words:
+    words: list[Word] = []
+    for part in parts:
+        if part["slot"]:
+            words += values[part["slot"]]
+        else:
+            words.append(Word(part["text"], part["origin"], not part["unsure"]))
+    first = words[0].text
+    words[0] = words[0]._replace(text=first[0].upper() + first[1:])
+    return (*words, Word(".", "end"))
+
+
+_LINES = WRITTEN.strip().splitlines()
+FRAMES = tuple(map(Frame.of, _LINES[::2], _LINES[1::2]))

@@ -1,0 +1,446 @@
+"""Text to symbols and back: tokenizers, subwords, and the codec of each kind of task.
+
+A tokenizer splits a sentence into words, byte pair encoding splits words into subwords. A codec
+joins both: it is all that a model needs, with its vocabularies, to read and write text.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import re
+import unicodedata
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import redirect_stderr
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field, ValidationError
+
+from pam.data.text import Side
+from pam.io import Strict, UserError, unknown, write_text
+
+# Sentences to words.
+
+
+class Tokenizer(ABC):
+    """Splits sentences of one language, by its code such as `de`, into words and joins them.
+
+    Making one raises a UserError if it cannot serve the language, or a package is missing.
+    """
+
+    def __init__(self, language: str) -> None:
+        self.language = language
+
+    @abstractmethod
+    def tokens(self, text: str) -> list[str]:
+        """Words and marks of a sentence, none of them with white space inside."""
+
+    @abstractmethod
+    def text(self, tokens: Sequence[str]) -> str:
+        """A sentence as people write it."""
+
+
+class Spaces(Tokenizer):
+    """No tokenizer: words are separated by white space."""
+
+    def tokens(self, text: str) -> list[str]:
+        return text.split()
+
+    def text(self, tokens: Sequence[str]) -> str:
+        return " ".join(tokens)
+
+
+MOSES_ENTITIES = {
+    "&#124;": "|", "&lt;": "<", "&gt;": ">", "&apos;": "'", "&quot;": '"', "&#91;": "[",
+    "&#93;": "]", "&amp;": "&",
+}  # fmt: skip
+"""How the Moses tokenizer escapes marks; `&` last, so that nothing is taken back twice."""
+
+
+class Moses(Tokenizer):
+    """The Moses tokenizer (Koehn et al. 2007), in its Python port sacremoses.
+
+    Marks are not escaped: an apostrophe stays one, and does not become `&apos;`. A language without
+    a list of abbreviations is split as English is.
+    """
+
+    def __init__(self, language: str) -> None:
+        super().__init__(language)
+        sacremoses = _library("sacremoses")
+        self._tokenizer = sacremoses.MosesTokenizer(lang=language)
+        self._detokenizer = sacremoses.MosesDetokenizer(lang=language)
+
+    def tokens(self, text: str) -> list[str]:
+        # Its words may hold spaces that are not ASCII, such as U+00A0.
+        return " ".join(self._tokenizer.tokenize(text, escape=False)).split()
+
+    def text(self, tokens: Sequence[str]) -> str:
+        return str(self._detokenizer.detokenize(tokens, unescape=False))
+
+
+def unescape_moses(text: str) -> str:
+    """Marks that the Moses tokenizer escaped, as they were."""
+    if "&" in text:
+        for entity, mark in MOSES_ENTITIES.items():
+            text = text.replace(entity, mark)
+    return text
+
+
+class UniDic(Tokenizer):
+    """Short unit words of Japanese: MeCab with the dictionary unidic-lite, through fugashi."""
+
+    _BETWEEN_JAPANESE = re.compile(r"(?<![!-~]) | (?![!-~])")
+    """Spaces but those between two words in Latin letters or digits."""
+
+    def __init__(self, language: str) -> None:
+        super().__init__(language)
+        if language != "ja":
+            raise UserError(
+                f"the tokenizer unidic is for Japanese (ja), not for `{language}`",
+                hint="use `moses` or `none` for this language",
+            )
+        self._tagger = _library("fugashi").Tagger("-Owakati")
+
+    def tokens(self, text: str) -> list[str]:
+        return str(self._tagger.parse(text)).split()
+
+    def text(self, tokens: Sequence[str]) -> str:
+        return self._BETWEEN_JAPANESE.sub("", " ".join(tokens))
+
+
+TOKENIZERS: dict[str, type[Tokenizer]] = {"moses": Moses, "none": Spaces, "unidic": UniDic}
+
+
+def load_tokenizer(name: str, language: str) -> Tokenizer:
+    """A tokenizer by its name.
+
+    Raises:
+        UserError: there is none of that name, a package that it needs is not installed, or it
+            does not serve the language.
+    """
+    if name not in TOKENIZERS:
+        raise unknown("tokenizer", name, sorted(TOKENIZERS))
+    return TOKENIZERS[name](language)
+
+
+def _library(module: str) -> Any:
+    """A module of a package that only those who use it need."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"the package {str(error.name).replace('_', '-')} is not installed",
+            hint="pip install sacremoses fugashi unidic-lite subword-nmt",
+        ) from error
+
+
+# Words to subwords by byte pair encoding (Sennrich et al. 2016), through subword-nmt.
+
+CONTINUES = "@@"
+"""Ends each subword but the last one of a word."""
+
+BPE_VERSION = "#version: 0.2"
+"""Of subword-nmt's list of merges: the end of a word belongs to its last character."""
+
+
+def learn_merges(words: Mapping[str, int], merges: int) -> list[str]:
+    """The most frequent merges, `left right` each, in the order in which they were learned.
+
+    Args:
+        words: how often each word occurs.
+        merges: how many to learn; fewer come if the words have no more pairs that occur twice.
+    """
+    if all(len(word) == 1 for word in words):
+        return []
+    counted = sorted(words.items(), key=lambda item: (-item[1], item[0]))
+    listed = io.StringIO("".join(f"{_unmarked(word)} {count}\n" for word, count in counted))
+    written = io.StringIO()
+    learn = _library("subword_nmt.learn_bpe").learn_bpe
+    # It draws a bar of its progress, which only a terminal could show.
+    with redirect_stderr(io.StringIO()):
+        learn(listed, written, merges, is_dict=True)
+    return written.getvalue().splitlines()[1:]
+
+
+class BytePairEncoding:
+    """Splits words by learned merges, of which there must be at least one."""
+
+    def __init__(self, merges: Sequence[str]) -> None:
+        listed = io.StringIO("\n".join([BPE_VERSION, *merges, ""]))
+        self._bpe = _library("subword_nmt.apply_bpe").BPE(listed, separator=CONTINUES)
+
+    def split(self, words: Iterable[str]) -> list[str]:
+        """Subwords of words; all but the last of a word end in `@@`."""
+        return list(self._bpe.segment_tokens([_unmarked(word) for word in words]))
+
+
+def _unmarked(word: str) -> str:
+    """A word that cannot be taken for a subword: `@@` at its end is written with wide signs."""
+    return word[:-2] + "＠＠" if word.endswith(CONTINUES) else word
+
+
+def join_subwords(symbols: Sequence[str]) -> list[str]:
+    """The words that subwords spell; an end that was left open is closed."""
+    words: list[str] = []
+    starts = True
+    for symbol in symbols:
+        whole = symbol.removesuffix(CONTINUES)
+        if starts:
+            words.append(whole)
+        else:
+            words[-1] += whole
+        starts = whole == symbol
+    return words
+
+
+def word_numbers(symbols: Sequence[str]) -> list[int]:
+    """For each subword the number of its word, from 0."""
+    numbers, word = [], 0
+    for symbol in symbols:
+        numbers.append(word)
+        word += not symbol.endswith(CONTINUES)
+    return numbers
+
+
+# Codecs: all that a model needs to read and write the text of its task.
+
+
+class Codec(ABC):
+    """Prepared text to symbols and back, and what a person types to prepared text."""
+
+    columns: ClassVar[tuple[str, ...]]
+    """Names of the columns of a prepared text; the last one is the target."""
+
+    files: ClassVar[tuple[str, ...]]
+    """What it is stored in, in a prepared folder and a model folder alike."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, folder: Path) -> Codec:
+        """The codec of a prepared folder or a model folder.
+
+        Raises:
+            UserError: one of `files` is missing or damaged.
+        """
+
+    @abstractmethod
+    def source_symbols(self, columns: Sequence[str]) -> list[str]:
+        """Symbols of a source (all columns but the last), without the end symbol.
+
+        Raises:
+            UserError: the columns are not a source of this kind.
+        """
+
+    @abstractmethod
+    def target_symbols(self, target: str) -> list[str]:
+        """Symbols of a target, without the end symbol."""
+
+    @abstractmethod
+    def typed_source(self, line: str) -> tuple[str, ...]:
+        """The source columns that a typed line means.
+
+        Raises:
+            UserError: it means none.
+        """
+
+    @abstractmethod
+    def target_text(self, symbols: Sequence[str]) -> str:
+        """The target column that symbols spell."""
+
+    @abstractmethod
+    def readable(self, target: str) -> str:
+        """A target column as a person writes it."""
+
+    @abstractmethod
+    def words(self, symbols: Sequence[str], side: Side) -> list[int]:
+        """For each symbol, the index of the word that it is a part of, from 0."""
+
+
+class InflectionCodec(Codec):
+    """Symbols of lemmas, features and forms; it needs no files."""
+
+    columns = ("lemma", "features", "form")
+    files = ()
+
+    @classmethod
+    def load(cls, folder: Path) -> InflectionCodec:
+        return cls()
+
+    def source_symbols(self, columns: Sequence[str]) -> list[str]:
+        """Symbols of (lemma, features): each feature, then each character of the lemma.
+
+        A feature of one character, such as `V`, becomes `feature=V`: it is not the letter.
+
+        Raises:
+            UserError: not two columns, or the lemma is empty.
+        """
+        if len(columns) != 2 or not columns[0].strip():
+            raise UserError(
+                "expected a lemma, a tab and features",
+                hint="for example: Haus<TAB>case=dative,number=plural",
+            )
+        lemma, features = (unicodedata.normalize("NFC", column).strip() for column in columns)
+        listed = filter(None, (feature.strip() for feature in features.split(",")))
+        return [*(f"feature={name}" if len(name) == 1 else name for name in listed), *lemma]
+
+    def target_symbols(self, target: str) -> list[str]:
+        """Characters of a form."""
+        return list(unicodedata.normalize("NFC", target).strip())
+
+    def typed_source(self, line: str) -> tuple[str, ...]:
+        """The lemma and the features of `LEMMA<tab>FEATURES`."""
+        columns = tuple(line.split("\t"))
+        self.source_symbols(columns)
+        return columns
+
+    def target_text(self, symbols: Sequence[str]) -> str:
+        """The form that characters spell."""
+        return "".join(symbols)
+
+    def readable(self, target: str) -> str:
+        """The form itself."""
+        return target
+
+    def words(self, symbols: Sequence[str], side: Side) -> list[int]:
+        """Each symbol is one of its own."""
+        return list(range(len(symbols)))
+
+
+Merge = Annotated[str, Field(pattern=r"^[^ \n]+ [^ \n]+$")]
+
+
+class SideSettings(Strict):
+    """One side of a translation codec's file."""
+
+    language: str
+    tokenize: str = Field(description="name of a tokenizer")
+    lowercase: bool
+    merges: list[Merge] | None = Field(
+        None, min_length=1, description="of byte pair encoding; null: words are symbols"
+    )
+
+
+class Settings(Strict):
+    """A translation codec's file."""
+
+    source: SideSettings
+    target: SideSettings
+
+
+class SideCodec:
+    """One side of a translation: sentences to words to symbols, and back."""
+
+    def __init__(self, settings: SideSettings) -> None:
+        self._settings = settings
+        self._subwords = None if settings.merges is None else BytePairEncoding(settings.merges)
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        return load_tokenizer(self._settings.tokenize, self._settings.language)
+
+    def words(self, text: str) -> list[str]:
+        """Words of a sentence."""
+        return self.cased(" ".join(self._tokenizer.tokens(text))).split()
+
+    def cased(self, text: str) -> str:
+        """The text, in small letters if the task's text is."""
+        return text.lower() if self._settings.lowercase else text
+
+    def text(self, words: Sequence[str]) -> str:
+        """The sentence that words make."""
+        return self._tokenizer.text(words)
+
+    def symbols(self, words: Sequence[str]) -> list[str]:
+        """Symbols of words."""
+        return list(words) if self._subwords is None else self._subwords.split(words)
+
+    def joined(self, symbols: Sequence[str]) -> list[str]:
+        """Words of symbols."""
+        return list(symbols) if self._subwords is None else join_subwords(symbols)
+
+    def numbers(self, symbols: Sequence[str]) -> list[int]:
+        """For each symbol the number of its word, from 0."""
+        return list(range(len(symbols))) if self._subwords is None else word_numbers(symbols)
+
+
+class TranslationCodec(Codec):
+    """Both sides of a translation; a column holds words with one space between two."""
+
+    columns = ("source", "target")
+    files = ("codec.json",)
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.source = SideCodec(settings.source)
+        self.target = SideCodec(settings.target)
+
+    @classmethod
+    def load(cls, folder: Path) -> TranslationCodec:
+        """Reads what `save` wrote; errors as `Codec.load`."""
+        path = folder / cls.files[0]
+        hint = "prepare the data again, or take the file from where the model was made"
+        try:
+            return cls(Settings.model_validate_json(path.read_bytes()))
+        except FileNotFoundError as error:
+            raise UserError("no such file", file=path, hint=hint) from error
+        except ValidationError as error:
+            raise UserError("this is not a codec of translation", file=path, hint=hint) from error
+
+    def save(self, folder: Path) -> None:
+        """Writes the settings into a folder, whole or not at all."""
+        write_text(folder / self.files[0], self.settings.model_dump_json(indent=1) + "\n")
+
+    def source_symbols(self, columns: Sequence[str]) -> list[str]:
+        """Symbols of the one source column.
+
+        Raises:
+            UserError: not one column, or no words.
+        """
+        if len(columns) != 1 or not columns[0].strip():
+            raise UserError("expected a sentence", hint="write one sentence a line, without tabs")
+        return self.source.symbols(columns[0].split())
+
+    def target_symbols(self, target: str) -> list[str]:
+        """Symbols of a target column."""
+        return self.target.symbols(target.split())
+
+    def typed_source(self, line: str) -> tuple[str, ...]:
+        """Words of a typed sentence, as one column."""
+        words = self.source.words(line)
+        if not words:
+            raise UserError("expected a sentence", hint="write one sentence a line")
+        return (" ".join(words),)
+
+    def target_text(self, symbols: Sequence[str]) -> str:
+        """Words that symbols spell, with one space between two."""
+        return " ".join(self.target.joined(symbols))
+
+    def readable(self, target: str) -> str:
+        """The sentence that the words of a target column make."""
+        return self.target.text(target.split())
+
+    def words(self, symbols: Sequence[str], side: Side) -> list[int]:
+        """The number of the word to which each symbol belongs."""
+        return (self.source if side == "source" else self.target).numbers(symbols)
+
+
+CODECS: dict[str, type[Codec]] = {
+    "inflection": InflectionCodec,
+    "translation": TranslationCodec,
+    "alignment": TranslationCodec,
+}
+"""Kind of task to its codec; word alignments have that of the task they were prepared for."""
+
+
+def load_codec(kind: str, folder: Path) -> Codec:
+    """The codec of a prepared folder or a model folder for a kind of task.
+
+    Raises:
+        UserError: there is no such kind, or as `Codec.load`.
+    """
+    if kind not in CODECS:
+        raise unknown("kind of task", kind, sorted(CODECS))
+    return CODECS[kind].load(folder)

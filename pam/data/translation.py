@@ -1,0 +1,470 @@
+"""Translation: a sentence gives its translation.
+
+A row's columns hold words with one space between two; its symbols are those words, or subwords.
+Four stages prepare them: `extract` (files to sentences), `tokenize` (sentences to words), `segment`
+(words to symbols) and `index` (symbols to ids).
+"""
+
+from __future__ import annotations
+
+import shutil
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from typing import IO, Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
+
+from pam.data import class_names
+from pam.data.dataset import SPLITS, write_split
+from pam.data.readers import Reader, load_reader
+from pam.data.tasks import Stage, Task
+from pam.data.text import (
+    CONTROL,
+    SIDES,
+    Pair,
+    PairWriter,
+    Side,
+    pair_writer,
+    read_pairs,
+    text_file,
+)
+from pam.data.tokenizers import (
+    TOKENIZERS,
+    Settings,
+    SideSettings,
+    TranslationCodec,
+    learn_merges,
+    unescape_moses,
+)
+from pam.data.vocabulary import Vocabulary
+from pam.io import Strict, UserError, atomic_write
+
+LANGUAGE = r"^[a-z]{2,3}$"
+
+REFERENCES = "{split}.target.txt"
+"""Sentences of the target language as people write them, line by line with the pairs."""
+
+SCORED = ("dev", "test")
+"""Splits whose outputs are compared with references."""
+
+
+class SubwordsFormat(Strict):
+    """Byte pair encoding."""
+
+    merges: int = Field(ge=1, description="merges that are learned, on each side or for both")
+    joint: bool = Field(False, description="learn one list of merges from both languages")
+
+
+class VocabularyFormat(Strict):
+    """Which symbols of the training text have an id; the others are unknown."""
+
+    size: int | dict[str, int] | None = Field(
+        None, description="so many of the most frequent, or so many by language"
+    )
+    min_count: int = Field(1, ge=1, description="only those that occur so often")
+
+    @field_validator("size")
+    @classmethod
+    def _positive(cls, size: int | dict[str, int] | None) -> int | dict[str, int] | None:
+        sizes = size.values() if isinstance(size, dict) else [size]
+        if any(number is not None and number < 1 for number in sizes):
+            raise ValueError("a vocabulary has at least one word")
+        return size
+
+    def size_for(self, language: str) -> int | None:
+        """The limit for one language, if it has one."""
+        return self.size.get(language) if isinstance(self.size, dict) else self.size
+
+
+class TranslationFormat(Strict):
+    """Keys that a data set of sentence pairs may have under `format`."""
+
+    source: str = Field(pattern=LANGUAGE, description="code of the language translated from")
+    target: str = Field(pattern=LANGUAGE, description="code of the language translated to")
+    read: Annotated[SerializeAsAny[Reader], BeforeValidator(load_reader)] = Field(
+        "lines", description="how the files hold pairs, see pam.data.readers", validate_default=True
+    )
+    blank_lines: Literal["refuse", "drop"] = Field(
+        "refuse", description="`drop` leaves out pairs without words"
+    )
+    tokenize: str | dict[str, str] = Field(
+        "moses", description="tokenizer, or one by language, see pam.data.tokenizers"
+    )
+    tokenized: bool = Field(
+        False, description="the files hold words already, split as `tokenize` would"
+    )
+    lowercase: bool = Field(False, description="all letters small")
+    train_pairs: int | None = Field(
+        None, ge=1, description="train on so many pairs, the first ones; null: all"
+    )
+    max_length: int | None = Field(None, ge=1, description="words of the longest training sentence")
+    max_ratio: float | None = Field(
+        None, ge=1, description="of the longer to the shorter sentence of a training pair, in words"
+    )
+    dev_every: int | None = Field(
+        None, ge=2, description="every n-th training pair becomes development data"
+    )
+    subwords: SubwordsFormat | None = Field(
+        None, description="byte pair encoding; null: whole words"
+    )
+    vocabulary: VocabularyFormat = Field(
+        default_factory=lambda: VocabularyFormat(), description="which symbols have ids"
+    )
+
+    @model_validator(mode="after")
+    def _serves_its_languages(self) -> TranslationFormat:
+        if self.source == self.target:
+            raise ValueError("source and target are the same language")
+        for language in self.languages:
+            name = self.tokenizer_for(language)
+            if name not in TOKENIZERS:
+                raise ValueError(f"no tokenizer `{name}`; known: {', '.join(sorted(TOKENIZERS))}")
+        return self
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Source and target."""
+        return self.source, self.target
+
+    def tokenizer_for(self, language: str) -> str:
+        """Name of a language's tokenizer."""
+        if isinstance(self.tokenize, str):
+            return self.tokenize
+        return self.tokenize.get(language, "none")
+
+    def codec_settings(self) -> Settings:
+        """The codec without merges."""
+        source, target = (
+            SideSettings(
+                language=language,
+                tokenize=self.tokenizer_for(language),
+                lowercase=self.lowercase,
+                merges=None,
+            )
+            for language in self.languages
+        )
+        return Settings(source=source, target=target)
+
+
+class Extract(Stage[TranslationFormat]):
+    """Whatever a data set's files are, to one line for each sentence.
+
+    Writes `extract/{train,dev,test}.{source,target}`, of the splits that the files give. Lines are
+    in Unicode's composed form (NFC), with one space where white space was, also where control
+    characters were.
+    """
+
+    keys = ("source", "target", "read", "blank_lines")
+
+    def run(self) -> dict[str, Any]:
+        """Extracts.
+
+        Returns:
+            for each split its pairs and those left out, and in how many lines control characters
+            became spaces.
+        """
+        counts: dict[str, dict[str, Any]] = {}
+        for split, pairs in self.layout.read.read(self.files, self.layout.languages):
+            seen: Counter[str] = Counter()
+            with pair_writer(self.out / "extract", split) as writer:
+                for texts in self._cleaned(pairs, seen):
+                    writer.write(*texts)
+            counts[split] = {
+                **split_stats(split, writer.count, Counter({"a blank line": seen["blank"]})),
+                "control_characters": seen["control"],
+            }
+        return {"splits": [counts[name] for name in SPLITS if name in counts]}
+
+    def _cleaned(self, pairs: Iterator[Pair], seen: Counter[str]) -> Iterator[list[str]]:
+        for pair in pairs:
+            texts = []
+            for line in pair:
+                text = unicodedata.normalize("NFC", line.text)
+                if CONTROL.search(text):
+                    seen["control"] += 1
+                    text = CONTROL.sub(" ", text)
+                texts.append(" ".join(text.split()))
+            if all(texts):
+                yield texts
+            elif self.layout.blank_lines == "refuse":
+                blank = pair[0] if not texts[0] else pair[1]
+                raise blank.error(
+                    "the line is blank",
+                    "delete it together with the same line of the other language, "
+                    "or write `format: {blank_lines: drop}`",
+                )
+            else:
+                seen["blank"] += 1
+
+
+@dataclass(frozen=True)
+class Words:
+    """One pair: words with one space between two, and the target as people write it, on demand."""
+
+    source: str
+    target: str
+    readable: Callable[[], str]
+
+
+@dataclass
+class TokenizedSplit:
+    """A split that is being written, and its counts."""
+
+    writer: PairWriter
+    references: IO[str] | None
+    dropped: Counter[str] = field(default_factory=Counter)
+    words: Counter[str] = field(default_factory=Counter)
+
+    def put(self, words: Words) -> None:
+        """Adds a pair."""
+        self.writer.write(words.source, words.target)
+        self.words["source_words"] += words.source.count(" ") + 1
+        self.words["target_words"] += words.target.count(" ") + 1
+        if self.references is not None:
+            self.references.write(f"{words.readable()}\n")
+
+
+class Tokenize(Stage[TranslationFormat]):
+    """Sentences to words; training pairs that are not worth learning are left out.
+
+    Writes `tokenize/{train,dev,test}.{source,target}` and `tokenize/{dev,test}.target.txt`. Only
+    training pairs are left out for their lengths; what is scored stays whole.
+    """
+
+    keys = (
+        "tokenize", "tokenized", "lowercase", "train_pairs", "max_length", "max_ratio", "dev_every",
+    )  # fmt: skip
+
+    def run(self) -> dict[str, Any]:
+        """Tokenizes.
+
+        Returns:
+            for each split its pairs, its words, and the pairs left out.
+        """
+        codec = TranslationCodec(self.layout.codec_settings())
+        counts = []
+        for split in self._extracted():
+            holds_out = split == "train" and self.layout.dev_every is not None
+            names = ["train", "dev"] if holds_out else [split]
+            with ExitStack() as stack:
+                outputs = [stack.enter_context(self._writing(name)) for name in names]
+                for source, target in read_pairs(self.out / "extract", split):
+                    self._put(self._words(source, target, codec), outputs, train=split == "train")
+            counts += [
+                split_stats(name, own.writer.count, own.dropped) | dict(own.words)
+                for name, own in zip(names, outputs, strict=True)
+            ]
+        return {"splits": counts}
+
+    def _extracted(self) -> list[str]:
+        folder = self.out / "extract"
+        found = [split for split in SPLITS if (folder / f"{split}.source").is_file()]
+        if not found:
+            raise UserError("no extracted text", file=folder, hint="prepare the data again")
+        return found
+
+    @contextmanager
+    def _writing(self, split: str) -> Iterator[TokenizedSplit]:
+        folder = self.out / "tokenize"
+        with ExitStack() as stack:
+            writer = stack.enter_context(pair_writer(folder, split))
+            references = None
+            if split in SCORED:
+                references = stack.enter_context(text_file(folder / REFERENCES.format(split=split)))
+            yield TokenizedSplit(writer, references)
+
+    def _words(self, source: str, target: str, codec: TranslationCodec) -> Words:
+        if self.layout.tokenized:
+            words = codec.target.cased(unescape_moses(target))
+            readable = partial(codec.readable, words)
+            return Words(codec.source.cased(unescape_moses(source)), words, readable)
+        return Words(
+            " ".join(codec.source.words(source)),
+            " ".join(codec.target.words(target)),
+            partial(codec.target.cased, target),
+        )
+
+    def _put(self, words: Words, outputs: list[TokenizedSplit], *, train: bool) -> None:
+        """Adds a pair to the first output, or, if every n-th is held out, to the second."""
+        layout = self.layout
+        why = None if words.source and words.target else "a sentence without words"
+        if train and why is None:
+            why = self._reason_to_drop(words)
+            beyond = f"not of the first {layout.train_pairs}"
+            count = sum(output.writer.count for output in outputs) + outputs[0].dropped[beyond] + 1
+            if why is None and layout.dev_every is not None and count % layout.dev_every == 0:
+                outputs[1].put(words)
+                why = "kept for development"
+            if why is None and outputs[0].writer.count == layout.train_pairs:
+                why = beyond
+        if why is None:
+            outputs[0].put(words)
+        else:
+            outputs[0].dropped[why] += 1
+
+    def _reason_to_drop(self, words: Words) -> str | None:
+        layout = self.layout
+        shorter, longer = sorted((len(words.source.split()), len(words.target.split())))
+        if layout.max_length is not None and longer > layout.max_length:
+            return f"more than {layout.max_length} words"
+        if layout.max_ratio is not None and longer > layout.max_ratio * shorter:
+            return f"one more than {layout.max_ratio:g} times as long as the other"
+        return None
+
+
+class Segment(Stage[TranslationFormat]):
+    """Words to the symbols that a model reads and writes.
+
+    Writes `segment/{train,dev,test}.{source,target}` and the codec with its merges, which are
+    learned from training text alone. Without subwords, symbols are words.
+    """
+
+    keys = ("subwords",)
+
+    def run(self) -> dict[str, Any]:
+        """Segments.
+
+        Returns:
+            for each split its pairs and symbols, and how many merges were learned.
+        """
+        codec = TranslationCodec(self._settings())
+        counts = []
+        for split in SPLITS:
+            symbols = {"source_symbols": 0, "target_symbols": 0}
+            with pair_writer(self.out / "segment", split) as writer:
+                for source, target in read_pairs(self.out / "tokenize", split):
+                    rows = codec.source_symbols([source]), codec.target_symbols(target)
+                    symbols["source_symbols"] += len(rows[0])
+                    symbols["target_symbols"] += len(rows[1])
+                    writer.write(*(" ".join(row) for row in rows))
+            counts.append(split_stats(split, writer.count, Counter()) | symbols)
+        codec.save(self.out / "segment")
+        merges = {side: len(getattr(codec.settings, side).merges or ()) for side in SIDES}
+        return {"merges": merges, "splits": counts}
+
+    def _settings(self) -> Settings:
+        """Those of the codec, merges included."""
+        settings, subwords = self.layout.codec_settings(), self.layout.subwords
+        if subwords is None:
+            return settings
+        counts = [Counter[str](), Counter[str]()]
+        for pair in read_pairs(self.out / "tokenize", "train"):
+            for count, text in zip(counts, pair, strict=True):
+                count.update(text.split(" "))
+        if subwords.joint:
+            counts = [counts[0] + counts[1]]
+        learned = [learn_merges(words, subwords.merges) for words in counts]
+        if not all(learned):
+            raise UserError(
+                "no two characters stand side by side twice in the training text",
+                hint="leave out `subwords`, or give more data",
+            )
+        return Settings(
+            source=settings.source.model_copy(update={"merges": learned[0]}),
+            target=settings.target.model_copy(update={"merges": learned[-1]}),
+        )
+
+
+class Index(Stage[TranslationFormat]):
+    """Symbols to numbers: texts, vocabularies, ids and the codec, in the prepared folder itself."""
+
+    keys = ("vocabulary",)
+
+    def run(self) -> dict[str, Any]:
+        """Indexes.
+
+        Returns:
+            sizes of the vocabularies; for each split its rows, its symbols and how many of them
+            are unknown; training pairs that are in another split too.
+        """
+        source, target = self._vocabulary("source"), self._vocabulary("target")
+        source.save(self.out / "source.vocab")
+        target.save(self.out / "target.vocab")
+        counts = {}
+        for split in SPLITS:
+            rows = read_pairs(self.out / "tokenize", split)
+            symbols = self._symbols(split, "source"), self._symbols(split, "target")
+            made = write_split(self.out, split, rows, symbols, (source, target))
+            counts[split] = {"rows": len(made), **made.symbol_counts()}
+        self._copy("segment", *TranslationCodec.files)
+        self._copy("tokenize", *(REFERENCES.format(split=split) for split in SCORED))
+        shared = self._seen_in_training()
+        return {
+            "languages": {"source": self.layout.source, "target": self.layout.target},
+            "source_symbols": len(source),
+            "target_symbols": len(target),
+            "splits": counts,
+            "pairs_in_train_too": shared,
+            "warnings": [
+                f"{count} pairs of {split} are in train too; scores on them are too good"
+                for split, count in shared.items()
+                if count
+            ],
+        }
+
+    def _symbols(self, split: str, side: Side) -> Iterator[list[str]]:
+        place = SIDES.index(side)
+        return (pair[place].split(" ") for pair in read_pairs(self.out / "segment", split))
+
+    def _vocabulary(self, side: Side) -> Vocabulary:
+        words, language = self.layout.vocabulary, self.layout.languages[SIDES.index(side)]
+        counts = Counter(chain.from_iterable(self._symbols("train", side)))
+        return Vocabulary.by_frequency(counts, words.size_for(language), words.min_count)
+
+    def _seen_in_training(self) -> dict[str, int]:
+        """How many pairs of the other splits training holds word for word."""
+        folder = self.out / "tokenize"
+        seen = {hash(pair) for pair in read_pairs(folder, "train")}
+        return {
+            split: sum(hash(pair) in seen for pair in read_pairs(folder, split)) for split in SCORED
+        }
+
+    def _copy(self, stage: str, *names: str) -> None:
+        for name in names:
+            with atomic_write(self.out / name) as temporary:
+                shutil.copyfile(self.out / stage / name, temporary)
+
+
+def split_stats(split: str, written: int, dropped: Counter[str]) -> dict[str, Any]:
+    """What a stage's record says of a split.
+
+    Args:
+        written: pairs that the stage wrote.
+        dropped: how many others it left out, by the reason in words.
+    """
+    return {
+        "split": split,
+        "pairs_in": written + dropped.total(),
+        "pairs_out": written,
+        "dropped": {reason: count for reason, count in sorted(dropped.items()) if count},
+    }
+
+
+class Translation(Task[TranslationFormat]):
+    """The kind of task."""
+
+    Format = TranslationFormat
+    STAGES: ClassVar[Mapping[str, type[Stage[Any]]]] = {
+        "extract": Extract,
+        "tokenize": Tokenize,
+        "segment": Segment,
+        "index": Index,
+    }
+
+    def splits(self, layout: TranslationFormat) -> tuple[str, ...]:
+        """What the reader needs; without dev, if that is cut from train."""
+        wanted = layout.read.splits
+        return tuple(name for name in wanted if name != "dev" or layout.dev_every is None)
+
+    def modules(self, stage: str, layout: TranslationFormat) -> list[str]:
+        """The stage's class or the codec's, with the reader or the tokenizers that it uses."""
+        own = TranslationCodec if stage == "codec" else self.STAGES[stage]
+        if stage == "extract":
+            return class_names(own, type(layout.read))
+        names = {layout.tokenizer_for(language) for language in layout.languages}
+        return class_names(own, *(TOKENIZERS[name] for name in sorted(names)))

@@ -1,0 +1,108 @@
+"""Word alignments against those that people made: the alignment error rate.
+
+AER = 1 - (|A & S| + |A & P|) / (|A| + |S|) for the links A that were found, those that are sure, S,
+and those that are possible, P, sure ones included (Och & Ney 2003, equation 23). Counts are per
+sentence, so that the bootstrap can draw sentences; the details hold the value that nltk computes
+from the links themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field
+
+from pam.evaluation import attention
+from pam.evaluation.attention import Links
+from pam.evaluation.inputs import Counts, EvalInputs, read_record
+from pam.evaluation.metrics import Units, digest_of, join
+from pam.io import Strict, UserError
+
+METRICS = ("aer", "one_minus_aer", "aer_prior", "one_minus_aer_prior")
+
+
+class WordAlignments(Strict):
+    """`links.json`: links by sentence, words counted from 0, (source, target)."""
+
+    sure: list[Links] = Field(min_length=1)
+    possible: list[Links]
+
+
+def count(inputs: EvalInputs) -> Counts:
+    """Counts per sentence: sure links, links found, and those of them that are sure or possible.
+
+    Raises:
+        UserError: a file is missing or faulty, or the analysis is of other sentences.
+    """
+    if inputs.analysis is None:
+        raise UserError(
+            "alignments are scored from an analysis", hint="name gold_analysis.json: --analysis"
+        )
+    gold = read_word_alignments(inputs.file("links.json"))
+    found = attention.load(inputs.analysis).sentences
+    if len(found.links) != len(gold.sure):
+        raise UserError(
+            f"links of {len(found.links)} sentences, gold links of {len(gold.sure)}",
+            file=inputs.analysis,
+            hint="analyze the word alignments' own sentences",
+        )
+    parts, details = [], dict[str, object]()
+    for suffix, links in (("", found.links), ("_prior", found.links_prior)):
+        parts.append(_counts(links, gold, suffix))
+        details[f"aer{suffix}_nltk"] = corpus_aer(links, gold)
+    return Counts(join(parts), METRICS, "sentences", details)
+
+
+def read_word_alignments(path: Path | str) -> WordAlignments:
+    """Reads `links.json`.
+
+    Raises:
+        UserError: missing or faulty, or a sure link is not possible.
+    """
+    gold = read_record(WordAlignments, path)
+    hint = "delete the folder and prepare the word alignments again"
+    if len(gold.sure) != len(gold.possible):
+        raise UserError(
+            f"sure links of {len(gold.sure)} sentences, possible ones of {len(gold.possible)}",
+            file=path,
+            hint=hint,
+        )
+    for number, (sure, possible) in enumerate(zip(gold.sure, gold.possible, strict=True), 1):
+        if not set(sure) <= set(possible):
+            raise UserError(
+                f"sentence {number}: a sure link is not among the possible ones",
+                file=path,
+                hint=hint,
+            )
+    return gold
+
+
+def corpus_aer(found: Sequence[Links], gold: WordAlignments) -> float:
+    """AER of a corpus by nltk: the links of all sentences together, each with its sentence."""
+    from nltk.translate.metrics import alignment_error_rate  # slow to import, and optional
+
+    pooled = [
+        {(number, *link) for number, links in enumerate(of_sentences) for link in links}
+        for of_sentences in (gold.sure, found, gold.possible)
+    ]
+    return float(alignment_error_rate(*pooled))
+
+
+def _counts(found: Sequence[Links], gold: WordAlignments, suffix: str) -> Units:
+    table = [
+        (len(links & sure), len(links & possible), len(links), len(sure), 1)
+        for links, sure, possible in (
+            map(set, row) for row in zip(found, gold.sure, gold.possible, strict=True)
+        )
+    ]
+    return Units(
+        names=tuple(str(number) for number in range(1, len(table) + 1)),
+        columns=(
+            *(f"{column}{suffix}" for column in ("sure_hit", "possible_hit", "links")),
+            *("sure", "sentences"),
+        ),
+        counts=np.array(table, dtype=np.float64),
+        references=digest_of((str(row),) for row in zip(gold.sure, gold.possible, strict=True)),
+    )

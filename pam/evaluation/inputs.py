@@ -1,0 +1,206 @@
+"""What is scored: predictions, an analysis and prepared data, read and checked; records as JSON.
+
+`pam.evaluation.scores.KINDS` has a function from `EvalInputs` to `Counts` for each kind of task.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pam.data.dataset import Prepared
+from pam.evaluation.metrics import Units
+from pam.io import Strict, UserError, parse, read_json
+
+PREDICT_AGAIN = "delete the file and predict again"
+
+
+@dataclass(frozen=True)
+class EvalInputs:
+    """What is scored.
+
+    Attributes:
+        predictions: files of predictions, the main beam's first.
+        beams: the beam of each; None where it is not known.
+        analysis: `analysis.json` of teacher forcing, where there is one.
+        data: the prepared folder that holds `split`; None: nothing is checked against it.
+    """
+
+    predictions: tuple[Path, ...] = ()
+    beams: tuple[int | None, ...] = ()
+    analysis: Path | None = None
+    data: Path | None = None
+    split: str = "test"
+
+    @property
+    def by_beam(self) -> list[tuple[Path, int | None]]:
+        """Files of predictions with their beams.
+
+        Raises:
+            UserError: there are none.
+        """
+        if not self.predictions:
+            raise UserError("no predictions to score", hint="name files with --predictions")
+        return list(zip(self.predictions, self.beams, strict=True))
+
+    @property
+    def prepared(self) -> Prepared:
+        """The prepared data.
+
+        Raises:
+            UserError: no folder was named.
+        """
+        if self.data is None:
+            raise UserError(
+                "these scores need the prepared data", hint="name its folder with --data"
+            )
+        return Prepared(self.data)
+
+    def file(self, name: str) -> Path:
+        """A file of the prepared folder.
+
+        Raises:
+            UserError: no folder was named, or the file is missing or not what was prepared.
+        """
+        return self.prepared.file(name)
+
+    def check_rows(self, rows: Sequence[tuple[str, ...]], path: Path) -> None:
+        """Checks that predictions read from `path` belong to the split.
+
+        Raises:
+            UserError: as `check_against_split`, or no folder was named.
+        """
+        check_against_split(rows, path, self.prepared.folder / f"{self.split}.tsv")
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counts per unit and what can be computed of them.
+
+    Attributes:
+        metrics: names of metrics whose counts are there.
+        over: the units in words, such as `sentences`.
+        details: what else belongs to the scores: signatures, counts of oddities.
+    """
+
+    units: Units
+    metrics: tuple[str, ...]
+    over: str
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def read_predictions(path: Path | str, required: Sequence[str]) -> list[tuple[str, ...]]:
+    """Reads a tab-separated file whose first line names its columns.
+
+    Args:
+        required: names of the columns to read, in the order in which they are returned; others
+            are allowed and ignored.
+
+    Returns:
+        One row per line, in the order of the file.
+
+    Raises:
+        UserError: missing or empty file, missing column, a line with too few or too many columns,
+            text that is not UTF-8; names file and line.
+    """
+    lines = _lines(path)
+    _, header = next(lines, (1, ""))
+    names = header.split("\t")
+    for column in required:
+        if column not in names:
+            raise UserError(
+                f"missing column `{column}`",
+                file=path,
+                line=1,
+                hint=f"the first line names the columns: {', '.join(required)}, tab separated",
+            )
+    places = [names.index(column) for column in required]
+    rows = []
+    for number, line in lines:
+        fields = line.split("\t")
+        if len(fields) != len(names):
+            problem = f"expected {len(names)} columns, found {len(fields)}"
+            raise UserError(problem, file=path, line=number, hint=PREDICT_AGAIN)
+        rows.append(tuple(fields[place] for place in places))
+    if not rows:
+        raise UserError("no predictions", file=path, hint=PREDICT_AGAIN)
+    return rows
+
+
+def check_against_split(
+    rows: Sequence[tuple[str, ...]], path: Path | str, split: Path | str
+) -> None:
+    """Checks that predictions read from `path` belong to a prepared split, row by row.
+
+    Args:
+        rows: the columns that the split has, before others.
+        split: checked text without a header.
+
+    Raises:
+        UserError: another row or another number of rows; names the first line that differs.
+    """
+    expected = [tuple(line.split("\t")) for _, line in _lines(split)]
+    hint = "predict again on this data set"
+    for index, (row, reference) in enumerate(zip(rows, expected, strict=False)):
+        if row[: len(reference)] != reference:
+            problem = f"this row is not line {index + 1} of {split}: {' '.join(reference)}"
+            raise UserError(problem, file=path, line=index + 2, hint=hint)
+    if len(rows) != len(expected):
+        problem = f"{len(rows)} predictions for {len(expected)} rows of {split}"
+        line = min(len(rows), len(expected)) + 2
+        raise UserError(problem, file=path, line=line, hint=hint)
+
+
+def _lines(path: Path | str) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers, without line ends; blank lines at the end do not count."""
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError as error:
+        raise UserError("no such file", file=path, hint="make it first") from error
+    if not data.strip():
+        raise UserError("empty file", file=path, hint="delete the file and make it again")
+    for number, line in enumerate(data.rstrip(b"\r\n").split(b"\n"), start=1):
+        try:
+            yield number, line.rstrip(b"\r").decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise UserError(
+                "this is not UTF-8 text", file=path, line=number, hint="save it as UTF-8"
+            ) from error
+
+
+Record = TypeVar("Record", bound=Strict)
+
+
+def read_record(kind: type[Record], path: Path | str) -> Record:
+    """Reads JSON that an earlier step wrote, as `kind`.
+
+    Raises:
+        UserError: missing, not JSON, or something else; the hint is to make it again.
+    """
+    content = read_json(path)
+    try:
+        return parse(kind, content, path)
+    except UserError as error:
+        raise UserError(
+            error.message, file=path, line=error.line, hint="delete it and make it again"
+        ) from error
+
+
+def to_json(record: Strict) -> str:
+    """JSON for people to read too: a line for each entry of a section, such as a unit's counts."""
+    lines = [f"{_text(key)}: {_section(value)}" for key, value in record.model_dump().items()]
+    return "{\n  " + ",\n  ".join(lines) + "\n}\n"
+
+
+def _section(value: object) -> str:
+    if not isinstance(value, dict) or not value:
+        return _text(value)
+    lines = [f"{_text(key)}: {_text(entry)}" for key, entry in value.items()]
+    return "{\n    " + ",\n    ".join(lines) + "\n  }"
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,363 @@
+"""Translation: perplexity, BLEU in two ways, chrF; counted per sentence.
+
+`bleu` is that of `multi-bleu.perl`: the words of a task as they are, no smoothing. `sacrebleu` and
+`chrf` are of text as people write it; sacreBLEU splits it into words in its own way, which its
+signature states. All n-grams are counted by sacreBLEU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from pam.data.dataset import Prepared
+from pam.data.text import read_lines
+from pam.evaluation import attention
+from pam.evaluation.inputs import Counts, EvalInputs, read_predictions
+from pam.evaluation.metrics import (
+    CHARACTER_ORDERS,
+    CHRF_OUTPUT,
+    CHRF_REFERENCE,
+    ORDERS,
+    Floats,
+    Units,
+    bleu_columns,
+    digest_of,
+    join,
+    metric_of,
+    of_beam,
+)
+from pam.io import Strict, UserError
+from pam.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.base import Metric as SacreMetric
+
+OF_BEAMS = ("bleu", "sacrebleu", "chrf")
+OF_ANALYSIS = ("ppl", "ppl_exact", "token_accuracy")
+UNKNOWN = "<unk>"
+
+
+class Prediction(NamedTuple):
+    """One sentence, its reference and what a model made of it, in words and as readable text."""
+
+    source: str
+    target: str
+    predicted: str
+    text: str
+
+
+def count(inputs: EvalInputs) -> Counts:
+    """Counts per sentence, of every beam; perplexity too where there is an analysis.
+
+    Raises:
+        UserError: a file is missing or faulty, or is about other sentences.
+    """
+    references = read_references(inputs)
+    metrics = sacre_metrics(target_language(inputs.prepared))
+    parts: list[Units] = []
+    names: list[str] = []
+    details: dict[str, Any] = {}
+    for path, beam in inputs.by_beam:
+        rows = read_checked(path, inputs)
+        parts.append(_sentences(rows, references, metrics, beam))
+        names += [of_beam(name, beam) for name in OF_BEAMS]
+        words = " ".join(row.predicted for row in rows).split()
+        details[of_beam("unknown_words", beam)] = words.count(UNKNOWN)
+        details[of_beam("empty", beam)] = sum(not row.predicted for row in rows)
+    if inputs.analysis is not None:
+        parts.append(_teacher_forced(inputs.analysis, parts[0]))
+        names += OF_ANALYSIS
+    details["signatures"] = {name: str(metrics[name].get_signature()) for name in OF_BEAMS}
+    return Counts(join(parts), tuple(names), "sentences", details)
+
+
+def read_checked(path: Path, inputs: EvalInputs) -> list[Prediction]:
+    """Reads predictions of the split; an empty one is legal.
+
+    Raises:
+        UserError: missing or faulty, or of other sentences.
+    """
+    rows = [Prediction(*row) for row in read_predictions(path, Prediction._fields)]
+    inputs.check_rows(rows, path)
+    return rows
+
+
+def read_references(inputs: EvalInputs) -> list[str]:
+    """Reference translations as people write them, one a sentence.
+
+    Raises:
+        UserError: the file is missing, or is not what was prepared.
+    """
+    return read_lines(inputs.file(f"{inputs.split}.target.txt"))
+
+
+def target_language(data: Prepared) -> str:
+    """The language translated to.
+
+    Raises:
+        UserError: the summary of the prepared data names none.
+    """
+    try:
+        return str(data.summary["languages"]["target"])
+    except (KeyError, TypeError) as error:
+        raise UserError(
+            "this data is not of translation",
+            file=data.folder / "summary.json",
+            hint="name the task's own data",
+        ) from error
+
+
+def sacre_metrics(language: str) -> dict[str, SacreMetric]:
+    """sacreBLEU's metrics, by our names.
+
+    Args:
+        language: of the references; it decides how sacreBLEU splits words. Where the splitter of a
+            language is not installed (Japanese, Korean), characters are taken for words.
+    """
+    from sacrebleu.metrics import BLEU, CHRF  # optional: inflection is scored without it
+
+    try:
+        sacrebleu = BLEU(trg_lang=language)
+    except (ImportError, RuntimeError):
+        sacrebleu = BLEU(tokenize="char")
+    words = BLEU(tokenize="none", smooth_method="none", force=True)
+    return {"bleu": words, "sacrebleu": sacrebleu, "chrf": CHRF()}
+
+
+def statistics(metric: SacreMetric, outputs: Sequence[str], references: Sequence[str]) -> Floats:
+    """sacreBLEU's own counts per sentence, (sentences, counts), as its significance tests take."""
+    counted = metric._extract_corpus_statistics(outputs, [references])
+    return np.array(counted, dtype=np.float64)
+
+
+def _sentences(
+    rows: Sequence[Prediction],
+    references: Sequence[str],
+    metrics: dict[str, SacreMetric],
+    beam: int | None,
+) -> Units:
+    """Counts of one beam's outputs."""
+    if len(references) != len(rows):
+        raise UserError(
+            f"{len(references)} reference lines for {len(rows)} sentences",
+            hint="prepare the data again",
+        )
+    columns: dict[str, Floats] = {
+        "source_words": np.array([len(row.source.split(" ")) for row in rows], np.float64),
+        "sentences": np.ones(len(rows)),
+    }
+    in_words = [row.predicted for row in rows], [row.target for row in rows]
+    in_text = [row.text for row in rows], references
+    for name, reference, texts in (
+        ("bleu", "words", in_words),
+        ("sacrebleu", "sacrebleu_words", in_text),
+    ):
+        length, words, *ngrams = statistics(metrics[name], *texts).T
+        assert len(ngrams) == 2 * ORDERS
+        of_outputs = [of_beam(column, beam) for column in bleu_columns(name)]
+        columns |= dict(zip(of_outputs, [*ngrams, length], strict=True))
+        columns[reference] = words
+    chrf = statistics(metrics["chrf"], *in_text).reshape(len(rows), CHARACTER_ORDERS, 3)
+    output, reference_ngrams, match = chrf.transpose(2, 1, 0)
+    of_outputs = [of_beam(column, beam) for column in CHRF_OUTPUT]
+    columns |= dict(zip(of_outputs, [*output, *match], strict=True))
+    columns |= dict(zip(CHRF_REFERENCE, reference_ngrams, strict=True))
+    return Units(
+        names=tuple(str(number) for number in range(1, len(rows) + 1)),
+        columns=tuple(columns),
+        counts=np.stack(list(columns.values()), axis=1),
+        references=digest_of(
+            (*row[:2], reference) for row, reference in zip(rows, references, strict=True)
+        ),
+    )
+
+
+def _teacher_forced(path: Path, sentences: Units) -> Units:
+    """Negative log-likelihoods of an analysis of the same sentences."""
+    found = attention.load(path).sentences
+    if len(found.nll) != len(sentences.names):
+        raise UserError(
+            f"an analysis of {len(found.nll)} sentences for predictions of {len(sentences.names)}",
+            file=path,
+            hint="analyze the same split that was decoded",
+        )
+    columns = ("nll", "nll_exact", "tokens", "tokens_correct")
+    each = found.nll, found.nll_exact, found.tokens, found.correct
+    counts = np.array(each, dtype=np.float64).T
+    return Units(sentences.names, columns, counts, sentences.references)
+
+
+# BLEU by sentence length.
+
+LENGTHS = (10, 20, 30, 40, 50)
+
+
+class LengthBin(NamedTuple):
+    """Sentences of similar length.
+
+    Attributes:
+        low, high: words, `low` <= length < `high`; None: without end.
+        sentences: how many of the test set.
+        value: the metric on them alone; None where there are none.
+    """
+
+    low: int
+    high: int | None
+    sentences: int
+    value: float | None
+
+
+def by_length(
+    units: Units,
+    beam: int | None,
+    metric: str = "bleu",
+    by: str = "source_words",
+    edges: Sequence[int] = LENGTHS,
+) -> list[LengthBin]:
+    """A metric on sentences of each length (as Luong et al. 2015, Figure 6).
+
+    Args:
+        units: counts per sentence, as `count` returns them.
+        metric: `bleu`, `sacrebleu` or `chrf`.
+        by: the count that is a sentence's length: `source_words`, or `words` of the reference.
+        edges: lengths at which a bin ends and the next begins, ascending.
+    """
+    known = metric_of(of_beam(metric, beam))
+    lengths, counts = units.of([by])[:, 0], units.of(known.columns)
+    bins = []
+    for low, high in zip((0, *edges), (*edges, None), strict=True):
+        chosen = (lengths >= low) & (lengths < (float("inf") if high is None else high))
+        total = int(chosen.sum())
+        value = float(known.value(counts[chosen].sum(axis=0))) if total else None
+        bins.append(LengthBin(low, high, total, value))
+    return bins
+
+
+# Significance by sacreBLEU's own paired bootstrap.
+
+SACREBLEU_RESAMPLES = 1_000
+"""sacreBLEU's default. Its memory grows with resamples times sentences: 0.5 GB for 7,000."""
+
+
+class Test(Strict):
+    """One model against the baseline by one metric, scores of the whole set, 0 to 100."""
+
+    model: str
+    metric: str = Field(description="named as in `scores.json`")
+    score: float
+    baseline: float
+    p: float = Field(
+        description="by sacreBLEU; `pam.evaluation.bootstrap.p_value` says how it differs from ours"
+    )
+    signature: str = Field(description="sacreBLEU's, of the metric and the test")
+
+
+class Significance(Strict):
+    """The content of `significance/seed<k>.json`."""
+
+    task: str
+    seed: int
+    baseline: str
+    tests: list[Test]
+
+
+def paired_bootstrap(
+    baseline: Path,
+    systems: Mapping[str, Path],
+    data: Path,
+    split: str = "test",
+    metrics: Sequence[str] = ("sacrebleu", "chrf"),
+    beam: int | None = None,
+    resamples: int = SACREBLEU_RESAMPLES,
+) -> list[Test]:
+    """Tests models against a baseline on the same resamples of the sentences.
+
+    Args:
+        baseline: its file of predictions.
+        systems: name of each model to its file of predictions.
+        data: the prepared folder of the task.
+        metrics: of `bleu`, `sacrebleu` and `chrf`.
+        beam: of the predictions, for the metrics' names.
+
+    Returns:
+        for each metric each model, in the orders given.
+
+    Raises:
+        UserError: a file is missing, faulty, or about other sentences.
+    """
+    inputs = EvalInputs(data=data, split=split)
+    references = read_references(inputs)
+    known = sacre_metrics(target_language(inputs.prepared))
+    files = {"": baseline, **systems}
+    outputs = {name: read_checked(path, inputs) for name, path in files.items()}
+    tested = []
+    for metric in metrics:
+        in_words = metric == "bleu"
+        texts = {
+            name: [row.predicted if in_words else row.text for row in rows]
+            for name, rows in outputs.items()
+        }
+        targets = [row.target for row in outputs[""]] if in_words else references
+        name = of_beam(metric, beam)
+        tested += _tests(name, known[metric], texts, targets, resamples)
+    return tested
+
+
+def _tests(
+    name: str,
+    metric: SacreMetric,
+    texts: Mapping[str, Sequence[str]],
+    targets: Sequence[str],
+    resamples: int,
+) -> list[Test]:
+    """Each model's outputs against the first one's, by one metric.
+
+    One metric a test: sacreBLEU keys results by names that two of our metrics share.
+    """
+    from sacrebleu.significance import PairedTest, Result
+
+    outputs = list(texts.items())
+    test = PairedTest(outputs, {name: metric}, [targets], test_type="bs", n_samples=resamples)
+    signatures, found = test()
+    ((key, signature),) = signatures.items()
+    baseline, *others = (result for result in found[key] if isinstance(result, Result))
+    tests = []
+    for (model, _), result in zip(outputs[1:], others, strict=True):
+        assert result.p_value is not None
+        tests.append(
+            Test(
+                model=model,
+                metric=name,
+                score=float(result.score),
+                baseline=float(baseline.score),
+                p=float(result.p_value),
+                signature=str(signature),
+            )
+        )
+    return tests
+
+
+def compare_runs(
+    baseline: RunFolder, systems: Sequence[RunFolder], split: str = "test"
+) -> Significance:
+    """Tests the outputs of runs, with their main beam, against those of the baseline's run.
+
+    Raises:
+        UserError: a file of a run is missing or damaged.
+    """
+    known, *others = (folder.load() for folder in (baseline, *systems))
+    beam = known.decoding.beam
+    tests = paired_bootstrap(
+        baseline.predictions(split, beam),
+        {run.model: one.predictions(split, beam) for run, one in zip(others, systems, strict=True)},
+        baseline.data(split),
+        split,
+        ("bleu", "sacrebleu", "chrf"),
+        beam,
+    )
+    return Significance(task=known.task, seed=known.seed, baseline=known.model, tests=tests)

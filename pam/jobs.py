@@ -1,0 +1,177 @@
+"""What jobs on one machine share: environment, GPUs, a scheduler that leaves them the processor.
+
+`python -m pam.jobs cuda COMMAND ...` runs a command on a GPU of its own.
+
+Several jobs on one machine, of one run or of many, each take as many free GPUs as they want and
+hold them by locks on files. The command replaces this process and inherits the locks, so the kernel
+frees the GPUs when the command ends, however it ends. Where a scheduler has given this job its GPUs
+already, only those are looked at; where there is no GPU the command runs as it is, and after `cpu`
+in place of `cuda`, or if it wants none, it sees none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+LOCKS = Path("/tmp/pam-gpu-locks")  # noqa: S108 -- one place for all users of this machine
+"""Not `TMPDIR`, which may differ from job to job."""
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def visible() -> list[str]:
+    """Identifiers of the GPUs that this process may use, without loading CUDA.
+
+    Returns:
+        their UUIDs, as `nvidia-smi` names them and as `CUDA_VISIBLE_DEVICES` takes them; empty
+        where there is none.
+    """
+    allowed = os.environ.get(VISIBLE)
+    wanted = None if allowed is None else [name.strip() for name in allowed.split(",")]
+    if wanted in ([""], ["-1"]):
+        return []
+    command = ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"]
+    try:
+        listed = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    devices = [line.split(", ") for line in listed.stdout.splitlines() if ", " in line]
+    if wanted is None:
+        return [uuid for _, uuid in devices]
+    return [
+        uuid
+        for name in wanted
+        for index, uuid in devices
+        if name == index or (name and uuid.startswith(name))
+    ]
+
+
+def take(devices: list[str], count: int = 1, wait_s: float = 1.0) -> list[str]:
+    """Takes `count` of `devices` for the rest of this process and of what replaces it.
+
+    Waits while too few are free, and says so once. Jobs take GPUs one job at a time: two that have
+    taken some of what both need would wait for each other, and one that needs many would be
+    overtaken by those that need few.
+    """
+    if not LOCKS.is_dir():
+        LOCKS.mkdir(exist_ok=True)
+        LOCKS.chmod(0o1777)
+    taken: list[str] = []
+    said, turn = False, None
+    while True:
+        turn = _lock(LOCKS / "turn") if turn is None else turn
+        if turn is not None:
+            for device in devices:
+                if len(taken) < count and device not in taken and _hold(LOCKS / device):
+                    taken.append(device)
+            if len(taken) == count:
+                os.close(turn)
+                return taken
+        if not said:
+            sys.stderr.write(f"waiting for {count} of {len(devices)} GPUs, which are in use\n")
+            said = True
+        time.sleep(wait_s)
+
+
+def _hold(path: Path) -> bool:
+    """Takes the lock of a file, if it is free, for what replaces this process too."""
+    descriptor = _lock(path)
+    if descriptor is not None:
+        os.set_inheritable(descriptor, True)
+    return descriptor is not None
+
+
+def _lock(path: Path) -> int | None:
+    """Takes the lock of a file if it is free; whoever closes the descriptor gives it back."""
+    try:
+        # Another user's file may be locked, though not written, nor opened for making it.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def set_environment(basedir: str, mirror: str | None) -> None:
+    """Lets jobs use the `python` that runs Snakemake, the `pam` of this folder, and the mirror."""
+    for name, folder in (("PATH", os.path.dirname(sys.executable)), ("PYTHONPATH", basedir)):
+        os.environ[name] = os.pathsep.join(filter(None, [folder, os.environ.get(name)]))
+    if mirror:
+        os.environ["PAM_MIRROR"] = mirror
+
+
+LOGGED = (
+    'logged() {{ "${{@:2}}" > "$1" 2>&1 || {{ tail -n 20 "$1" >&2; echo >> "$1"; return 1; }}; }}; '
+)
+"""Before each rule's command, for Snakemake's `shell.prefix`: `logged FILE COMMAND ...`.
+
+A command that fails shows the end of its log, so that nobody has to look for the message. A log on
+a full disk may hold none: the `echo` fails then too, and bash says why.
+"""
+
+
+def share_gpus(workflow: Any) -> int:
+    """Lets Snakemake share out this machine's GPUs among its jobs; a cluster shares out its own.
+
+    Returns:
+        how many there are.
+    """
+    gpus = len(visible())
+    here = workflow.is_main_process and workflow.resource_settings.nodes is None
+    if gpus and here and "gpu" not in workflow.global_resources:
+        workflow.register_resource("gpu", gpus)
+    return gpus
+
+
+def wake_once(scheduler: Any) -> None:
+    """Lets a class of schedulers have one timer pending, not one for each job that has ended.
+
+    While jobs wait for a core, Snakemake (9.27) looks for one to start whenever a job ends, and
+    once more a second later, for its limit of jobs a second. That look asks for the next: after a
+    thousand jobs there are a thousand looks a second, each over all jobs that wait, and as many
+    threads. The limit is kept: the look that is pending is no later than the one asked for.
+    """
+    start = scheduler._schedule_reevalutation  # its spelling
+
+    def start_if_none(self: Any, delay: float) -> None:
+        if time.monotonic() >= getattr(self, "_timer_due", 0.0):
+            self._timer_due = time.monotonic() + delay
+            start(self, delay)
+
+    scheduler._schedule_reevalutation = start_if_none
+
+
+def main(device: str, command: list[str], gpus: int = 1) -> None:
+    """Replaces this process by `command`, with `gpus` GPUs of its own where there are any."""
+    if device == "cpu" or gpus == 0:
+        os.environ[VISIBLE] = ""
+    elif devices := visible():
+        if len(devices) < gpus:
+            sys.exit(
+                f"error: {gpus} GPUs are wanted, and this job may use {len(devices)}\n"
+                "  hint: lower `resources.processes`, or set `device: cpu`"
+            )
+        os.environ[VISIBLE] = ",".join(take(devices, gpus))
+    os.execvp(command[0], command)  # noqa: S606 -- a list of arguments, no shell
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m pam.jobs", description=__doc__)
+    parser.add_argument("--gpus", type=int, default=1, metavar="N", help="how many it wants")
+    parser.add_argument("device", choices=("auto", "cpu", "cuda"))
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    given = parser.parse_args()
+    if not given.command:
+        parser.error("a command is missing")
+    main(given.device, given.command, given.gpus)

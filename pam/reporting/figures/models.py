@@ -1,0 +1,315 @@
+"""One mark per model: quality, gains over the baseline, quality against cost.
+
+A model that fails would squeeze all others into a corner of its panel. What is far out is drawn
+beyond a dotted line at the edge instead, with its value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from pam.evaluation.metrics import Metric
+from pam.io import UserError, unknown
+from pam.reporting.comparison import Row, check_rows, compare, load_papers
+from pam.reporting.figures import style
+from pam.reporting.runs import load_experiment, load_runs
+
+Drawn = TypeVar("Drawn")
+"""What is drawn of a row."""
+
+
+def compared(
+    experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None
+) -> list[Row]:
+    """The rows to draw, compared as in the tables.
+
+    Args:
+        metric: its name, or a pattern such as `bleu_b*`, of which each task's first is drawn.
+        paper: the papers' results; paper_table: the table of that file to show with ours.
+
+    Raises:
+        UserError: no such metric or table, or scores that cannot be compared.
+    """
+    papers = load_papers(paper) if paper_table else {}
+    if paper_table and paper_table not in papers:
+        raise unknown("table", paper_table, sorted(papers), file=paper)
+    known = load_experiment(experiment)
+    tasks = load_runs(scores, known)
+    if papers:
+        check_rows(papers, tasks)
+    shown = papers[paper_table] if paper_table else None
+    return compare(tasks, known, [metric], shown, first=True)
+
+
+# The figures.
+
+
+def quality(
+    experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None
+) -> Figure:
+    """A metric by model with 95 % intervals, seeds and the paper's mark."""
+    rows = compared(experiment, scores, metric, paper, paper_table)
+    seeds = sorted({row.seeds for row in rows})
+    count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    return _line_per_model(
+        [(row, Mark(row.mean, row.low, row.high, row.paper, row.values)) for row in rows],
+        _worded,
+        f"mean of {count} seeds," if seeds[-1] > 1 else "one seed,",
+    )
+
+
+def gains(
+    experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None
+) -> Figure:
+    """Gains over the baseline with paired 95 % intervals, better to the right, and the paper's.
+
+    Raises:
+        UserError: there is no model but the baseline.
+    """
+    rows = compared(experiment, scores, metric, paper, paper_table)
+    baseline = next((row.label for row in rows if row.gain is None), "the baseline")
+    marks = [
+        (row, Mark(row.gain, row.gain_low, row.gain_high, row.paper_gain))
+        for row in rows
+        if row.gain is not None and row.gain_low is not None and row.gain_high is not None
+    ]
+    if not marks:
+        raise UserError("no gains to draw", hint="score the baseline and at least one other model")
+
+    def axis(metric: Metric) -> str:
+        unit = "points" if metric.unit == "%" else metric.unit
+        return f"{metric.label}: gain over {baseline}{f' ({unit})' if unit else ''}"
+
+    return _line_per_model(marks, axis, "ours, paired", zero=True)
+
+
+def cost(
+    experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None
+) -> Figure:
+    """A metric against CPU (or GPU) seconds of training and decoding.
+
+    An ensemble costs what its members do, besides its own decoding.
+
+    Raises:
+        UserError: no run's cost is known.
+    """
+    rows = compared(experiment, scores, metric, paper, paper_table)
+    on_gpu = any(row.gpu_s for row in rows)
+    known = [(row, _seconds(row, rows, on_gpu)) for row in rows]
+    spent = [(row, seconds) for row, seconds in known if seconds is not None]
+    if not spent:
+        raise UserError("no cost is known", hint="score the runs again with --training")
+    tasks = _by_task(spent)
+    figure, axes = style.task_panels(len(tasks), height=3.1)
+    for panel, task in zip(axes, tasks, strict=True):
+        far = far_out([row.mean for row, _ in task])
+        for place, (row, seconds) in enumerate(task):
+            if place not in far:
+                color, ends = style.look(row.model).color, (row.low, row.high)
+                panel.plot([seconds] * 2, ends, color=color, lw=1.4)
+                style.draw_ours(panel, row.model, seconds, row.mean)
+        beyond = [task[place] for place in far]
+        pin_along(panel, [Outlier(row.model, row.mean, seconds) for row, seconds in beyond])
+        panel.margins(x=0.1)
+        style.head(panel, task[0][0].task_label)
+        panel.set_ylabel(_worded(task[0][0].metric))
+        panel.set_xlabel(f"{'GPU' if on_gpu else 'CPU'} seconds of training and decoding")
+    labels = {row.model: row.label for row, _ in spent}
+    style.legend_models(figure, labels, ls="none", ms=7)
+    return figure
+
+
+def _seconds(row: Row, rows: Sequence[Row], on_gpu: bool) -> float | None:
+    """A row's cost with that of the members of an ensemble; None where one is unknown."""
+    of_task = {other.model: other for other in rows if other.task == row.task}
+    known = [_seconds(of_task[one], rows, on_gpu) for one in row.members if one in of_task]
+    parts = [row.gpu_s if on_gpu else row.cpu_s, *known]
+    if None in parts or len(known) < len(row.members):
+        return None
+    return sum(part or 0.0 for part in parts)
+
+
+# One line per model.
+
+
+class Mark(NamedTuple):
+    """What is drawn on a model's line: our value with its interval, the paper's, each seed's."""
+
+    value: float
+    low: float
+    high: float
+    paper: float | None
+    seeds: Sequence[float] = ()
+
+
+def _line_per_model(
+    marks: Sequence[tuple[Row, Mark]],
+    axis: Callable[[Metric], str],
+    words: str,
+    zero: bool = False,
+) -> Figure:
+    """One panel per task, one line per model, the first on top.
+
+    Args:
+        axis: what to write at the axis of a metric.
+        words: what our marks are, for the legend.
+        zero: whether to draw a line there.
+    """
+    tasks = _by_task(marks)
+    figure, axes = style.task_panels(len(tasks), 0.9 + 0.36 * max(map(len, tasks)))
+    names = [[row.label for row, _ in task] for task in tasks]
+    for place, (panel, task) in enumerate(zip(axes, tasks, strict=True)):
+        # Where all panels have the same models, those at the left edge name them.
+        named = names.count(names[0]) < len(names) or place % style.ACROSS == 0
+        panel.set_yticks(range(len(task)), names[place])
+        panel.set_ylim(len(task) - 0.4, -0.6)
+        panel.tick_params(axis="y", length=0, labelleft=named)
+        panel.grid(axis="y", visible=False)
+        if zero:
+            panel.axvline(0, color=style.INK, lw=1)
+        _draw_marks(panel, [(row.model, mark) for row, mark in task])
+        style.head(panel, task[0][0].task_label)
+        panel.set_xlabel(axis(task[0][0].metric))
+    handles = _handles(marks, words)
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    return figure
+
+
+def _draw_marks(axes: Axes, marks: Sequence[tuple[str, Mark]]) -> None:
+    far = far_out([mark.value for _, mark in marks])
+    for place, (model, mark) in enumerate(marks):
+        if mark.paper is not None:
+            style.draw_paper(axes, mark.paper, place)
+        if place in far:
+            continue
+        color = style.look(model).color
+        axes.plot([mark.low, mark.high], [place] * 2, color=color, lw=2.2)
+        if len(mark.seeds) > 1:
+            below = [place + 0.22] * len(mark.seeds)
+            axes.plot(mark.seeds, below, "o", color=color, ms=2.8, mew=0, alpha=0.8)
+        style.draw_ours(axes, model, mark.value, place)
+    pin_across(axes, [Outlier(marks[place][0], marks[place][1].value, place) for place in far])
+
+
+def _handles(marks: Sequence[tuple[Row, Mark]], words: str) -> list[Line2D]:
+    """The legend's entries."""
+    units = " or ".join(dict.fromkeys(row.metric.over for row, _ in marks))
+    label = f"{words} 95 % interval over {units}"
+    handles = [_entry(label, style.INK, marker="o", mec="white", mew=0.7, ms=7, lw=2.2)]
+    if any(len(mark.seeds) > 1 for _, mark in marks):
+        handles.append(_entry("each seed", style.INK, ls="none", marker="o", ms=3))
+    if any(mark.paper is not None for _, mark in marks):
+        same_data = all(row.same_data for row, _ in marks)
+        label = "paper" if same_data else "paper (its own data)"
+        handles.append(_entry(label, style.PAPER, ls="none", marker="|", ms=13, mew=2))
+    return handles
+
+
+def _entry(label: str, color: str, **look: Any) -> Line2D:
+    return Line2D([], [], label=label, color=color, **look)
+
+
+def _worded(metric: Metric) -> str:
+    """A metric on an axis, with its unit and which way is better where it is not up."""
+    unit = [metric.unit] if metric.unit else []
+    notes = ", ".join([*unit, *(["lower is better"] if metric.lower_is_better else [])])
+    return f"{metric.label} ({notes})" if notes else metric.label
+
+
+def _by_task(rows: Sequence[tuple[Row, Drawn]]) -> list[list[tuple[Row, Drawn]]]:
+    """Rows of each task, tasks in their order, each with what is drawn of it."""
+    tasks = dict.fromkeys(row.task for row, _ in rows)
+    return [[one for one in rows if one[0].task == task] for task in tasks]
+
+
+# Values far out.
+
+ENOUGH, FAR = 8, 3.0
+"""Models of which some may be called far out; in interquartile ranges beyond the quartiles, the
+outer fences of Tukey's 'Exploratory Data Analysis' (1977)."""
+
+ASIDE = 60.0
+"""Points at the side of a panel that a mark with its value takes."""
+
+
+class Outlier(NamedTuple):
+    """A model's value, which is far out, and its place on the other axis."""
+
+    model: str
+    value: float
+    place: float
+
+
+def far_out(values: Sequence[float]) -> list[int]:
+    """The indices of those that are far out."""
+    if len(values) < ENOUGH:
+        return []
+    first, third = np.quantile(values, [0.25, 0.75])
+    margin = FAR * (third - first)
+    return [
+        index for index, value in enumerate(values) if not first - margin <= value <= third + margin
+    ]
+
+
+def pin_across(axes: Axes, far: Sequence[Outlier]) -> None:
+    """Puts outliers left and right of a panel in which all else has been drawn."""
+    if not far:
+        return
+    low, high, below, above = _sides(axes.xaxis, far)
+    width = 72 * axes.get_window_extent().width / axes.figure.dpi
+    room = (high - low) * ASIDE / (width - ASIDE)
+    for one in below:
+        _draw_outlier(axes, one, low - 0.85 * room, one.place, "←")
+    for one in above:
+        _draw_outlier(axes, one, high + 0.15 * room, one.place, "→")
+    for edge in [low] * bool(below) + [high] * bool(above):
+        axes.axvline(edge, color=style.INK, lw=0.8, ls=":")
+    axes.set_xlim(low - room * bool(below), high + room * bool(above))
+
+
+def pin_along(axes: Axes, far: Sequence[Outlier]) -> None:
+    """Puts outliers below and above a panel in which all else has been drawn, one a line."""
+    if not far:
+        return
+    low, high, below, above = _sides(axes.yaxis, far)
+    line = 0.07 * (high - low)
+    for number, one in enumerate(below):
+        _draw_outlier(axes, one, one.place, low - line * (number + 0.6), "↓")
+    for number, one in enumerate(above):
+        _draw_outlier(axes, one, one.place, high + line * (number + 0.6), "↑")
+    for edge in [low] * bool(below) + [high] * bool(above):
+        axes.axhline(edge, color=style.INK, lw=0.8, ls=":")
+    axes.set_ylim(low - line * _lines(below), high + line * _lines(above))
+
+
+def _sides(axis: Axis, far: Sequence[Outlier]) -> tuple[float, float, list[Outlier], list[Outlier]]:
+    """The ends of an axis, beyond which it gets no ticks, and what lies below and above them."""
+    low, high = axis.get_view_interval()
+    axis.set_ticks([tick for tick in axis.get_ticklocs() if low <= tick <= high])
+    below = [one for one in far if one.value < low]
+    return low, high, below, [one for one in far if one.value > high]
+
+
+def _lines(beyond: Sequence[Outlier]) -> float:
+    return len(beyond) + 0.2 if beyond else 0.0
+
+
+def _draw_outlier(axes: Axes, one: Outlier, x: float, y: float, arrow: str) -> None:
+    style.draw_ours(axes, one.model, x, y)
+    text = f"{arrow} {one.value:.1f}".replace("-", "\N{MINUS SIGN}")
+    axes.annotate(
+        text,
+        (x, y),
+        xytext=(8, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize="small",
+    )

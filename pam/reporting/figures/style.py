@@ -1,0 +1,257 @@
+"""One look for all figures: sizes, type, one color and mark per model, deterministic files."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from pam.evaluation.metrics import Floats
+from pam.io import atomic_write
+
+WIDTH = 7.2
+"""Width of a figure in inches: a text column, and what the report shows without scaling."""
+
+ACROSS = 3
+"""Panels of tasks side by side, at most."""
+
+_LETTERS = 63
+"""Of a heading, in the width of a figure."""
+
+INK = "#222222"
+FAINT = "#9a9a9a"
+PAPER = "#222222"
+"""Color of whatever a paper reports."""
+
+_SETTINGS: dict[Any, Any] = {
+    "text.parse_math": False,  # a word or label with two dollar signs is no formula
+    "figure.dpi": 110,
+    "savefig.dpi": 180,
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9,
+    "axes.edgecolor": "#666666",
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.7,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "pam",
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a model is drawn wherever it appears."""
+
+    color: str
+    marker: str
+    dashes: Any
+
+
+_SOLID: Any = "-"
+_DASHED: Any = (0, (4, 1.5))
+_DOTTED: Any = (0, (1.2, 1.2))
+_BROKEN: Any = (0, (5, 1.2, 1.2, 1.2))
+_LONG: Any = (0, (9, 2))
+_DASHES = (_SOLID, _DASHED, _DOTTED, _BROKEN, _LONG)
+
+
+def _family(color: str, **marks: str) -> dict[str, Look]:
+    """Looks of models of one kind: a color for all, a mark and dashes for each."""
+    return {
+        name.replace("_", "-"): Look(color, mark, dashes)
+        for (name, mark), dashes in zip(marks.items(), cycle(_DASHES), strict=False)
+    }
+
+
+_LOOKS = {
+    "hard-mono": Look("#6B6B6B", "s", _DOTTED),
+    "prior-joint": Look("#E69F00", "^", _DASHED),
+    "postr-joint": Look("#D55E00", "D", _SOLID),
+    "postr-joint-dot": Look("#D55E00", "d", _DASHED),
+    "prox-postr-joint": Look("#CC79A7", "v", _BROKEN),
+    "mono-postr-joint": Look("#009E73", "P", _SOLID),
+    **_family(
+        "#0072B2", soft="o", soft_dot="s", soft_concat="p", soft_location="h", soft_unscaled="8"
+    ),
+    **_family("#00798C", local_m="<", local_p=">"),
+    **_family("#A6761D", structural="*", fertility="8", fertility_bounded="p"),
+    **_family("#4B6E00", structured="p", agreement="h"),
+    **_family("#56B4E9", sparsemax=">", sparse="<"),
+    **_family(
+        "#B0457B", acvi="o", **{"acvi-kl0.01": "p"}, acvi_sampled="8", ved="X", ved_sampled="d"
+    ),
+    **_family("#8C1C3F", hard="X", hard_moving="*"),
+    **_family(
+        "#7A5195",
+        variational_sample="^",
+        variational_gumbel="v",
+        variational=">",
+        **{"variational-kl0.1": "<"},
+    ),
+    **_family("#2F4B7C", transformer="p", ensemble="*", soft_no_input_feeding="X", none="d"),
+    **_family("#5A4A42", luong_base="o", luong_reverse="s", luong_dropout="^", luong_location="D"),
+    **_family(
+        "#C44E52", luong_feeding="P", luong_local_p=">", luong_unknown="*", luong_sampled="d"
+    ),
+}
+_COLORS = ("#56B4E9", "#7A5195", "#A6761D", "#4B6E00", "#8C1C3F", "#2F4B7C", "#00798C", "#B0457B")
+_MARKERS = ("<", ">", "X", "p", "h", "*", "d", "8")
+
+
+def look(model: str) -> Look:
+    """The model's look. Okabe and Ito's colors, distinct also without color vision; a model
+    that is not listed gets one by its name alone, so it too is the same everywhere."""
+    if model in _LOOKS:
+        return _LOOKS[model]
+    number = zlib.crc32(model.encode())
+    return Look(
+        _COLORS[number % len(_COLORS)],
+        _MARKERS[number // 8 % len(_MARKERS)],
+        _DASHES[number // 64 % len(_DASHES)],
+    )
+
+
+def draw_ours(axes: Axes, model: str, x: float, y: float) -> None:
+    """A model's mark, on top of its interval."""
+    own = look(model)
+    axes.plot(x, y, own.marker, color=own.color, mec="white", mew=0.7, ms=8.5, zorder=5)
+
+
+def draw_paper(axes: Axes, x: float, y: float) -> None:
+    """The mark of a figure that a paper reports, on a line of its own."""
+    axes.plot(x, y, "|", color=PAPER, ms=15, mew=2, zorder=6)
+
+
+def curve(axes: Axes, x: Sequence[float] | Floats, y: Floats, look: Look) -> None:
+    """A model's line with a mark at each of its points."""
+    axes.plot(x, y, color=look.color, ls=look.dashes, marker=look.marker, ms=4.5, mew=0)
+
+
+def steps(axes: Axes, edges: Sequence[float], values: Floats, look: Look) -> None:
+    """A model's histogram as an outline, so that several can lie over each other."""
+    axes.stairs(values, edges, color=look.color, ls=look.dashes, lw=1.6, baseline=None)
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Draws in the common style; the settings of the caller are restored afterwards."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_SETTINGS)
+        yield
+
+
+def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
+    """A figure of `WIDTH` x `height` inches with a grid of axes, row by row."""
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(WIDTH, height), squeeze=False, layout="constrained", **options
+    )
+    return figure, list(axes.flat)
+
+
+def task_panels(tasks: int, height: float, deep: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure with panels for each of several tasks, and room for a legend below.
+
+    Args:
+        height: inches of one line of panels.
+        deep: panels of one task, below each other.
+
+    Returns:
+        the figure, and its axes task by task, each task's from top to bottom.
+    """
+    columns = min(ACROSS, tasks)
+    lines = -(-tasks // columns)
+    figure, axes = panels(lines * deep, columns, height=0.35 + lines * height)
+    own = [
+        axes[(place // columns * deep + level) * columns + place % columns]
+        for place in range(tasks)
+        for level in range(deep)
+    ]
+    for unused in axes:
+        unused.set_visible(unused in own)
+    return figure, own
+
+
+def head(axes: Axes, text: str, across: int = 1) -> None:
+    """A panel's heading, in as many lines as it needs to stay above `across` panels of its row."""
+    spec = axes.get_subplotspec()
+    columns = 1 if spec is None else spec.get_gridspec().ncols
+    axes.set_title(fill(text, _LETTERS * across // columns))
+
+
+def legend_models(
+    figure: Figure, labels: Mapping[str, str], title: str | None = None, **options: Any
+) -> None:
+    """A legend of models below all panels, each as `look` has it.
+
+    Args:
+        labels: model to its name.
+        title: words above the legend.
+        options: of every entry's line, such as `ls="none"` where only marks are drawn.
+    """
+    handles = []
+    for model, label in labels.items():
+        own = look(model)
+        lines = {"color": own.color, "ls": own.dashes, "marker": own.marker} | options
+        handles.append(Line2D([], [], label=label, **lines))
+    height = figure.get_figheight()
+    for most in (4, 3, 2, 1):
+        # Rows of about equal length.
+        rows = -(-len(handles) // most)
+        # A figure has room for two rows; more would be taken from its panels.
+        figure.set_figheight(height + 0.1875 * max(0, rows - 2))
+        legend = figure.legend(
+            handles=handles,
+            loc="outside lower center",
+            ncols=-(-len(handles) // rows),
+            title=title,
+            title_fontsize="medium",
+        )
+        if most == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()
+
+
+def save(figure: Figure, path: Path | str) -> None:
+    """Writes `path` (.svg or .png) and its twin with the other ending; closes the figure.
+
+    The same figure gives the same SVG, byte for byte: ids are salted, no date is written.
+    """
+    with mpl.rc_context({key: _SETTINGS[key] for key in ("svg.hashsalt", "svg.fonttype")}):
+        for ending in ("svg", "png"):
+            metadata = {"Date": None} if ending == "svg" else {"Software": None}
+            with atomic_write(Path(path).with_suffix(f".{ending}")) as temporary:
+                figure.savefig(
+                    temporary, format=ending, metadata=metadata, dpi=_SETTINGS["savefig.dpi"]
+                )
+    plt.close(figure)

@@ -1,0 +1,133 @@
+"""The folder of one run, and where in it each command finds and leaves its files.
+
+`results/<experiment>/<task>/<model>/seed<k>` holds `run.yaml` and all that is made from it:
+
+    run.yaml                    the run's configuration, written once
+    model/  history.csv  training.json                  by `train` (or `ensemble`)
+    beam<k>/predictions.tsv  beam<k>/decoding.json      by `predict`, of the test split
+    attention.json  analysis.json  scores.json          by `attention`, `analyze`, `score`
+    gold_analysis.json  gold_scores.json                of the task's word alignments
+    <split>/...                                         of other splits, by the same names
+
+The task's prepared data are in `../../data`, its word alignments in `../../gold`. The rules of the
+workflow name their files through this class too, with `{task}`, `{model}`, `{seed}` in the path.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pam.io import UserError, parse, parse_yaml
+
+if TYPE_CHECKING:
+    from pam.config import RunConfig
+
+GOLD = "gold"
+"""The split of word alignments that people made; it has a folder of its own."""
+
+MODEL_FILES = (
+    "config.yaml",
+    "weights.safetensors",
+    "source.vocab",
+    "target.vocab",
+    "lengths.json",
+)
+"""What a model folder holds, so that the model can be used by itself."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """One run's folder.
+
+    Attributes:
+        text: the run's configuration as YAML, in place of `run.yaml`.
+    """
+
+    path: Path
+    text: str | None = None
+
+    @property
+    def config_file(self) -> Path:
+        return self.path / "run.yaml"
+
+    def load(self) -> RunConfig:
+        """The run's configuration.
+
+        Raises:
+            UserError: there is no `run.yaml`, or an error in it.
+        """
+        from pam.config import RunConfig, load_run
+
+        if self.text is not None:
+            return parse(RunConfig, parse_yaml(self.text, "--config"), "--config")
+        if not self.config_file.is_file():
+            raise UserError(
+                "no such file",
+                file=self.config_file,
+                hint="name the folder of a run, results/<experiment>/<task>/<model>/seed<k>",
+            )
+        return load_run(self.config_file)
+
+    @property
+    def model(self) -> Path:
+        """The folder of the trained model."""
+        return self.path / "model"
+
+    @property
+    def model_files(self) -> list[Path]:
+        return [self.model / name for name in MODEL_FILES]
+
+    @property
+    def training(self) -> Path:
+        """The record of the training: cost, origin, outcome."""
+        return self.path / "training.json"
+
+    @property
+    def history(self) -> Path:
+        return self.path / "history.csv"
+
+    def data(self, split: str = "test") -> Path:
+        """The folder of prepared data that has a split."""
+        return self.path.parent.parent / (GOLD if split == GOLD else "data")
+
+    def member(self, model: str) -> RunFolder:
+        """The run of another model on the same task with the same seed."""
+        return RunFolder(self.path.parent.parent / model / self.path.name)
+
+    def predictions(self, split: str, beam: int | str = "") -> Path:
+        """Outputs on a split; of the test split there are some for every beam."""
+        return self.path / (f"beam{beam}" if split == "test" else split) / "predictions.tsv"
+
+    def decoding(self, split: str, beam: int | str = "") -> Path:
+        """The record of their decoding: cost, and what it was like."""
+        return self.predictions(split, beam).with_name("decoding.json")
+
+    @property
+    def attention(self) -> Path:
+        """Alignments of some rows of the test split, for heat maps."""
+        return self.path / "attention.json"
+
+    def analysis(self, split: str) -> Path:
+        """Likelihood and attention under teacher forcing."""
+        return self._by_split("analysis.json", split)
+
+    def scores(self, split: str) -> Path:
+        return self._by_split("scores.json", split)
+
+    def _by_split(self, name: str, split: str) -> Path:
+        if split == GOLD:
+            return self.path / f"{GOLD}_{name}"
+        return self.path / name if split == "test" else self.path / split / name
+
+
+def command_line() -> str:
+    """This process's command, for records; without --config, whose text the run's folder holds."""
+    words = sys.argv[1:]
+    if "--config" in words:
+        place = words.index("--config")
+        words = words[:place] + words[place + 2 :]
+    return shlex.join(["python", "-m", "pam", *words])

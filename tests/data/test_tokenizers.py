@@ -1,0 +1,153 @@
+"""Text to symbols and back, with the files that a model carries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pam.data.dataset import Prepared
+from pam.data.tokenizers import (
+    BytePairEncoding,
+    InflectionCodec,
+    Settings,
+    TranslationCodec,
+    join_subwords,
+    learn_merges,
+    load_codec,
+    load_tokenizer,
+    word_numbers,
+)
+from pam.io import UserError
+
+from .pairs import SENTENCES, many, ready
+
+WORDS = st.lists(st.text(st.sampled_from("abcäß@<w>/"), min_size=1, max_size=8), max_size=6)
+MERGES = learn_merges({"aba": 5, "abba": 3, "ca": 2, "@@a": 4}, 6)
+
+
+@given(WORDS)
+def test_subwords_join_to_the_words_that_they_came_from(words: list[str]) -> None:
+    symbols = BytePairEncoding(MERGES).split(words)
+    plain = [word[:-2] + "＠＠" if word.endswith("@@") else word for word in words]
+    assert join_subwords(symbols) == plain
+    numbers = word_numbers(symbols)
+    assert sorted(set(numbers)) == list(range(len(words)))
+    assert numbers == sorted(numbers) and len(numbers) == len(symbols)
+
+
+def test_merges_are_those_of_the_most_frequent_pairs() -> None:
+    assert learn_merges({"low": 5, "lower": 2, "newest": 6, "widest": 3}, 3) == [
+        "s t</w>", "e st</w>", "l o",
+    ]  # fmt: skip
+    assert BytePairEncoding(["s t</w>", "e st</w>"]).split(["best", "low"]) == [
+        "b@@", "est", "l@@", "o@@", "w",
+    ]  # fmt: skip
+
+
+def test_an_output_that_stops_within_a_word_is_still_words() -> None:
+    assert join_subwords(["ab@@", "c", "d@@"]) == ["abc", "d"]
+
+
+def test_a_codec_of_subwords_turns_sentences_into_symbols_and_back(tmp_path: Path) -> None:
+    codec = Prepared(ready(tmp_path, subwords={"merges": 12}, lowercase=True)).codec
+    (column,) = codec.typed_source("  Das ist ein Hund, oder? ")
+    assert column == "das ist ein hund , oder ?"
+    symbols = codec.source_symbols([column])
+    assert len(symbols) > 7 and codec.words(symbols, "source")[-1] == 6
+    target = codec.target_symbols("this is n't a cat .")
+    assert codec.target_text(target) == "this is n't a cat ."
+    assert codec.readable("this isn 't a cat .") == "this isn't a cat."
+    assert codec.words(target, "target")[-1] == 5
+
+
+def settings(folder: Path) -> Settings:
+    return TranslationCodec.load(folder).settings
+
+
+def test_separate_and_joint_merges(tmp_path: Path) -> None:
+    apart = TranslationCodec.load(ready(tmp_path / "a", subwords={"merges": 9})).settings
+    joint = TranslationCodec.load(
+        ready(tmp_path / "b", subwords={"merges": 9, "joint": True})
+    ).settings
+    assert apart.source.merges != apart.target.merges
+    assert joint.source.merges == joint.target.merges
+
+
+def test_merges_come_from_training_text_alone(tmp_path: Path) -> None:
+    other = SENTENCES | {"dev": many(50)["dev"], "test": many(50)["test"]}
+    first = TranslationCodec.load(ready(tmp_path / "a", subwords={"merges": 9})).settings
+    assert (
+        TranslationCodec.load(ready(tmp_path / "b", other, subwords={"merges": 9})).settings
+        == first
+    )
+
+
+def test_text_without_pairs_of_characters_has_no_merges(tmp_path: Path) -> None:
+    letters = {split: [("a b", "c d")] for split in SENTENCES}
+    with pytest.raises(UserError, match="no two characters stand side by side twice"):
+        ready(tmp_path, letters, subwords={"merges": 2})
+
+
+@pytest.mark.parametrize("line", ["", " \t ", "\u00a0"])
+def test_a_typed_line_without_words_is_refused(tmp_path: Path, line: str) -> None:
+    with pytest.raises(UserError, match="expected a sentence"):
+        TranslationCodec.load(ready(tmp_path)).typed_source(line)
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"source": 3}', "\xff"])
+def test_a_damaged_codec_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "codec.json").write_bytes(content.encode("latin-1"))
+    with pytest.raises(UserError, match="not a codec of translation"):
+        TranslationCodec.load(tmp_path)
+
+
+def test_a_missing_codec_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file") as caught:
+        TranslationCodec.load(tmp_path)
+    assert caught.value.file == str(tmp_path / "codec.json")
+
+
+def test_the_codec_of_inflection_needs_no_files(tmp_path: Path) -> None:
+    codec = load_codec("inflection", tmp_path)
+    assert codec.columns == InflectionCodec.columns
+    assert codec.typed_source("Haus\tcase=dative") == ("Haus", "case=dative")
+    symbols = codec.source_symbols(("Haus", "case=dative"))
+    assert symbols == ["case=dative", "H", "a", "u", "s"]
+    assert codec.words(symbols, "source") == [0, 1, 2, 3, 4]
+    assert codec.readable(codec.target_text(codec.target_symbols("Häusern"))) == "Häusern"
+    with pytest.raises(UserError, match="a lemma, a tab and features"):
+        codec.typed_source("Haus")
+
+
+@pytest.mark.parametrize(
+    ("name", "language", "text", "words"),
+    [
+        ("moses", "en", "It's 3,000.5 & more!", ["It", "'s", "3,000.5", "&", "more", "!"]),
+        ("moses", "de", "Am 7. Mai, z.B. um 9.", ["Am", "7.", "Mai", ",", "z.B.", "um", "9."]),
+        ("moses", "vi", "Xin chào\u00a0bạn!", ["Xin", "chào", "bạn", "!"]),
+        ("unidic", "ja", "私はテニスです。", ["私", "は", "テニス", "です", "。"]),
+        ("none", "de", " so wie es\u2003ist . ", ["so", "wie", "es", "ist", "."]),
+    ],
+)
+def test_tokenizers_split_as_their_languages_want(
+    name: str, language: str, text: str, words: list[str]
+) -> None:
+    assert load_tokenizer(name, language).tokens(text) == words
+
+
+def test_japanese_is_joined_without_spaces_but_latin_words_keep_theirs() -> None:
+    words = ["Linux", "kernel", "を", "使う", "。"]
+    assert load_tokenizer("unidic", "ja").text(words) == "Linux kernelを使う。"
+
+
+def test_the_japanese_dictionary_is_for_japanese() -> None:
+    with pytest.raises(UserError, match="unidic is for Japanese"):
+        load_tokenizer("unidic", "de")
+
+
+def test_an_unknown_tokenizer_names_the_closest() -> None:
+    with pytest.raises(UserError, match=r"unknown tokenizer `mose`.*\n.*did you mean `moses`"):
+        load_tokenizer("mose", "de")

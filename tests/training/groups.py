@@ -1,0 +1,81 @@
+"""Trainings in double precision by groups of processes, quick to start: forked as in `runs`."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from pam.config import RunConfig
+from pam.io import read_json, write_json
+from pam.models.checkpoint import load_tensors, save_tensors
+from pam.training.distributed import joined
+from pam.training.logging import Silence
+from tests.training.runs import CONTEXT
+from tests.training.trainers import trainer
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a training came to.
+
+    Attributes:
+        weights: the resulting ones, of the main process.
+        history: rows without times.
+        last: for each process, its weights after the last step.
+    """
+
+    weights: dict[str, Tensor]
+    history: list[dict[str, Any]]
+    last: list[dict[str, Tensor]]
+
+
+def train(run: RunConfig, data: Path, out: Path, processes: int) -> Outcome:
+    """A training by so many processes, with gloo where there are several."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    out.mkdir(exist_ok=True)
+    started = [
+        CONTEXT.Process(target=_work, args=(rank, processes, port, run, data, out))
+        for rank in range(processes)
+    ]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join(120)
+    assert [process.exitcode for process in started] == [0] * processes
+    weights, _ = load_tensors(out / "best")
+    last = [load_tensors(out / f"last{rank}")[0] for rank in range(processes)]
+    return Outcome(weights, read_json(out / "history.json"), last)
+
+
+def _work(rank: int, size: int, port: int, run: RunConfig, data: Path, out: Path) -> None:
+    if size > 1:
+        # As torchrun sets it.
+        os.environ |= {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "TORCHELASTIC_RUN_ID": "test",
+        }
+    with joined("cpu") as group:
+        made = trainer(run, data, out, reporter=Silence(), group=group)
+        made.model.double()
+        weights, progress = made.run()
+    save_tensors(out / f"last{rank}", made.model.state_dict(), {})
+    if rank == 0:
+        save_tensors(out / "best", weights, {})
+        rows = [
+            {name: value for name, value in row.items() if name not in ("wall_s", "cpu_s")}
+            for row in progress.history
+        ]
+        write_json(out / "history.json", rows)
+    sys.stdout.flush()

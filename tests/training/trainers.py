@@ -1,0 +1,54 @@
+"""Trainings in the test's own process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from pam.config import RunConfig
+from pam.data.dataset import Examples, Prepared
+from pam.models.build import build
+from pam.training.checkpoint import Progress, StateFolder
+from pam.training.distributed import ProcessGroup
+from pam.training.logging import Reporter
+from pam.training.preemption import Stop
+from pam.training.trainer import Trainer
+
+Result = tuple[dict[str, torch.Tensor], Progress]
+
+
+def trainer(
+    run: RunConfig,
+    data: Path,
+    out: Path,
+    *,
+    reporter: Reporter | None = None,
+    group: ProcessGroup | None = None,
+    stop: Stop | None = None,
+) -> Trainer:
+    """A training with its state and its curves in `out`.
+
+    Args:
+        reporter: by default one whose lines begin with `small:`.
+        group: each of its processes has weights of its own at first, which must not matter.
+    """
+    prepared, group = Prepared(data), group or ProcessGroup()
+    train, dev = (
+        Examples(prepared.split(name), run.components.targets) for name in ("train", "dev")
+    )
+    torch.manual_seed(run.seed + group.rank)
+    model = build(run.components, run.network, len(prepared.source), len(prepared.target))
+    states = StateFolder(out / "state", "key")
+    reporter = reporter or Reporter("small", out / "events")
+    return Trainer(run, model, train, dev, states, reporter, group, stop or Stop())
+
+
+def trained(run: RunConfig, data: Path, out: Path, stop: Stop | None = None) -> Result:
+    """The resulting weights of a training, and how it went."""
+    return trainer(run, data, out, stop=stop).run()
+
+
+def without_dropout(run: RunConfig) -> RunConfig:
+    """The same run, in which nothing is drawn by dropout."""
+    return run.model_copy(update={"network": run.network.model_copy(update={"dropout": 0.0})})

@@ -1,0 +1,178 @@
+"""GPUs are shared out to jobs, and a job that ends gives its GPUs back, however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pam import jobs
+
+SHOW = "import os, sys; print(os.environ.get('CUDA_VISIBLE_DEVICES'), flush=True); "
+WAIT = SHOW + "sys.stdin.read()"
+
+
+@pytest.fixture
+def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with two GPUs: `nvidia-smi` says so."""
+    tool = tmp_path / "bin" / "nvidia-smi"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\necho '0, GPU-aaa'\necho '1, GPU-bbb'\n", encoding="utf-8")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+@pytest.fixture
+def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(jobs, "LOCKS", tmp_path / "locks")
+    return tmp_path / "locks"
+
+
+def job(
+    locks: Path, device: str = "cuda", code: str = WAIT, gpus: int = 1
+) -> subprocess.Popen[str]:
+    """A job under `pam.jobs`, with its locks in a folder of the test's."""
+    main = (
+        "import pathlib, sys; from pam import jobs; "
+        f"jobs.LOCKS = pathlib.Path({str(locks)!r}); "
+        f"jobs.main({device!r}, [sys.executable, '-c', {code!r}], {gpus})"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", main],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def shown(running: subprocess.Popen[str]) -> str:
+    assert running.stdout is not None
+    return running.stdout.readline().strip()
+
+
+def waits(running: subprocess.Popen[str], said: str) -> None:
+    """It has said so, and nothing more happens."""
+    assert running.stderr is not None
+    assert running.stderr.readline() == said
+    time.sleep(1.5)
+    assert running.poll() is None
+
+
+def end(running: subprocess.Popen[str]) -> None:
+    """Lets it end, or makes it."""
+    try:
+        running.communicate(timeout=30)
+    except subprocess.TimeoutExpired:
+        running.kill()
+        raise
+
+
+@pytest.mark.parametrize(
+    ("allowed", "expected"),
+    [
+        (None, ["GPU-aaa", "GPU-bbb"]),
+        ("", []),
+        ("-1", []),
+        ("1", ["GPU-bbb"]),
+        ("1,0", ["GPU-bbb", "GPU-aaa"]),
+        ("GPU-b", ["GPU-bbb"]),
+        ("7", []),
+    ],
+)
+@pytest.mark.usefixtures("two_gpus")
+def test_only_allowed_gpus_are_seen(
+    allowed: str | None, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if allowed is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", allowed)
+    assert jobs.visible() == expected
+
+
+def test_a_machine_without_the_tool_has_no_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert jobs.visible() == []
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_two_jobs_have_two_gpus_and_a_third_waits_for_one_that_is_killed(locks: Path) -> None:
+    first, second = job(locks), job(locks)
+    try:
+        assert {shown(first), shown(second)} == {"GPU-aaa", "GPU-bbb"}
+        third = job(locks)
+        try:
+            waits(third, "waiting for 1 of 2 GPUs, which are in use\n")
+            first.send_signal(signal.SIGKILL)
+            start = time.monotonic()
+            assert shown(third) in ("GPU-aaa", "GPU-bbb")
+            assert time.monotonic() - start < 20
+        finally:
+            end(third)
+    finally:
+        end(first)
+        end(second)
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_a_job_of_several_processes_has_as_many_gpus_and_is_not_overtaken(locks: Path) -> None:
+    first = job(locks)
+    try:
+        one = shown(first)
+        both = job(locks, gpus=2)
+        waits(both, "waiting for 2 of 2 GPUs, which are in use\n")
+        # One GPU is free, and is kept for the job that came before this one.
+        third = job(locks)
+        waits(third, "waiting for 1 of 2 GPUs, which are in use\n")
+    finally:
+        end(first)
+    try:
+        assert sorted(shown(both).split(",")) == ["GPU-aaa", "GPU-bbb"]
+        assert third.poll() is None
+    finally:
+        end(both)
+    assert shown(third) == one
+    end(third)
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_a_job_of_more_processes_than_gpus_is_told_so(locks: Path) -> None:
+    running = job(locks, gpus=3)
+    _, said = running.communicate(timeout=30)
+    assert running.returncode == 1
+    assert said.startswith("error: 3 GPUs are wanted, and this job may use 2\n  hint: ")
+
+
+@pytest.mark.parametrize(("device", "gpus"), [("cpu", 1), ("cuda", 0)])
+@pytest.mark.usefixtures("two_gpus")
+def test_a_job_that_wants_no_gpu_takes_and_sees_none(locks: Path, device: str, gpus: int) -> None:
+    running = job(locks, device, SHOW, gpus)
+    assert shown(running) == ""
+    end(running)
+    assert not locks.exists()
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_another_users_lock_file_can_be_used(locks: Path) -> None:
+    locks.mkdir()
+    (locks / "GPU-aaa").touch(mode=0o444)
+    running = job(locks, code=SHOW)
+    assert shown(running) == "GPU-aaa"
+    end(running)
+
+
+def test_the_exit_code_and_arguments_are_the_commands() -> None:
+    command = [sys.executable, "-m", "pam.jobs", "--gpus", "1", "cpu", sys.executable, "-c"]
+    code = "import sys; print(sys.argv[1:]); sys.exit(7)"
+    done = subprocess.run(
+        [*command, code, "a b; c", "--gpus"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (7, "['a b; c', '--gpus']\n")

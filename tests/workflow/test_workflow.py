@@ -1,0 +1,278 @@
+"""What the rules ask of an experiment, without Snakemake."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from pam import jobs, workflow
+from pam.fingerprint import exists
+from pam.io import UserError
+from pam.reporting.catalogue import DRAWINGS
+from pam.run_folder import RunFolder
+from pam.workflow import Workflow, input_folder, input_folders, output_folder
+from pam.workflow_report import ReportFiles
+from tests.workflow.checkouts import EXPERIMENT, PAIRS, REGISTRY, ROOT, TRANSLATION
+
+SOFT = "results/tiny/nouns/soft/seed1"
+
+
+def job(**wildcards: str) -> SimpleNamespace:
+    """Wildcards as Snakemake hands them over."""
+    return SimpleNamespace(**wildcards)
+
+
+def made(folder: Path, experiment: str, registry: str, **changes: Any) -> Workflow:
+    """The workflow of an experiment on made-up data, with some of its keys changed."""
+    names = {file.name for text in (PAIRS, REGISTRY) for file in map(Path, _paths(text))}
+    for name in names:
+        (folder / name).touch()
+    (folder / "own.yaml").write_text(registry, encoding="utf-8")
+    config = yaml.safe_load(experiment) | {"registries": [str(folder / "own.yaml")]} | changes
+    file = folder / "experiment.yaml"
+    file.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return Workflow.load(config, [str(file)])
+
+
+def _paths(registry: str) -> list[str]:
+    entries = yaml.safe_load(registry).values()
+    return [file["path"] for entry in entries for file in entry["files"].values()]
+
+
+@pytest.fixture
+def nouns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workflow:
+    monkeypatch.chdir(ROOT)
+    return made(tmp_path, EXPERIMENT, REGISTRY)
+
+
+@pytest.fixture
+def pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workflow:
+    monkeypatch.chdir(ROOT)
+    return made(tmp_path, TRANSLATION, PAIRS)
+
+
+def test_reading_it_does_not_wait_for_torch() -> None:
+    code = "import sys, pam.workflow_report; print('torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
+
+
+def test_every_command_that_makes_a_file_has_its_code(nouns: Workflow) -> None:
+    modules = {name for code in workflow.CODE.values() for name in code}
+    modules.update(name for kinds in workflow.KINDS.values() for name in kinds.values())
+    assert all(exists(module) for module in modules)
+    assert {item.draws for item in DRAWINGS.values()} <= workflow.KINDS["figures"].keys()
+    assert len({nouns.code(command) for command in workflow.CODE}) == len(workflow.CODE)
+    assert nouns.code("score", "inflection") != nouns.code("score", "translation")
+
+
+def test_files_are_named_after_the_experiment(nouns: Workflow) -> None:
+    assert nouns.report == "results/tiny/report.html"
+    assert str(nouns.run.config_file) == "results/tiny/{task}/{model}/seed{seed}/run.yaml"
+    assert nouns.of_tasks("summary.json") == ["results/tiny/nouns/data/summary.json"]
+    assert nouns.of_runs("scores.json") == [
+        f"results/tiny/nouns/{model}/seed1/scores.json" for model in ("soft", "mono-postr-joint")
+    ]
+    assert nouns.prepared("dev")[-1] == "results/tiny/{task}/data/dev.safetensors"
+    assert nouns.gold_summaries() == []
+
+
+def test_a_runs_folder_says_where_each_command_finds_and_leaves_its_files() -> None:
+    run = RunFolder(Path(SOFT))
+    assert str(run.data()) == "results/tiny/nouns/data"
+    assert str(run.data("gold")) == "results/tiny/nouns/gold"
+    assert str(run.member("hard").model) == "results/tiny/nouns/hard/seed1/model"
+    assert str(run.predictions("test", 4)) == f"{SOFT}/beam4/predictions.tsv"
+    assert str(run.decoding("dev")) == f"{SOFT}/dev/decoding.json"
+    found = [str(run.scores(split)) for split in ("test", "dev", "gold")]
+    assert found == [f"{SOFT}/{name}scores.json" for name in ("", "dev/", "gold_")]
+
+
+def test_a_folder_without_a_configuration_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"run\.yaml: no such file"):
+        RunFolder(tmp_path).load()
+
+
+def test_what_decides_a_training_is_told_from_what_does_not(nouns: Workflow) -> None:
+    soft = job(task="nouns", model="soft", seed="1")
+    assert yaml.safe_load(nouns.run_text(soft))["label"] == "Soft"
+    assert "label" not in nouns.recipe(soft)
+    assert nouns.recipe(soft) != nouns.recipe(job(task="nouns", model="soft", seed="2"))
+    assert not {"beam", "beams", "dev"} & nouns.decoding(soft).keys()
+    assert "device" not in yaml.safe_load(nouns.experiment_text(job()))
+
+
+def test_models_have_the_code_of_their_components(nouns: Workflow) -> None:
+    soft, mono, other = (
+        job(task="nouns", model=model, seed=seed)
+        for model, seed in (("soft", "1"), ("mono-postr-joint", "1"), ("soft", "2"))
+    )
+    train = nouns.run_code("train")
+    assert train(soft) == train(other) != train(mono)
+    assert train(soft) != nouns.run_code("predict")(soft)
+
+
+def test_a_model_that_is_not_there_ends_the_process_with_one_message(nouns: Workflow) -> None:
+    with pytest.raises(SystemExit, match="error: unknown model `sofd`"):
+        nouns.run_text(job(task="nouns", model="sofd", seed="1"))
+    with pytest.raises(SystemExit, match="error: unknown task `verbs`"):
+        nouns.resource("mem_mb")(job(task="verbs"))
+
+
+def test_stages_are_made_from_those_before_them(nouns: Workflow, pairs: Workflow) -> None:
+    task = job(task="pairs")
+    assert pairs.last_stage(task) == "index"
+    assert pairs.before("extract")(task) == "data/pairs/.fetched"
+    folder = "results/translated/pairs/data"
+    assert pairs.before("segment")(task) == [f"{folder}/extract", f"{folder}/tokenize"]
+    assert len(pairs.before()(task)) == 3
+    # Of nouns the last stage is the first.
+    assert nouns.before()(job(task="nouns")) == "data/small/.fetched"
+    assert {"format", "files"} <= nouns.stage_options()(job(task="nouns")).keys()
+    assert pairs.stage_options()(task).keys() == {"format"}
+    codes = {pairs.stage_code(name)(task) for name in ("extract", "tokenize", "segment", None)}
+    assert len(codes) == 4
+
+
+def test_a_tasks_own_format_is_an_argument(pairs: Workflow) -> None:
+    given = json.loads(pairs.format_argument(job(task="yy-xx"), None))
+    assert given == {"source": "yy", "target": "xx"}
+    assert pairs.dataset_of(job(task="yy-xx")) == "pairs"
+    assert pairs.gold_of(job(task="pairs")) == "links"
+    assert pairs.fetched_gold(job(task="pairs")) == "data/links/.fetched"
+
+
+def test_files_of_ones_own_are_what_a_data_set_is_fetched_from(
+    nouns: Workflow, tmp_path: Path
+) -> None:
+    files = nouns.local_files(job(dataset="small"))
+    assert sorted(map(os.path.basename, files)) == ["dev.tsv", "test.tsv", "train.tsv"]
+    identity = nouns.identity_of_files(job(dataset="small"))
+    assert identity["package"] is None and len(identity["files"]) == 3
+    (tmp_path / "dev.tsv").unlink()
+    with pytest.raises(SystemExit, match="data set `small`: no such file"):
+        nouns.local_files(job(dataset="small"))
+
+
+def test_outputs_of_every_beam_are_scored_with_the_analysis_that_the_kind_needs(
+    nouns: Workflow, pairs: Workflow
+) -> None:
+    run = job(task="pairs", model="soft", seed="1")
+    folder = "results/translated/pairs/soft/seed1"
+    assert pairs.main_beam(run) == 2
+    expected = [f"{folder}/beam{beam}/decoding.json" for beam in (2, 1)]
+    assert pairs.outputs_by_beam("decoding.json")(run) == expected
+    assert pairs.analysis(run) == [f"{folder}/analysis.json"]
+    assert nouns.analysis(job(task="nouns", model="soft", seed="1")) == []
+
+
+def test_models_are_compared_with_the_baseline_where_it_is_run(pairs: Workflow) -> None:
+    where = job(task="pairs", seed="1")
+    assert pairs.compared("pairs") == pairs.posterior("pairs") == ["postr-joint"]
+    assert pairs.compared("yy-xx") == pairs.posterior("yy-xx") == []
+    folder = "results/translated/pairs/postr-joint/seed1"
+    found = pairs.of_compared("run.yaml", "beam{beam}/predictions.tsv")(where)
+    assert found == [f"{folder}/run.yaml", f"{folder}/beam2/predictions.tsv"]
+    assert pairs.of_posterior("attention.json")(where) == [f"{folder}/attention.json"]
+    assert pairs.of_baseline("run.yaml")(where) == ["results/translated/pairs/soft/seed1/run.yaml"]
+
+
+def test_ensembles_are_told_from_trained_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    flow = made(tmp_path, EXPERIMENT, REGISTRY, models=["soft", "postr-joint", "ensemble"])
+    assert flow.ensembles == ["ensemble"] and flow.joined == "ensemble"
+    members = flow.member_models(job(task="nouns", model="ensemble", seed="3"))
+    assert members and all(file.startswith("results/tiny/nouns/") for file in members)
+    assert {file.partition("/seed3/")[2] for file in members} == {"model/weights.safetensors"}
+
+
+@pytest.mark.parametrize(
+    ("device", "gpus", "asked", "expected"),
+    [
+        ("auto", 0, None, (0, "cpu")),
+        ("auto", 2, None, (1, "auto")),
+        ("auto", 2, False, (0, "cpu")),
+        ("auto", 0, True, (1, "auto")),
+        ("cuda", 0, None, (1, "cuda")),
+        ("cpu", 2, True, (0, "cpu")),
+    ],
+)
+def test_a_gpu_is_asked_for_where_there_is_one_or_one_is_wanted(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    device: str,
+    gpus: int,
+    asked: bool | None,
+    expected: tuple[int, str],
+) -> None:
+    monkeypatch.chdir(ROOT)
+    resources = {"gpu": asked, "gpu_model": "a100", "processes": 3, "threads": 2, "mem_mb": 7}
+    flow = made(tmp_path, EXPERIMENT, REGISTRY, device=device, resources=resources)
+    flow.gpus = gpus
+    run = job(task="nouns", model="soft", seed="1")
+    assert (flow.gpu(run), flow.device(run)) == expected
+    assert flow.gpu_model(run) == ("a100" if expected[0] else "")
+    assert (flow.gpus_of_all(run), flow.resource_of_all("threads")(run)) == (3 * expected[0], 6)
+    assert flow.resource("mem_mb")(run) == 7
+
+
+def test_tables_and_figures_are_those_of_the_experiments_tasks(
+    nouns: Workflow, pairs: Workflow
+) -> None:
+    shown = ReportFiles(nouns)
+    assert "results/tiny/tables/table2.csv" in shown.tables()
+    assert shown.front_tables() == ["results/tiny/tables/table2.html"]
+    assert "results/tiny/figures/attention_nouns_seed1.svg" in shown.figures()
+    names = {os.path.basename(file) for file in ReportFiles(pairs).tables()}
+    assert {"table1.csv", "table3.csv", "table1_dev.csv"} <= names
+    assert not {"table2.csv", "table_acvi_mt.csv"} & names
+
+
+def test_a_table_is_made_of_the_files_of_all_runs_it_shows(pairs: Workflow) -> None:
+    shown, table = ReportFiles(pairs), job(table="table1_more")
+    inputs = shown.table_inputs(table)
+    assert inputs["significance"] == ["results/translated/pairs/significance/seed1.json"]
+    assert len(inputs["scores"]) == 3 and inputs["beside"] == []
+    words = shown.table_arguments(table)
+    assert words == ["--scores", *inputs["scores"], "--significance", *inputs["significance"]]
+    assert shown.table_labels(table)["table"].startswith("sacreBLEU")
+    # Of a task without word alignments there are no scores of them.
+    gold = shown.table_inputs(job(table="attentions"))["gold-scores"]
+    assert {file.split("/")[2] for file in gold} == {"pairs"}
+
+
+def test_a_figure_has_its_options_and_what_it_reads_beside_its_files(nouns: Workflow) -> None:
+    shown, figure = ReportFiles(nouns), job(figure="curves")
+    assert shown.figure_kind(figure) == "curves"
+    assert shown.figure_inputs(figure)["beside"][0] == f"{SOFT}/run.yaml"
+    assert shown.figure_arguments(figure)[:2] == ["--histories", f"{SOFT}/history.csv"]
+    assert "--metric" in shown.figure_arguments(job(figure="accuracy"))
+    assert shown.figure_code(figure) != shown.figure_code(job(figure="accuracy"))
+
+
+def test_folders_are_those_of_the_files_wherever_they_are_kept() -> None:
+    files = {"run": "far/run.yaml", "all": ["a/run.yaml", "a/x.tsv", "b/run.yaml", "b/x.tsv"]}
+    assert input_folder("run")(None, files) == output_folder("run")(None, files) == "far"
+    assert input_folder("all")(None, files) == "a"
+    assert input_folders("all", "run.yaml")(None, files) == ["a", "b"]
+
+
+def test_jobs_use_this_python_this_package_and_the_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("PATH", "/bin"), ("PYTHONPATH", "/else"), ("PAM_MIRROR", "")):
+        monkeypatch.setenv(name, value)
+    jobs.set_environment("/here", "/mirror")
+    assert os.environ["PATH"].split(os.pathsep) == [os.path.dirname(sys.executable), "/bin"]
+    assert os.environ["PYTHONPATH"] == "/here:/else"
+    assert os.environ["PAM_MIRROR"] == "/mirror"
