@@ -47,9 +47,22 @@ def test_prior_joint_sums_over_every_alignment_sequence() -> None:
 SPARSE = ({"kind": "fusedmax", "weight": 0.2}, "sparsemax")
 
 
+BEFORE = tuple(
+    (f"{kind[:4]}-postr-joint", {"coupling": {"kind": kind, "first": "before"}})
+    for kind in ("monotone", "proximity")
+)
+POSTERIOR = ("postr-joint", "prox-postr-joint", "mono-postr-joint")
+
+
 @pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("changed", [{}, *({"distribution": kind} for kind in SPARSE)])
-@pytest.mark.parametrize("name", ["postr-joint", "prox-postr-joint", "mono-postr-joint"])
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        *((name, {}) for name in POSTERIOR),
+        *((name, {"distribution": kind}) for name in POSTERIOR for kind in SPARSE),
+        *BEFORE,
+    ],
+)
 def test_posterior_models_follow_bayes_rule_step_by_step(
     name: str, changed: dict[str, Any], layers: int
 ) -> None:
@@ -62,7 +75,9 @@ def test_posterior_models_follow_bayes_rule_step_by_step(
         query, hidden = next_state(model, previous, context, hidden)
         given = scores(model, memory, query)
         prior = distribution(model, given)
-        if posterior is not None:
+        if posterior is None and (name, changed) in BEFORE:
+            prior = transition(model, given, -1)  # just before the source
+        elif posterior is not None:
             prior = sum(
                 (posterior[a] * transition(model, given, a) for a in range(len(given))),
                 torch.zeros_like(given),
