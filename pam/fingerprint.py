@@ -24,10 +24,15 @@ from pam.models.options import COMPONENTS, implementation_of
 PACKAGE = Path(__file__).parent
 """The folder of `pam`."""
 
-CHOICES = {
+CHOICES: dict[str, set[str]] = {
+    "pam.data.dataset": set(),
     "pam.data.generated": {"GENERATORS"},
+    "pam.data.inflection": set(),
+    "pam.data.prepare": set(),
     "pam.data.readers": {"READERS"},
     "pam.data.tokenizers": {"TOKENIZERS", "CODECS"},
+    "pam.data.translation": set(),
+    "pam.data.word_alignments": set(),
     "pam.evaluation.scores": {"KINDS"},
     "pam.models.build": {"ARCHITECTURES"},
     "pam.models.couplings": {"COUPLINGS"},
