@@ -33,9 +33,7 @@ def batch() -> Given:
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize(("name", "changed"), VARIANTS)
 @torch.no_grad()
-def test_it_is_the_definition_s_and_training_s_teacher_forcing(
-    name: str, changed: dict[str, Any], layers: int
-) -> None:
+def test_it_is_the_definition_s_and_training_s_teacher_forcing(name: str, changed: dict[str, Any], layers: int) -> None:
     model, given = tiny.model(tiny.components(name, **changed), layers=layers), batch()
     found, wanted, real = model.teacher_force(*given), plain.force(model, *given), given[2] != PAD
     pairs = [
