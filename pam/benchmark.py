@@ -138,21 +138,14 @@ def rows_of(runners: Sequence[Runner], what: str) -> list[dict[str, Any]]:
             "lowest": round(min(runner.rates), 1),
             "highest": round(max(runner.rates), 1),
             "tokens_per_second": round(statistics.median(runner.tokens), 1),
-            "time_vs_first": round(
-                statistics.median(a / b for a, b in zip(first, runner.rates, strict=True)), 3
-            ),
+            "time_vs_first": round(statistics.median(a / b for a, b in zip(first, runner.rates, strict=True)), 3),
             **({"gpu_mb": round(runner.gpu_mb)} if runner.gpu_mb else {}),
         }
         for runner in runners
     ]
 
 
-def measure(
-    models: dict[str, ModelConfig],
-    data: Prepared,
-    plan: Plan,
-    device: torch.device,
-) -> list[dict[str, Any]]:
+def measure(models: dict[str, ModelConfig], data: Prepared, plan: Plan, device: torch.device) -> list[dict[str, Any]]:
     """Times training, greedy search and beam search of each model.
 
     Decoding is timed after training's turns, whose steps have taught a model to end its outputs
@@ -161,10 +154,7 @@ def measure(
     Args:
         models: name to components; the first is what the others are compared with.
     """
-    batches = {
-        components.targets: batches_of(data, components, plan, device)
-        for components in models.values()
-    }
+    batches = {components.targets: batches_of(data, components, plan, device) for components in models.values()}
     made, trainers = {}, []
     for name, components in models.items():
         own = batches[components.targets]
@@ -174,11 +164,7 @@ def measure(
     rows = rows_of(trainers, "training, examples")
     for beam in plan.beams:
         decoders = [
-            Runner(
-                name,
-                batches[components.targets],
-                decoding(made[name], beam, components.targets == "actions"),
-            )
+            Runner(name, batches[components.targets], decoding(made[name], beam, components.targets == "actions"))
             for name, components in models.items()
         ]
         take_turns(decoders, plan, device)
@@ -193,9 +179,7 @@ def fresh(components: ModelConfig, data: Prepared, plan: Plan, device: torch.dev
     return build(components, plan.network, len(data.source), len(data.target)).to(device)
 
 
-def batches_of(
-    data: Prepared, components: ModelConfig, plan: Plan, device: torch.device
-) -> list[Batch]:
+def batches_of(data: Prepared, components: ModelConfig, plan: Plan, device: torch.device) -> list[Batch]:
     examples = Examples(data.split("train"), components.targets)
     order = examples.shuffled(plan.batch_size, seed=1, epoch=0)
     return [examples.batch(rows).to(device) for rows in order]
@@ -223,9 +207,7 @@ def german_nouns(folder: Path) -> Path:
     return folder / "prepared"
 
 
-def beside(
-    components: ModelConfig, data: Prepared, plan: Plan, jobs: int, threads: int
-) -> dict[str, Any]:
+def beside(components: ModelConfig, data: Prepared, plan: Plan, jobs: int, threads: int) -> dict[str, Any]:
     """Times so many trainings, each a process on the CPU, at once and in turn, round by round.
 
     Args:
@@ -246,9 +228,7 @@ def beside(
     for _ in range(jobs):
         here, there = context.Pipe()
         context.Process(
-            target=_train_in_turns,
-            args=(there, components, data.folder, plan, threads),
-            daemon=True,
+            target=_train_in_turns, args=(there, components, data.folder, plan, threads), daemon=True
         ).start()
         pipes.append(here)
     _timed(pipes, 0)  # until all are ready
@@ -280,17 +260,12 @@ def _timed(pipes: Sequence[Connection], number: int) -> tuple[float, int]:
     return time.perf_counter() - began, examples
 
 
-def _train_in_turns(
-    pipe: Connection, components: ModelConfig, folder: Path, plan: Plan, threads: int
-) -> None:
+def _train_in_turns(pipe: Connection, components: ModelConfig, folder: Path, plan: Plan, threads: int) -> None:
     """A training that does the turn whose number it is given, until it is given none."""
     keep_heap()
     torch.set_num_threads(threads)
     data, device = Prepared(folder), torch.device("cpu")
-    model, batches = (
-        fresh(components, data, plan, device),
-        batches_of(data, components, plan, device),
-    )
+    model, batches = (fresh(components, data, plan, device), batches_of(data, components, plan, device))
     runner = Runner("", batches, training(model, plan.bf16))
     runner.turn(0, plan.warm_up)
     while (number := pipe.recv()) is not None:

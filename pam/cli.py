@@ -36,10 +36,7 @@ def parser() -> argparse.ArgumentParser:
     parsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():
         own = parsers.add_parser(
-            name,
-            help=command.help,
-            description=command.help,
-            formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+            name, help=command.help, description=command.help, formatter_class=argparse.ArgumentDefaultsHelpFormatter
         )
         command.add_arguments(own)
         own.set_defaults(call=command.run)
@@ -54,9 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         interruption what a shell would give, 128 and the signal's number.
     """
     args = parser().parse_args(arguments)
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s", force=True
-    )
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s", force=True)
     try:
         return int(args.call(args))
     except KeyboardInterrupt:

@@ -55,9 +55,7 @@ class Component:
         others = {name: own for name, own in value.items() if name != "kind"}
         return read_options(self.name, value["kind"], others)
 
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         written = core_schema.plain_serializer_function_ser_schema(Options.model_dump)
         return core_schema.no_info_plain_validator_function(self.read, serialization=written)
 
@@ -128,14 +126,10 @@ def _imported(modules: list[str]) -> list[str]:
             raise refused(UserError(f"no module `{error.name}`", hint=hint), module) from error
         except Exception as error:  # whatever a module of somebody's own does
             said = f"`{module}` cannot be imported: {type(error).__name__}: {error}"
-            raise refused(
-                UserError(said, hint=f"`python -c 'import {module}'` shows where"), module
-            ) from error
+            raise refused(UserError(said, hint=f"`python -c 'import {module}'` shows where"), module) from error
     return modules
 
 
-ModuleName = Annotated[
-    str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$", max_length=200)
-]
+ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$", max_length=200)]
 Plugins = Annotated[list[ModuleName], AfterValidator(_imported)]
 """Modules that are imported as they are read: what is read after them may use their kinds."""

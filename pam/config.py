@@ -44,20 +44,14 @@ class Network(Strict):
     """Sizes of encoder and decoder."""
 
     embedding: int = Field(64, ge=1, le=LARGEST, description="units of a symbol's embedding")
-    encoder: int = Field(
-        64, ge=1, le=LARGEST, description="LSTM units of the encoder in each direction"
-    )
+    encoder: int = Field(64, ge=1, le=LARGEST, description="LSTM units of the encoder in each direction")
     decoder: int = Field(128, ge=1, le=LARGEST, description="LSTM units of the decoder")
-    encoder_layers: int = Field(
-        1, ge=1, le=DEEPEST, description="layers of the bidirectional encoder"
-    )
+    encoder_layers: int = Field(1, ge=1, le=DEEPEST, description="layers of the bidirectional encoder")
     decoder_layers: int = Field(1, ge=1, le=DEEPEST, description="layers of the decoder")
     encoder_reads: Literal["both", "forward", "backward"] = Field(
         "both", description="how the encoder reads; backward: a reversed source"
     )
-    dropout: float = Field(
-        0.2, ge=0, lt=1, description="on embeddings, encoder states and decoder states"
-    )
+    dropout: float = Field(0.2, ge=0, lt=1, description="on embeddings, encoder states and decoder states")
     initial_range: float | None = Field(
         None, gt=0, le=100, description="uniform(-r, r) for all weights; null: torch's defaults"
     )
@@ -67,50 +61,32 @@ class Training(Strict):
     """One training: its length, its optimizer, what is saved."""
 
     epochs: int = Field(12, ge=1, description="passes over the training split")
-    max_steps: int | None = Field(
-        None, ge=1, description="end after so many steps, if that is before `epochs`"
-    )
-    patience: int | None = Field(
-        None, ge=1, description="end after so many epochs without a lower development loss"
-    )
+    max_steps: int | None = Field(None, ge=1, description="end after so many steps, if that is before `epochs`")
+    patience: int | None = Field(None, ge=1, description="end after so many epochs without a lower development loss")
     batch_size: int = Field(64, ge=1, description="examples per step")
-    accumulate: int = Field(
-        1, ge=1, description="parts into which a step's batch is cut, one gradient for all"
-    )
+    accumulate: int = Field(1, ge=1, description="parts into which a step's batch is cut, one gradient for all")
     optimizer: Literal["adam", "sgd"] = Field("adam", description="adam or plain sgd")
     learning_rate: float = Field(0.002, gt=0, description="the highest learning rate")
     warmup_steps: int = Field(100, ge=0, description="steps of linear rise at the start")
     schedule: Literal["linear", "halving"] = Field(
         "linear", description="how the rate falls: `flat`, or `halve_after` and `halve_every`"
     )
-    flat: float = Field(
-        0.4, ge=0, le=1, description="share of the run after which the rate falls linearly to 0"
-    )
+    flat: float = Field(0.4, ge=0, le=1, description="share of the run after which the rate falls linearly to 0")
     halve_after: int = Field(8000, ge=0, description="steps before the rate is halved first")
     halve_every: int = Field(1000, ge=1, description="steps from one halving to the next")
     clip: float = Field(5.0, gt=0, description="largest norm of the gradient")
     select: Literal["accuracy", "loss", "last"] = Field(
         "accuracy", description="which epoch's weights are the model, by the development split"
     )
-    eval_metrics: bool = Field(
-        False,
-        description="measure accuracy of symbols and the objective too, after each epoch",
-    )
-    average: int = Field(
-        1, ge=1, description="mean of the weights after each of so many last epochs, that one's too"
-    )
+    eval_metrics: bool = Field(False, description="measure accuracy of symbols and the objective too, after each epoch")
+    average: int = Field(1, ge=1, description="mean of the weights after each of so many last epochs, that one's too")
     precision: Literal["float32", "tf32", "bf16"] = Field(
-        "float32",
-        description="of large products in training; tf32 is for CUDA",
+        "float32", description="of large products in training; tf32 is for CUDA"
     )
     state_every_s: float = Field(
-        30.0,
-        ge=0,
-        description="least seconds between two saved states; saving takes at most 1/20 of the time",
+        30.0, ge=0, description="least seconds between two saved states; saving takes at most 1/20 of the time"
     )
-    divergence: float = Field(
-        10.0, gt=1, description="stop when an epoch's loss is this many times the first batch's"
-    )
+    divergence: float = Field(10.0, gt=1, description="stop when an epoch's loss is this many times the first batch's")
 
 
 class Decoding(Strict):
@@ -123,31 +99,17 @@ class Decoding(Strict):
     length_penalty: float = Field(
         0.0, ge=0, le=1000, description="log p is divided by (length)^this in the last choice"
     )
-    length_prior: float = Field(
-        0.0, ge=0, le=1000, description="weight of log p(target length | source length)"
-    )
-    replace_unknown: bool = Field(
-        False, description="an unknown word becomes the source word most attended"
-    )
+    length_prior: float = Field(0.0, ge=0, le=1000, description="weight of log p(target length | source length)")
+    replace_unknown: bool = Field(False, description="an unknown word becomes the source word most attended")
     latent_samples: int = Field(
-        0,
-        ge=0,
-        le=1000,
-        description="draws of latent vectors whose mean distribution is searched; 0: their means",
+        0, ge=0, le=1000, description="draws of latent vectors whose mean distribution is searched; 0: their means"
     )
     temperature: float | None = Field(
-        None,
-        gt=0,
-        le=1000,
-        description="draw outputs by p^(1 / temperature) instead of searching, whatever the beam",
+        None, gt=0, le=1000, description="draw outputs by p^(1 / temperature) instead of searching, whatever the beam"
     )
-    dev: bool = Field(
-        False, description="decode and score the development split of translations too"
-    )
+    dev: bool = Field(False, description="decode and score the development split of translations too")
     batch_size: int = Field(64, ge=1, description="examples decoded at once")
-    max_ratio: float = Field(
-        3.0, gt=0, le=1000, description="longest output as a multiple of the input"
-    )
+    max_ratio: float = Field(3.0, gt=0, le=1000, description="longest output as a multiple of the input")
     max_extra: int = Field(10, ge=1, le=100_000, description="symbols added to that limit")
 
 
@@ -169,24 +131,11 @@ class Resources(Strict):
 
     threads: int = Field(1, ge=1, description="processor cores of a process")
     mem_mb: int = Field(2000, ge=1, description="main memory in megabytes")
-    runtime: int = Field(
-        240, ge=1, description="minutes of a cluster's job; a training goes on in another one"
-    )
-    processes: int = Field(
-        1,
-        ge=1,
-        description="processes that share a training, each with its cores and its GPU",
-    )
-    gpu: bool | None = Field(
-        None,
-        description="a GPU for each process; null: if `device` is cuda, or one is here",
-    )
-    gpu_model: str | None = Field(
-        None, pattern=NAME, description="kind of GPU, by the cluster's name for it"
-    )
-    decode_runtime: int = Field(
-        60, ge=1, description="minutes of a job that decodes, analyses or compares outputs"
-    )
+    runtime: int = Field(240, ge=1, description="minutes of a cluster's job; a training goes on in another one")
+    processes: int = Field(1, ge=1, description="processes that share a training, each with its cores and its GPU")
+    gpu: bool | None = Field(None, description="a GPU for each process; null: if `device` is cuda, or one is here")
+    gpu_model: str | None = Field(None, pattern=NAME, description="kind of GPU, by the cluster's name for it")
+    decode_runtime: int = Field(60, ge=1, description="minutes of a job that decodes, analyses or compares outputs")
     data_mem_mb: int = Field(2000, ge=1, description="megabytes of a job that prepares data")
     data_runtime: int = Field(60, ge=1, description="minutes of a job that prepares data")
 
@@ -204,40 +153,21 @@ class ModelConfig(Strict):
 
     label: Text = Field(description="the model's name in tables and figures")
     source: Text = Field("", description="the paper and section that define it")
-    members: list[Name] = Field(
-        [], description="models whose mean this one is, in place of a training of its own"
-    )
-    architecture: Architecture = Field(
-        options.Recurrent(),
-        description="what reads and writes",
-    )
+    members: list[Name] = Field([], description="models whose mean this one is, in place of a training of its own")
+    architecture: Architecture = Field(options.Recurrent(), description="what reads and writes")
     score: Score = Field(options.General(), description="score e_t(a) of a source position")
-    window: Window = Field(
-        options.NoWindow(), description="source positions that a step considers at all"
-    )
-    distribution: Distribution = Field(
-        options.Softmax(), description="scores to alignment distribution"
-    )
-    coupling: Coupling = Field(
-        options.NoCoupling(), description="dependence on the previous alignment"
-    )
+    window: Window = Field(options.NoWindow(), description="source positions that a step considers at all")
+    distribution: Distribution = Field(options.Softmax(), description="scores to alignment distribution")
+    coupling: Coupling = Field(options.NoCoupling(), description="dependence on the previous alignment")
     latent: Latent = Field(
-        options.NoLatent(),
-        description="latent vectors in addition to the alignment, of contexts or of the sentence",
+        options.NoLatent(), description="latent vectors in addition to the alignment, of contexts or of the sentence"
     )
-    marginalization: Marginalization = Field(
-        options.Input(), description="where attention is summed out"
-    )
-    input_feeding: InputFeeding = Field(
-        options.PriorFeeding(), description="the alignment fed to the next state"
-    )
+    marginalization: Marginalization = Field(options.Input(), description="where attention is summed out")
+    input_feeding: InputFeeding = Field(options.PriorFeeding(), description="the alignment fed to the next state")
     inference: Inference = Field(
-        options.NoInference(),
-        description="alignments given the whole target too, for a variational bound",
+        options.NoInference(), description="alignments given the whole target too, for a variational bound"
     )
-    estimator: Estimator = Field(
-        options.Exact(), description="how a bound's expectation is computed"
-    )
+    estimator: Estimator = Field(options.Exact(), description="how a bound's expectation is computed")
     targets: Literal["symbols", "actions"] = Field(
         "symbols", description="output alphabet: symbols, or symbols and pointer steps"
     )
@@ -253,9 +183,7 @@ class TaskConfig(Strict):
 
     dataset: str = Field(description="its name in the registry of data sets", pattern=NAME)
     label: Text | None = Field(None, description="name in tables; null: the task's key")
-    paper: Text | None = Field(
-        None, description="row of the paper's table that was run on this very data set"
-    )
+    paper: Text | None = Field(None, description="row of the paper's table that was run on this very data set")
     paper_reference: Text | None = Field(
         None, description="row of the paper's table to compare with, though its data differ"
     )
@@ -264,9 +192,7 @@ class TaskConfig(Strict):
         None, min_length=1, description="those of the experiment's models to run; null: all"
     )
     without: list[str] = Field([], description="models that are not run after all")
-    seeds: list[Seed] | None = Field(
-        None, min_length=1, description="the task's own seeds; null: the experiment's"
-    )
+    seeds: list[Seed] | None = Field(None, min_length=1, description="the task's own seeds; null: the experiment's")
     format: dict[str, Any] = Field({}, description="overrides of the data set's `format`")
     word_alignments: str | None = Field(
         None, pattern=NAME, description="data set of links that attention is compared with"
@@ -286,9 +212,7 @@ class TaskConfig(Strict):
 class Experiment(Strict):
     """Everything one experiment runs."""
 
-    plugins: Plugins = Field(
-        [], description="modules to import, which add kinds of components of one's own"
-    )
+    plugins: Plugins = Field([], description="modules to import, which add kinds of components of one's own")
     experiment: str = Field(description="name of the folder under results/", pattern=NAME)
     title: Text = Field("", description="heading of the report")
     seeds: list[Seed] = Field([1], min_length=1, description="one training per seed")
@@ -301,9 +225,7 @@ class Experiment(Strict):
     network: Network = Field(default_factory=lambda: Network())
     training: Training = Field(default_factory=lambda: Training())
     decoding: Decoding = Field(default_factory=lambda: Decoding())
-    registries: list[str] = Field(
-        ["config/datasets.yaml"], min_length=1, description="registries of data sets"
-    )
+    registries: list[str] = Field(["config/datasets.yaml"], min_length=1, description="registries of data sets")
     mirror: str | None = Field(None, description="folder or base address tried first")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where models train")
     attention_words: int = Field(4, ge=1, description="rows of a test split drawn as heat maps")

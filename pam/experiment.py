@@ -92,8 +92,7 @@ class Plan:
         """The models whose mean a model is; none if it is trained by itself.
 
         Raises:
-            UserError: no such model, or one among them is itself an ensemble, or writes another
-                kind of output.
+            UserError: no such model, or one among them is itself an ensemble, or writes another kind of output.
         """
         members = self._components(model).members
         place = [_file_of(model)], ["members"]
@@ -159,10 +158,7 @@ class Plan:
                 raise placed(error, self.files, [*under, "dataset"])
             links = own.word_alignments
             if links is not None and load_task(datasets[links].task).STAGES:
-                error = UserError(
-                    f"`{links}` holds no word alignments",
-                    hint="name a data set with `task: alignment`",
-                )
+                error = UserError(f"`{links}` holds no word alignments", hint="name a data set with `task: alignment`")
                 raise placed(error, self.files, [*under, "word_alignments"])
             parse(kind.Format, entry.format, self.files, (*under, "format"))
             if not kind.has_actions:
@@ -174,8 +170,7 @@ class Plan:
             writers = [model, *self.members(model)]
             if any(self._components(one).targets == "actions" for one in writers):
                 error = UserError(
-                    f"model `{model}` of task `{task}` writes actions, which a task of {kind} has "
-                    "none of",
+                    f"model `{model}` of task `{task}` writes actions, which a task of {kind} has none of",
                     hint=f"leave it out there: `without: [{model}]`",
                 )
                 raise placed(error, self.files, ["tasks", task])

@@ -1,12 +1,11 @@
 """What a piece of work depends on in the source, as one short hash.
 
-The workflow gives each rule the fingerprint of the code that its command uses, so that a change
-runs again what it computed and nothing else. Comments, docstrings and layout do not count, since
-they change no result.
+The workflow gives each rule the fingerprint of the code that its command uses, so that a change runs again what it
+computed and nothing else. Comments, docstrings and layout do not count, since they change no result.
 
-A module counts as a whole, with all that it imports, but for the modules of `CHOICES`, and those of
-which an entry names one definition. Of these only the definitions count that are named elsewhere,
-and what those name in turn: a changed coupling is no change of another one in the same file.
+A module counts as a whole, with all that it imports, but for the modules of `CHOICES`, and those of which an entry
+names one definition. Of these only the definitions count that are named elsewhere, and what those name in turn: a
+changed coupling is no change of another one in the same file.
 """
 
 from __future__ import annotations
@@ -24,10 +23,15 @@ from pam.models.options import COMPONENTS, implementation_of
 PACKAGE = Path(__file__).parent
 """The folder of `pam`."""
 
-CHOICES = {
+CHOICES: dict[str, set[str]] = {
+    "pam.data.dataset": set(),
     "pam.data.generated": {"GENERATORS"},
+    "pam.data.inflection": set(),
+    "pam.data.prepare": set(),
     "pam.data.readers": {"READERS"},
     "pam.data.tokenizers": {"TOKENIZERS", "CODECS"},
+    "pam.data.translation": set(),
+    "pam.data.word_alignments": set(),
     "pam.evaluation.scores": {"KINDS"},
     "pam.models.build": {"ARCHITECTURES"},
     "pam.models.couplings": {"COUPLINGS"},
@@ -79,8 +83,7 @@ def fingerprint(*entries: str) -> str:
     """Hash of the code of `entries` and of all that they reach.
 
     Args:
-        entries: dotted names of modules, such as `pam.commands.train`, or `module:name` for one
-            definition of a module.
+        entries: dotted names of modules, such as `pam.commands.train`, or `module:name` for one definition of a module.
 
     Raises:
         ModuleNotFoundError: there is no such module, or it defines no such name.
@@ -260,9 +263,7 @@ def _bound(statement: ast.stmt) -> list[str]:
         targets = [statement.target]
     elif isinstance(statement, ast.Import | ast.ImportFrom) or _is_for_types(statement):
         return []  # counts where its names are used
-    names = [
-        node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)
-    ]
+    names = [node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
     plain = targets and all(isinstance(one, ast.Name | ast.Tuple) for one in targets)
     return names if plain else [NOTHING]
 
@@ -300,11 +301,7 @@ def _drop_texts(tree: ast.Module) -> None:
 
 
 def _is_text(line: ast.AST) -> bool:
-    return (
-        isinstance(line, ast.Expr)
-        and isinstance(line.value, ast.Constant)
-        and isinstance(line.value.value, str)
-    )
+    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
 
 
 @cache

@@ -36,8 +36,7 @@ LARGEST = 100_000
 class UserError(Exception):
     """Something in the user's hands is wrong: an input, an option, a disk that is full.
 
-    The command line prints it as one message and ends with exit code 2; nothing is left half
-    written.
+    The command line prints it as one message and ends with exit code 2; nothing is left half written.
 
     Args:
         message: what is wrong, one sentence without a full stop.
@@ -47,12 +46,7 @@ class UserError(Exception):
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        file: Path | str | None = None,
-        line: int | None = None,
-        hint: str | None = None,
+        self, message: str, *, file: Path | str | None = None, line: int | None = None, hint: str | None = None
     ) -> None:
         self.message = message
         self.file = None if file is None else str(file)
@@ -75,9 +69,7 @@ def unknown(what: str, name: str, known: list[str], file: Path | str | None = No
         return UserError(f"{what} `{name}` is called `{new}` now", file=file, hint=f"write `{new}`")
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean `{close[0]}`? " if close else ""
-    return UserError(
-        f"unknown {what} `{name}`", file=file, hint=f"{hint}known: {', '.join(known) or 'none'}"
-    )
+    return UserError(f"unknown {what} `{name}`", file=file, hint=f"{hint}known: {', '.join(known) or 'none'}")
 
 
 def refused(error: UserError, *keys: str) -> PydanticCustomError:
@@ -154,9 +146,7 @@ def storage_error(error: OSError, path: Path | str) -> UserError | OSError:
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return UserError(
-            "no permission to write here",
-            file=path,
-            hint="choose a folder you may write to, or change its permissions",
+            "no permission to write here", file=path, hint="choose a folder you may write to, or change its permissions"
         )
     if error.errno in (errno.EEXIST, errno.ENOTDIR, errno.EISDIR):
         return UserError(
@@ -204,9 +194,7 @@ def read_json(path: Path | str) -> Any:
         raise UserError("no such file", file=path, hint="make it first") from error
     except (json.JSONDecodeError, UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
         line = getattr(error, "lineno", None)
-        raise UserError(
-            "this is not valid JSON", file=path, line=line, hint="delete it and make it again"
-        ) from error
+        raise UserError("this is not valid JSON", file=path, line=line, hint="delete it and make it again") from error
 
 
 def sha256_of(path: Path | str) -> str:
@@ -228,10 +216,7 @@ Section = TypeVar("Section", bound=Strict)
 
 
 def parse(
-    kind: type[Section],
-    value: Any,
-    file: Path | str | Sequence[Path] | None = None,
-    under: Sequence[str] = (),
+    kind: type[Section], value: Any, file: Path | str | Sequence[Path] | None = None, under: Sequence[str] = ()
 ) -> Section:
     """Reads `value` (from YAML) as `kind`.
 
@@ -275,8 +260,7 @@ def _worded(kind: type[BaseModel], problem: Any, path: list[str], keys: list[str
         return UserError(f"missing key `{where}`", hint=f"add `{keys[-1]}:`")
     said = f"{problem['msg'][0].lower()}{problem['msg'][1:]}"
     return UserError(
-        f"`{where}`: {said}, not {problem['input']!r}",
-        hint="correct the value; config/README.md describes each key",
+        f"`{where}`: {said}, not {problem['input']!r}", hint="correct the value; config/README.md describes each key"
     )
 
 
@@ -319,9 +303,7 @@ def line_of(file: Path | str | None, keys: Sequence[str]) -> int | None:
     return place_of([] if file is None else [file], keys)[1]
 
 
-def place_of(
-    files: Sequence[Path | str], keys: Sequence[str]
-) -> tuple[Path | str | None, int | None]:
+def place_of(files: Sequence[Path | str], keys: Sequence[str]) -> tuple[Path | str | None, int | None]:
     """The file, of several that were merged, that goes deepest into the nested `keys`.
 
     Args:
@@ -379,9 +361,7 @@ def read_yaml(path: Path | str) -> Any:
     except UnicodeDecodeError as error:
         raise UserError("this is not UTF-8 text", file=path, hint="save it as UTF-8") from error
     except PermissionError as error:
-        raise UserError(
-            "no permission to read this file", file=path, hint="change its permissions"
-        ) from error
+        raise UserError("no permission to read this file", file=path, hint="change its permissions") from error
     except (OSError, ValueError) as error:  # a folder, or a name that no file can have
         new = renamed.FILES.get(Path(path).name)
         hint = f"it is called `{new}` now" if new else "check the name"
@@ -414,9 +394,7 @@ def parse_yaml(text: str, path: Path | str) -> Any:
         raise UserError("lists in lists without end", file=path, hint=hint) from error
     except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
         # Numbers and dates that are written like some, but are none: 2001-99-99, !!int x.
-        raise UserError(
-            f"a value is not what it seems to be: {error}", file=path, hint="put it into quotes"
-        ) from error
+        raise UserError(f"a value is not what it seems to be: {error}", file=path, hint="put it into quotes") from error
 
 
 def _check_size(node: yaml.Node | None) -> None:
@@ -432,9 +410,7 @@ def _check_size(node: yaml.Node | None) -> None:
         return sizes[id(node)]
 
     if node is not None and size(node) > LARGEST:
-        raise yaml.MarkedYAMLError(
-            problem=f"more than {LARGEST} keys and values", problem_mark=node.start_mark
-        )
+        raise yaml.MarkedYAMLError(problem=f"more than {LARGEST} keys and values", problem_mark=node.start_mark)
 
 
 def _check_keys(node: yaml.Node | None, path: Path | str) -> None:
@@ -459,9 +435,6 @@ def _check_mapping(node: yaml.MappingNode, path: Path | str) -> None:
             continue
         if (key.tag, key.value) in known:
             raise UserError(
-                f"`{key.value}` is given twice",
-                file=path,
-                line=key.start_mark.line + 1,
-                hint="keep one of the two",
+                f"`{key.value}` is given twice", file=path, line=key.start_mark.line + 1, hint="keep one of the two"
             )
         known.add((key.tag, key.value))

@@ -2,11 +2,10 @@
 
 `python -m pam.jobs cuda COMMAND ...` runs a command on a GPU of its own.
 
-Several jobs on one machine, of one run or of many, each take as many free GPUs as they want and
-hold them by locks on files. The command replaces this process and inherits the locks, so the kernel
-frees the GPUs when the command ends, however it ends. Where a scheduler has given this job its GPUs
-already, only those are looked at; where there is no GPU the command runs as it is, and after `cpu`
-in place of `cuda`, or if it wants none, it sees none.
+Several jobs on one machine, of one run or of many, each take as many free GPUs as they want and hold them by locks on
+files. The command replaces this process and inherits the locks, so the kernel frees the GPUs when the command ends,
+however it ends. Where a scheduler has given this job its GPUs already, only those are looked at; where there is no GPU
+the command runs as it is, and after `cpu` in place of `cuda`, or if it wants none, it sees none.
 """
 
 from __future__ import annotations
@@ -45,20 +44,14 @@ def visible() -> list[str]:
     devices = [line.split(", ") for line in listed.stdout.splitlines() if ", " in line]
     if wanted is None:
         return [uuid for _, uuid in devices]
-    return [
-        uuid
-        for name in wanted
-        for index, uuid in devices
-        if name == index or (name and uuid.startswith(name))
-    ]
+    return [uuid for name in wanted for index, uuid in devices if name == index or (name and uuid.startswith(name))]
 
 
 def take(devices: list[str], count: int = 1, wait_s: float = 1.0) -> list[str]:
     """Takes `count` of `devices` for the rest of this process and of what replaces it.
 
-    Waits while too few are free, and says so once. Jobs take GPUs one job at a time: two that have
-    taken some of what both need would wait for each other, and one that needs many would be
-    overtaken by those that need few.
+    Waits while too few are free, and says so once. Jobs take GPUs one job at a time: two that have taken some of what
+    both need would wait for each other, and one that needs many would be overtaken by those that need few.
     """
     if not LOCKS.is_dir():
         LOCKS.mkdir(exist_ok=True)
@@ -111,9 +104,7 @@ def set_environment(basedir: str, mirror: str | None) -> None:
         os.environ["PAM_MIRROR"] = mirror
 
 
-LOGGED = (
-    'logged() {{ "${{@:2}}" > "$1" 2>&1 || {{ tail -n 20 "$1" >&2; echo >> "$1"; return 1; }}; }}; '
-)
+LOGGED = 'logged() {{ "${{@:2}}" > "$1" 2>&1 || {{ tail -n 20 "$1" >&2; echo >> "$1"; return 1; }}; }}; '
 """Before each rule's command, for Snakemake's `shell.prefix`: `logged FILE COMMAND ...`.
 
 A command that fails shows the end of its log, so that nobody has to look for the message. A log on

@@ -50,8 +50,7 @@ def take(path: Path) -> FileLock | None:
             raise UserError(
                 f"this file system has no locks ({error.strerror})",
                 file=path,
-                hint="work in a folder on another one; some network file systems need an option "
-                "when they are mounted",
+                hint="work in a folder on another one; some network file systems need an option when they are mounted",
             ) from error
         raise storage_error(error, path) from error
     return lock

@@ -29,13 +29,7 @@ if TYPE_CHECKING:
 GOLD = "gold"
 """The split of word alignments that people made; it has a folder of its own."""
 
-MODEL_FILES = (
-    "config.yaml",
-    "weights.safetensors",
-    "source.vocab",
-    "target.vocab",
-    "lengths.json",
-)
+MODEL_FILES = ("config.yaml", "weights.safetensors", "source.vocab", "target.vocab", "lengths.json")
 """What a model folder holds, so that the model can be used by itself."""
 
 

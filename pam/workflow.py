@@ -1,10 +1,9 @@
 """What the Snakemake rules ask of an experiment: files, resources, fingerprints, arguments.
 
-The rules in `workflow/rules/` say what is made from what by which command. What differs from task
-to task and from model to model they ask of one `Workflow`. Its methods that take `wildcards` are
-called by Snakemake for each job, with `task`, `model`, `seed` and others as attributes, by the
-rule's pattern. A change of a parameter or a fingerprint makes Snakemake run a job again, so those
-hold what decides the job's result and nothing else.
+The rules in `workflow/rules/` say what is made from what by which command. What differs from task to task and from
+model to model they ask of one `Workflow`. Its methods that take `wildcards` are called by Snakemake for each job, with
+`task`, `model`, `seed` and others as attributes, by the rule's pattern. A change of a parameter or a fingerprint makes
+Snakemake run a job again, so those hold what decides the job's result and nothing else.
 
 Reading this module does not import torch, since every job reads the workflow once more.
 """
@@ -90,11 +89,10 @@ class Workflow:
     """
 
     def __init__(self, plan: Plan, datasets: Mapping[str, Dataset], gpus: int = 0) -> None:
-        """
-        Args:
-            plan: the checked experiment.
-            datasets: the entries of all its registries.
-            gpus: how many GPUs this machine has for its jobs.
+        """Args:
+        plan: the checked experiment.
+        datasets: the entries of all its registries.
+        gpus: how many GPUs this machine has for its jobs.
         """
         self.plan, self.datasets, self.gpus = plan, datasets, gpus
         self.experiment = plan.experiment
@@ -235,8 +233,7 @@ class Workflow:
         return [f"--registry={file}" for file in self.experiment.registries]
 
     def identity_of_files(self, wildcards: Wildcards) -> dict[str, Any]:
-        """What of an entry decides which files are fetched: hashes, or addresses where none is
-        known."""
+        """What of an entry decides which files are fetched: hashes, or addresses where none is known."""
         entry = self._dataset(wildcards.dataset)
         files = {
             name: file.sha256 or file.md5 or file.path or (file.urls, entry.mirror_name)
@@ -371,9 +368,7 @@ class Workflow:
         feeds = {model: self.plan.components[model].input_feeding for model in self.compared(task)}
         return [model for model, feed in feeds.items() if feed.kind == "posterior"][:1]
 
-    def _of_models(
-        self, wildcards: Wildcards, models: Iterable[str], files: Iterable[str]
-    ) -> list[str]:
+    def _of_models(self, wildcards: Wildcards, models: Iterable[str], files: Iterable[str]) -> list[str]:
         """Files of runs of these models; `{beam}` in them is the task's main beam."""
         names = [file.format(beam=self.main_beam(wildcards)) for file in files]
         runs = [self.run_of(wildcards.task, model, wildcards.seed) for model in models]

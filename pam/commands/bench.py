@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 
 def add_bench(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--data", type=Path, help="prepared data (default: prepares the German nouns)"
-    )
+    parser.add_argument("--data", type=Path, help="prepared data (default: prepares the German nouns)")
     parser.add_argument(
         "--models",
         nargs="+",
@@ -40,9 +38,7 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=15, help="turns of each model")
     parser.add_argument("--batches", type=int, default=10, help="batches in a turn")
     parser.add_argument("--warm-up", type=int, default=10, help="batches before any is timed")
-    parser.add_argument(
-        "--beams", type=int, nargs="*", default=[1, 4], help="searches to time; none: only training"
-    )
+    parser.add_argument("--beams", type=int, nargs="*", default=[1, 4], help="searches to time; none: only training")
     parser.add_argument("--precision", choices=("float32", "tf32", "bf16"), default="float32")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument(
@@ -52,22 +48,13 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
         help="instead, whether N trainings at once take less time than one after another",
     )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="cpu")
-    parser.add_argument(
-        "--out", type=Path, default=Path("results/bench.json"), help="JSON with the same figures"
-    )
+    parser.add_argument("--out", type=Path, default=Path("results/bench.json"), help="JSON with the same figures")
 
 
 def run_bench(args: argparse.Namespace) -> int:
     import torch
 
-    from pam.benchmark import (
-        beside,
-        german_nouns,
-        measure,
-        named_model,
-        print_beside,
-        print_record,
-    )
+    from pam.benchmark import beside, german_nouns, measure, named_model, print_beside, print_record
     from pam.data.dataset import Prepared
     from pam.io import write_json
     from pam.training.devices import choose_device, keep_heap, use_precision
@@ -106,22 +93,12 @@ def _plan(args: argparse.Namespace) -> Plan:
         decoder_layers=args.layers,
     )
     return Plan(
-        network,
-        args.batch_size,
-        args.rounds,
-        args.batches,
-        args.warm_up,
-        tuple(args.beams),
-        args.precision == "bf16",
+        network, args.batch_size, args.rounds, args.batches, args.warm_up, tuple(args.beams), args.precision == "bf16"
     )
 
 
 def _record(
-    args: argparse.Namespace,
-    plan: Plan,
-    data: Prepared,
-    device: torch.device,
-    rows: list[dict[str, Any]],
+    args: argparse.Namespace, plan: Plan, data: Prepared, device: torch.device, rows: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """The figures, with all that they depend on."""
     from pam.training.logging import hardware, peak_memory_mb, versions
@@ -143,6 +120,4 @@ def _record(
     }
 
 
-BENCH = Command(
-    "measure training and decoding speed of models, side by side, on one core", add_bench, run_bench
-)
+BENCH = Command("measure training and decoding speed of models, side by side, on one core", add_bench, run_bench)

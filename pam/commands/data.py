@@ -34,9 +34,7 @@ def _dataset(args: argparse.Namespace) -> Dataset:
 
 
 def _add_raw(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--raw", type=Path, required=True, metavar="DIR", help="folder that fetch filled"
-    )
+    parser.add_argument("--raw", type=Path, required=True, metavar="DIR", help="folder that fetch filled")
 
 
 def add_fetch(parser: argparse.ArgumentParser) -> None:
@@ -62,12 +60,8 @@ def _say(line: str) -> None:
 def add_prepare(parser: argparse.ArgumentParser) -> None:
     _add_dataset(parser, "folder for the prepared data")
     _add_raw(parser)
-    parser.add_argument(
-        "--format", metavar="YAML", help="keys that override the data set's `format`: {key: value}"
-    )
-    parser.add_argument(
-        "--stage", metavar="NAME", help="this stage alone, after those before it (default: all)"
-    )
+    parser.add_argument("--format", metavar="YAML", help="keys that override the data set's `format`: {key: value}")
+    parser.add_argument("--stage", metavar="NAME", help="this stage alone, after those before it (default: all)")
 
 
 def run_prepare(args: argparse.Namespace) -> int:
@@ -101,9 +95,7 @@ def overrides(text: str, dataset: Dataset) -> dict[str, Any]:
 def add_word_alignments(parser: argparse.ArgumentParser) -> None:
     _add_dataset(parser, "folder for the prepared alignments")
     _add_raw(parser)
-    parser.add_argument(
-        "--data", type=Path, required=True, metavar="DIR", help="the task's prepared data"
-    )
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the task's prepared data")
 
 
 def run_word_alignments(args: argparse.Namespace) -> int:
@@ -114,11 +106,7 @@ def run_word_alignments(args: argparse.Namespace) -> int:
 
 
 FETCH = Command("bring the files of a data set, checked against their hashes", add_fetch, run_fetch)
-PREPARE = Command(
-    "check the text of a fetched data set and turn it into ids", add_prepare, run_prepare
-)
+PREPARE = Command("check the text of a fetched data set and turn it into ids", add_prepare, run_prepare)
 WORD_ALIGNMENTS = Command(
-    "prepare word alignments that people made, to compare attention with",
-    add_word_alignments,
-    run_word_alignments,
+    "prepare word alignments that people made, to compare attention with", add_word_alignments, run_word_alignments
 )

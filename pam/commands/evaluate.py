@@ -18,21 +18,15 @@ SPLITS = ("train", "dev", "test", "gold")
 
 
 def _add_data_and_out(parser: argparse.ArgumentParser, out: str) -> None:
-    parser.add_argument(
-        "--data", type=Path, metavar="DIR", help="prepared data (default: those of the run's task)"
-    )
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help=f"{out} (default: in the run's folder)"
-    )
+    parser.add_argument("--data", type=Path, metavar="DIR", help="prepared data (default: those of the run's task)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help=f"{out} (default: in the run's folder)")
 
 
 def add_analyze(parser: argparse.ArgumentParser) -> None:
     add_run(parser, "a trained model")
     parser.add_argument("--split", default="test", choices=SPLITS)
     _add_data_and_out(parser, "analysis.json")
-    parser.add_argument(
-        "--batch-size", type=int, metavar="N", help="rows side by side (default: the run's own)"
-    )
+    parser.add_argument("--batch-size", type=int, metavar="N", help="rows side by side (default: the run's own)")
     add_device(parser)
 
 
@@ -103,9 +97,7 @@ def add_score(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--analysis", type=Path, help="analysis.json, for perplexity or alignments")
     parser.add_argument("--training", type=Path, help="training.json, for the cost")
     parser.add_argument("--kind", help="kind of scoring (default: the kind of task of --data)")
-    parser.add_argument(
-        "--out", type=Path, help="scores.json (default: in the run's folder; no run: print metrics)"
-    )
+    parser.add_argument("--out", type=Path, help="scores.json (default: in the run's folder; no run: print metrics)")
 
 
 def run_score(args: argparse.Namespace) -> int:
@@ -140,16 +132,9 @@ def _print(scores: Scores) -> None:
 
 
 def add_significance(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--baseline", type=Path, required=True, metavar="DIR", help="run of the baseline")
     parser.add_argument(
-        "--baseline", type=Path, required=True, metavar="DIR", help="run of the baseline"
-    )
-    parser.add_argument(
-        "--systems",
-        type=Path,
-        nargs="+",
-        required=True,
-        metavar="DIR",
-        help="runs of other models on the same task",
+        "--systems", type=Path, nargs="+", required=True, metavar="DIR", help="runs of other models on the same task"
     )
     parser.add_argument("--split", default="test", choices=SPLITS[:3])
     parser.add_argument("--out", type=Path, required=True, help="JSON to write")
@@ -165,20 +150,12 @@ def run_significance(args: argparse.Namespace) -> int:
 
 
 ANALYZE = Command(
-    "likelihood, entropy, coverage and word links of a split, under teacher forcing",
-    add_analyze,
-    run_analyze,
+    "likelihood, entropy, coverage and word links of a split, under teacher forcing", add_analyze, run_analyze
 )
 ATTENTION = Command(
-    "write the alignments of a model for rows of a split, under teacher forcing",
-    add_attention,
-    run_attention,
+    "write the alignments of a model for rows of a split, under teacher forcing", add_attention, run_attention
 )
-SCORE = Command(
-    "score predictions or alignments, with intervals, and add up the cost", add_score, run_score
-)
+SCORE = Command("score predictions or alignments, with intervals, and add up the cost", add_score, run_score)
 SIGNIFICANCE = Command(
-    "test translations against the baseline's: sacreBLEU's paired bootstrap",
-    add_significance,
-    run_significance,
+    "test translations against the baseline's: sacreBLEU's paired bootstrap", add_significance, run_significance
 )

@@ -20,23 +20,15 @@ SEARCH = ("beam", "length_penalty", "length_prior", "replace_unknown")
 def add_predict(parser: argparse.ArgumentParser) -> None:
     add_run(parser, "a trained model", required=False)
     add_config(parser)
-    parser.add_argument(
-        "--model", type=Path, metavar="DIR", help="instead of --run: a model folder by itself"
-    )
+    parser.add_argument("--model", type=Path, metavar="DIR", help="instead of --run: a model folder by itself")
     parser.add_argument(
         "--split",
         choices=("train", "dev", "test"),
         help="of the prepared data; without this and --data, standard input is decoded",
     )
-    parser.add_argument(
-        "--data", type=Path, metavar="DIR", help="prepared data (default: those of the run's task)"
-    )
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="predictions.tsv (default: in the run's folder)"
-    )
-    parser.add_argument(
-        "--record", type=Path, metavar="FILE", help="decoding.json: cost and unseen symbols"
-    )
+    parser.add_argument("--data", type=Path, metavar="DIR", help="prepared data (default: those of the run's task)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="predictions.tsv (default: in the run's folder)")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="decoding.json: cost and unseen symbols")
     parser.add_argument("--beam", type=int, help="hypotheses kept (default: the run's own)")
     parser.add_argument("--n-best", type=int, default=1, metavar="N", help="outputs a source")
     parser.add_argument("--sample", action="store_true", help="draw outputs instead of searching")
@@ -99,9 +91,7 @@ def _check(args: argparse.Namespace) -> None:
             )
     elif args.run is None and None in (args.data, args.out):
         missing = "--data" if args.data is None else "--out"
-        raise UserError(
-            f"a split and no {missing}", hint=f"name it with {missing}, or a run with --run"
-        )
+        raise UserError(f"a split and no {missing}", hint=f"name it with {missing}, or a run with --run")
     if args.beam is not None and args.beam < 1:
         raise UserError(f"beam {args.beam}", hint="use a whole number, at least 1")
     if args.n_best < 1:
@@ -111,9 +101,7 @@ def _check(args: argparse.Namespace) -> None:
     if args.seed is not None and args.seed < 0:
         raise UserError(f"--seed {args.seed}", hint="use a whole number, at least 0")
     if not args.sample and (args.temperature is not None or args.seed is not None):
-        raise UserError(
-            "--temperature and --seed are for sampling", hint="add --sample, or leave them out"
-        )
+        raise UserError("--temperature and --seed are for sampling", hint="add --sample, or leave them out")
 
 
 def _with_options(run: RunConfig, args: argparse.Namespace) -> RunConfig:

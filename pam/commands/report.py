@@ -17,9 +17,7 @@ def add_tables(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="table1, table2, attentions, examples, costs, ...: a wrong name is answered with all",
     )
-    parser.add_argument(
-        "--experiment", type=Path, required=True, help="the experiment's configuration (YAML)"
-    )
+    parser.add_argument("--experiment", type=Path, required=True, help="the experiment's configuration (YAML)")
     for option, what in (
         ("--scores", "scores.json of every run; for table3, gold_scores.json"),
         ("--predictions", "for examples: predictions.tsv of every run, in its folder beam<k>"),
@@ -28,12 +26,8 @@ def add_tables(parser: argparse.ArgumentParser) -> None:
         ("--analyses", "for attentions: analysis.json of runs"),
     ):
         parser.add_argument(option, type=Path, nargs="+", default=(), help=what)
-    parser.add_argument(
-        "--paper", type=Path, default=PAPER, help="the papers' figures (%(default)s)"
-    )
-    parser.add_argument(
-        "--out", type=Path, required=True, help="folder; files are <table>.csv, ..."
-    )
+    parser.add_argument("--paper", type=Path, default=PAPER, help="the papers' figures (%(default)s)")
+    parser.add_argument("--out", type=Path, required=True, help="folder; files are <table>.csv, ...")
 
 
 def run_tables(args: argparse.Namespace) -> int:
@@ -65,7 +59,5 @@ def run_figures(args: argparse.Namespace) -> int:
     return 0
 
 
-TABLES = Command(
-    "make a table of an experiment: CSV, Markdown, LaTeX, HTML", add_tables, run_tables
-)
+TABLES = Command("make a table of an experiment: CSV, Markdown, LaTeX, HTML", add_tables, run_tables)
 FIGURES = Command("draw one figure, as SVG and PNG", add_figures, run_figures)

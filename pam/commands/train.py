@@ -22,9 +22,7 @@ def add_run(parser: argparse.ArgumentParser, files: str, required: bool = True) 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
     """Declares the option that takes the place of run.yaml; see `run_folder`."""
-    parser.add_argument(
-        "--config", metavar="YAML", help="the run's configuration (default: that in run.yaml)"
-    )
+    parser.add_argument("--config", metavar="YAML", help="the run's configuration (default: that in run.yaml)")
 
 
 def run_folder(args: argparse.Namespace) -> RunFolder:
@@ -39,20 +37,13 @@ def add_device(parser: argparse.ArgumentParser) -> None:
 def add_train(parser: argparse.ArgumentParser) -> None:
     add_run(parser, "run.yaml; results are written there")
     add_config(parser)
-    parser.add_argument(
-        "--data", type=Path, metavar="DIR", help="prepared data (default: those of the run's task)"
-    )
-    parser.add_argument(
-        "--state", type=Path, metavar="DIR", help="the training's state (default: RUN/state)"
-    )
+    parser.add_argument("--data", type=Path, metavar="DIR", help="prepared data (default: those of the run's task)")
+    parser.add_argument("--state", type=Path, metavar="DIR", help="the training's state (default: RUN/state)")
     add_device(parser)
     parser.add_argument(
-        "--code",
-        help="what the code is; a state of other code is not gone on from; None: its fingerprint",
+        "--code", help="what the code is; a state of other code is not gone on from; None: its fingerprint"
     )
-    parser.add_argument(
-        "--processes", type=int, default=1, help="that share the training, on GPUs one each"
-    )
+    parser.add_argument("--processes", type=int, default=1, help="that share the training, on GPUs one each")
 
 
 def run_train(args: argparse.Namespace) -> int:
@@ -75,7 +66,5 @@ def run_ensemble(args: argparse.Namespace) -> int:
     return 0
 
 
-TRAIN = Command(
-    "train one model; goes on from its last state if it was stopped", add_train, run_train
-)
+TRAIN = Command("train one model; goes on from its last state if it was stopped", add_train, run_train)
 ENSEMBLE = Command("join trained models to an ensemble", add_ensemble, run_ensemble)

@@ -105,9 +105,7 @@ def extract_member(archive: Path, name: str, target: Path, largest: int = LARGES
                 _copy(member, target)
                 return
         listed = ", ".join(f"`{member.name}`" for member in members[:5])
-        raise UserError(
-            f"the archive has no file `{name}`", file=archive, hint=f"it begins with {listed}"
-        )
+        raise UserError(f"the archive has no file `{name}`", file=archive, hint=f"it begins with {listed}")
 
 
 def _copy(member: Member, target: Path) -> None:

@@ -119,11 +119,7 @@ def _log(probs: Floats) -> Floats:
 def _operations(log_probs: Floats, group: Group) -> tuple[Floats, Floats, Floats]:
     """Log probabilities of substitution (n, m, N), deletion (n, N) and insertion (m, N)."""
     source, target = group.source.T, group.target.T
-    return (
-        log_probs[source[:, None], target[None]],
-        log_probs[source, EPSILON],
-        log_probs[EPSILON, target],
-    )
+    return (log_probs[source[:, None], target[None]], log_probs[source, EPSILON], log_probs[EPSILON, target])
 
 
 def _expected_counts(log_probs: Floats, group: Group) -> Floats:
@@ -156,9 +152,7 @@ def _forward(substitution: Floats, deletion: Floats, insertion: Floats) -> Float
     forward[0, 1:] = np.cumsum(insertion, axis=0)
     for i in range(1, n + 1):
         # Without the insertion, which needs the cell to the left in the same row.
-        above = np.logaddexp(
-            forward[i - 1, :-1] + substitution[i - 1], forward[i - 1, 1:] + deletion[i - 1]
-        )
+        above = np.logaddexp(forward[i - 1, :-1] + substitution[i - 1], forward[i - 1, 1:] + deletion[i - 1])
         for j in range(1, m + 1):
             np.logaddexp(above[j - 1], forward[i, j - 1] + insertion[j - 1], out=forward[i, j])
     return forward

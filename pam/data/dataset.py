@@ -1,10 +1,9 @@
 """Prepared data on disk, and the batches that are drawn from it.
 
-A prepared folder holds `{train,dev,test}.tsv`, `{train,dev,test}.safetensors`, `source.vocab`,
-`target.vocab`, the files of its codec, and `summary.json`. Each tensor file has the name of its
-split and digests of its own arrays, of the two vocabularies and of the text it belongs to, and the
-summary has digests of all files and of itself, so that a damaged or foreign file is found when it
-is read.
+A prepared folder holds `{train,dev,test}.tsv`, `{train,dev,test}.safetensors`, `source.vocab`, `target.vocab`, the
+files of its codec, and `summary.json`. Each tensor file has the name of its split and digests of its own arrays, of the
+two vocabularies and of the text it belongs to, and the summary has digests of all files and of itself, so that a
+damaged or foreign file is found when it is read.
 """
 
 from __future__ import annotations
@@ -228,9 +227,7 @@ class Split:
             ids, expected = self.alignments.values, len(self.targets.values) - len(self)
             if ids.dtype != np.int32 or len(ids) != expected:
                 return False
-        return (
-            self.sources.is_sound() and self.targets.is_sound() and len(self.sources) == len(self)
-        )
+        return self.sources.is_sound() and self.targets.is_sound() and len(self.sources) == len(self)
 
     def symbol_counts(self) -> dict[str, dict[str, int]]:
         """By side, symbols but the ends of rows, how many are unknown, and the longest row's."""
@@ -289,9 +286,7 @@ def write_summary(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     Returns:
         What was written.
     """
-    return write_checksummed(
-        folder / SUMMARY, dict(content) | {"outputs_sha256": hashes_of(folder)}
-    )
+    return write_checksummed(folder / SUMMARY, dict(content) | {"outputs_sha256": hashes_of(folder)})
 
 
 def hashes_of(folder: Path) -> dict[str, str]:
@@ -350,8 +345,7 @@ class Prepared:
         """The ids of a split.
 
         Raises:
-            UserError: damaged, or the vocabularies or the summary are not the ones that
-                were made with it.
+            UserError: damaged, or the vocabularies or the summary are not the ones that were made with it.
         """
         split = Split.load(self.folder, name)
         for side, vocabulary in (("source", self.source), ("target", self.target)):
@@ -374,11 +368,7 @@ class Prepared:
         if not path.is_file():
             raise UserError("no such file", file=path, hint="prepare the data first")
         if sha256_of(path) != Split.load(self.folder, name).digests.get("text"):
-            raise UserError(
-                f"this is not the text that {name}.safetensors was made from",
-                file=path,
-                hint=HINT,
-            )
+            raise UserError(f"this is not the text that {name}.safetensors was made from", file=path, hint=HINT)
         # Not `read_text`, which would take a lone carriage return for the end of a line.
         lines = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
         return [tuple(line.split("\t")) for line in lines]
@@ -434,8 +424,7 @@ class Examples:
                 )
             rows = zip(split.sources, split.targets, split.alignments, strict=True)
             self.targets = Ragged.of(
-                to_actions(target.tolist(), alignment.tolist(), len(source))
-                for source, target, alignment in rows
+                to_actions(target.tolist(), alignment.tolist(), len(source)) for source, target, alignment in rows
             )
         self.source_lengths = self.sources.lengths
         self.target_lengths = self.targets.lengths

@@ -1,8 +1,7 @@
 """The files of a data set, fetched so that they can be trusted.
 
-A file comes from the first address that gives it complete and unchanged. Its size
-is bounded. It is written to a temporary file, checked, and renamed: a crash leaves the old file or
-the new one.
+A file comes from the first address that gives it complete and unchanged. Its size is bounded. It is written to a
+temporary file, checked, and renamed: a crash leaves the old file or the new one.
 """
 
 from __future__ import annotations
@@ -22,16 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from pam.data.archives import extract_member
 from pam.data.generated import find_generator, installed
 from pam.data.registry import Dataset, File
-from pam.io import (
-    PART,
-    UserError,
-    atomic_write,
-    clear_parts,
-    read_json,
-    sha256_of,
-    write_json,
-    write_text,
-)
+from pam.io import PART, UserError, atomic_write, clear_parts, read_json, sha256_of, write_json, write_text
 from pam.locking import waited_for
 
 if TYPE_CHECKING:
@@ -83,10 +73,7 @@ class Wanted:
 
     def wrong_hash(self, path: Path) -> str | None:
         """How a file's hash differs from the one that is known, if it does."""
-        for name, known, found in (
-            ("SHA-256", self.sha256, sha256_of),
-            ("MD5", self.md5, _md5_of),
-        ):
+        for name, known, found in (("SHA-256", self.sha256, sha256_of), ("MD5", self.md5, _md5_of)):
             if known is not None and found(path) != known:
                 return f"wrong hash: {name} is {found(path)}, not {known}"
         return None
@@ -187,9 +174,7 @@ def download(
                     break
             time.sleep(patience.wait_s * 2 ** (attempt - 1))
     tried = "".join(f"\n    {reason}" for reason in reasons) or ": none is known"
-    raise UnavailableError(
-        f"no address gave `{target.name}`{tried}", hint=by_hand({target: wanted})
-    )
+    raise UnavailableError(f"no address gave `{target.name}`{tried}", hint=by_hand({target: wanted}))
 
 
 def by_hand(files: Mapping[Path, Wanted]) -> str:
@@ -305,8 +290,7 @@ def fetch(
         name: the data set's name, which is its folder on a mirror too.
         dataset: its entry in the registry.
         out: the folder for its files.
-        mirror: a folder or base address laid out `<dataset>/<file>`, tried first; by default what
-            PAM_MIRROR names.
+        mirror: a folder or base address laid out `<dataset>/<file>`, tried first; by default what PAM_MIRROR names.
         patience: how long to try.
         say: takes lines about what happens.
 
@@ -353,9 +337,7 @@ def _fetch_file(
         origin = download(target, wanted, addresses, patience, say)
     except UnavailableError as error:
         files = {
-            out / name: _wanted(file, record.get(name))
-            for name, file in dataset.files.items()
-            if file.path is None
+            out / name: _wanted(file, record.get(name)) for name, file in dataset.files.items() if file.path is None
         }
         missing = {path: known for path, known in files.items() if not known.is_met(path)}
         hints = filter(None, (dataset.obtain, by_hand(missing)))
@@ -399,9 +381,7 @@ def _wanted(file: File, recorded: dict[str, Any] | None) -> Wanted:
 
 def _check_own(path: str) -> None:
     if not Path(path).is_file():
-        raise UserError(
-            "no such file", file=path, hint="correct `path` in the registry of data sets"
-        )
+        raise UserError("no such file", file=path, hint="correct `path` in the registry of data sets")
     if Path(path).stat().st_size == 0:
         raise UserError("the file is empty", file=path, hint="write your data into it")
 
@@ -422,9 +402,7 @@ def _draw(dataset: Dataset, out: Path, say: Callable[[str], None]) -> None:
     texts = find_generator(package.name).model_validate(package.options).draw(source)
     for key, file in dataset.files.items():
         if key not in texts:
-            raise UserError(
-                f"{package.name} gives no file `{key}`", hint=f"it gives {', '.join(texts)}"
-            )
+            raise UserError(f"{package.name} gives no file `{key}`", hint=f"it gives {', '.join(texts)}")
         found = hashlib.sha256(texts[key].encode()).hexdigest()
         # Another version will do where the hash shows that it gives the same.
         if file.sha256 != found and (file.sha256 or source.version != package.version):

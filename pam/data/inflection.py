@@ -63,10 +63,7 @@ class Index(Stage[InflectionFormat]):
             lacks; lemmas that are in two splits.
         """
         rows = {name: self._rows(name, own) for name, own in self.files.items()}
-        source, target = (
-            Vocabulary.of(_sources(rows["train"])),
-            Vocabulary.of(_targets(rows["train"])),
-        )
+        source, target = (Vocabulary.of(_sources(rows["train"])), Vocabulary.of(_targets(rows["train"])))
         source.save(self.out / "source.vocab")
         target.save(self.out / "target.vocab")
         aligner = CharacterAligner.fit([(row.lemma, row.form) for row in rows["train"]])
@@ -94,9 +91,7 @@ class Index(Stage[InflectionFormat]):
 
     def _rows(self, split: str, own: Path | Mapping[str, Path]) -> list[Row]:
         if not isinstance(own, Path):
-            raise UserError(
-                f"split {split} has several files", hint="name one file of three columns"
-            )
+            raise UserError(f"split {split} has several files", hint="name one file of three columns")
         return read_rows(own, self.layout)
 
 
@@ -120,8 +115,7 @@ def read_rows(path: Path, layout: InflectionFormat) -> list[Row]:
     """Rows of a file of three tab-separated columns, in Unicode's composed form (NFC).
 
     Raises:
-        UserError: empty, not UTF-8, a wrong number of columns, an empty lemma or form; names the
-            line.
+        UserError: empty, not UTF-8, a wrong number of columns, an empty lemma or form; names the line.
     """
     rows = []
     for number, line in enumerate(read_lines(path), 1):
@@ -136,12 +130,7 @@ def read_rows(path: Path, layout: InflectionFormat) -> list[Row]:
         named = dict(zip(layout.columns, cells, strict=True))
         for name in ("lemma", "form"):
             if not named[name]:
-                raise UserError(
-                    f"the {name} is empty",
-                    file=path,
-                    line=number,
-                    hint="complete the line or delete it",
-                )
+                raise UserError(f"the {name} is empty", file=path, line=number, hint="complete the line or delete it")
         features = (feature.strip() for feature in named["features"].split(layout.separator))
         rows.append(Row(named["lemma"], ",".join(filter(None, features)), named["form"]))
     return rows
@@ -184,12 +173,5 @@ def _unseen(rows: Iterable[Sequence[str]], vocabulary: Vocabulary) -> dict[str, 
 def _shared_lemmas(splits: Mapping[str, Sequence[Row]]) -> dict[str, dict[str, Any]]:
     """For each two splits that share lemmas, how many and the first few."""
     lemmas = {name: {row.lemma for row in rows} for name, rows in splits.items()}
-    shared = {
-        f"{one} and {other}": sorted(lemmas[one] & lemmas[other])
-        for one, other in combinations(lemmas, 2)
-    }
-    return {
-        names: {"count": len(found), "examples": found[:5]}
-        for names, found in shared.items()
-        if found
-    }
+    shared = {f"{one} and {other}": sorted(lemmas[one] & lemmas[other]) for one, other in combinations(lemmas, 2)}
+    return {names: {"count": len(found), "examples": found[:5]} for names, found in shared.items() if found}

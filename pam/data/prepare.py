@@ -5,14 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pam.data.dataset import (
-    RECORD,
-    Prepared,
-    hashes_of,
-    read_checksummed,
-    write_checksummed,
-    write_summary,
-)
+from pam.data.dataset import RECORD, Prepared, hashes_of, read_checksummed, write_checksummed, write_summary
 from pam.data.download import check_fetched
 from pam.data.registry import Dataset, load_task
 from pam.data.text import Files
@@ -20,9 +13,7 @@ from pam.data.word_alignments import WordAlignments
 from pam.io import UserError, sha256_of, unknown
 
 
-def prepare(
-    name: str, dataset: Dataset, raw: Path, out: Path, stage: str | None = None
-) -> dict[str, Any]:
+def prepare(name: str, dataset: Dataset, raw: Path, out: Path, stage: str | None = None) -> dict[str, Any]:
     """Makes the prepared folder `out` from the fetched files in `raw`, `summary.json` last.
 
     Args:
@@ -75,19 +66,13 @@ def _run(name: str, dataset: Dataset, raw: Path, out: Path, stages: list[str]) -
         **_origin(name, dataset, hashes),
         "format": dataset.layout.model_dump(),
         **counts,
-        "stages": [
-            {"stage": done, **split}
-            for done, record in records.items()
-            for split in record["splits"]
-        ],
+        "stages": [{"stage": done, **split} for done, record in records.items() for split in record["splits"]],
         "warnings": [text for own in (*records.values(), counts) for text in own["warnings"]],
     }
     return write_summary(out, summary)
 
 
-def prepare_word_alignments(
-    name: str, dataset: Dataset, raw: Path, data: Path, out: Path
-) -> dict[str, Any]:
+def prepare_word_alignments(name: str, dataset: Dataset, raw: Path, data: Path, out: Path) -> dict[str, Any]:
     """Makes the prepared folder `out` of word alignments for the models of a task.
 
     Args:
@@ -136,16 +121,12 @@ def read_record(folder: Path) -> dict[str, Any]:
     """
     path = folder / RECORD
     if not path.is_file():
-        raise UserError(
-            f"the stage {folder.name} has not run", file=path, hint="run the stages in order"
-        )
+        raise UserError(f"the stage {folder.name} has not run", file=path, hint="run the stages in order")
     record = read_checksummed(path, "a stage's record", "run the stage again")
     for file, known in record["outputs_sha256"].items():
         if not (folder / file).is_file() or sha256_of(folder / file) != known:
             raise UserError(
-                f"this is not what the stage {folder.name} wrote",
-                file=folder / file,
-                hint="run the stage again",
+                f"this is not what the stage {folder.name} wrote", file=folder / file, hint="run the stage again"
             )
     return record
 
@@ -153,9 +134,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 def files_of(dataset: Dataset, raw: Path) -> Files:
     """Paths of the files of each split."""
     return {
-        split: raw / key
-        if isinstance(key, str)
-        else {what: raw / name for what, name in key.items()}
+        split: raw / key if isinstance(key, str) else {what: raw / name for what, name in key.items()}
         for split, key in dataset.splits.items()
     }
 

@@ -67,9 +67,7 @@ class Divide(Strict):
 class DividingReader(Reader):
     """A reader of files that hold one split each, or all pairs to be divided."""
 
-    divide: Divide | None = Field(
-        None, description="null: each split has its own files; else all pairs are in one"
-    )
+    divide: Divide | None = Field(None, description="null: each split has its own files; else all pairs are in one")
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -95,9 +93,7 @@ class Columns(DividingReader):
     """One file that holds a sentence pair a line, in columns."""
 
     kind: Literal["columns"] = "columns"
-    columns: dict[str, int] = Field(
-        description="language to its column, counted from 0, or from -1 backwards"
-    )
+    columns: dict[str, int] = Field(description="language to its column, counted from 0, or from -1 backwards")
     separator: str = Field("\t", min_length=1, description="separates two columns")
 
     def pairs(self, split: str, own: Any, languages: Languages) -> Iterator[Pair]:
@@ -178,9 +174,7 @@ class Segments(Lines):
                 found = True
                 yield line._replace(text=html.unescape(segment[1]))
         if not found:
-            raise UserError(
-                "no segments", file=path, hint="name a file with `<seg>`, or one without `.sgm`"
-            )
+            raise UserError("no segments", file=path, hint="name a file with `<seg>`, or one without `.sgm`")
 
 
 class Wit3(Reader):
@@ -235,9 +229,7 @@ class _Talks:
         """Pairs of the two files of a name with `{}` for the language; `text` picks lines."""
         source, target = (name.format(language) for language in self._languages)
         return aligned(
-            text(self._lines(source)),
-            text(self._lines(target)),
-            (self._archive / source, self._archive / target),
+            text(self._lines(source)), text(self._lines(target)), (self._archive / source, self._archive / target)
         )
 
     def _lines(self, name: str) -> Iterator[Line]:
@@ -272,12 +264,7 @@ def _talk_segments(lines: Iterator[Line]) -> Iterator[Line]:
             yield line._replace(text=_TALK_SEGMENT.sub("", line.text).replace("’", "'"))
 
 
-READERS: dict[str, type[Reader]] = {
-    "columns": Columns,
-    "lines": Lines,
-    "segments": Segments,
-    "wit3": Wit3,
-}
+READERS: dict[str, type[Reader]] = {"columns": Columns, "lines": Lines, "segments": Segments, "wit3": Wit3}
 
 
 def load_reader(choice: Any) -> Reader:
@@ -296,9 +283,7 @@ def load_reader(choice: Any) -> Reader:
     return READERS[options["kind"]].model_validate(options)
 
 
-def aligned(
-    lines: Iterator[Line], others: Iterator[Line], files: tuple[Path, Path]
-) -> Iterator[Pair]:
+def aligned(lines: Iterator[Line], others: Iterator[Line], files: tuple[Path, Path]) -> Iterator[Pair]:
     """Lines of two `files` in pairs.
 
     Raises:
@@ -320,10 +305,9 @@ def aligned(
 def divided(pairs: list[Pair], languages: Languages, divide: Divide) -> dict[str, list[Pair]]:
     """Splits that have no sentence in common, on either side; the same in both directions.
 
-    Pairs that share a sentence, white space and case aside, stay together, and so do pairs that
-    are linked through others. Groups are ranked by a hash of the seed and of their first sentence
-    in order of code points, so that the draw depends on nothing else; test takes the first that
-    fit, then dev. Within a split, pairs keep their order.
+    Pairs that share a sentence, white space and case aside, stay together, and so do pairs that are linked through
+    others. Groups are ranked by a hash of the seed and of their first sentence in order of code points, so that the
+    draw depends on nothing else; test takes the first that fit, then dev. Within a split, pairs keep their order.
 
     Raises:
         UserError: there are fewer pairs than requested.
@@ -353,8 +337,7 @@ def _groups(pairs: list[Pair], languages: Languages) -> dict[str, list[int]]:
 
     keys = [
         tuple(
-            f"{language} {' '.join(line.text.lower().split())}"
-            for language, line in zip(languages, pair, strict=True)
+            f"{language} {' '.join(line.text.lower().split())}" for language, line in zip(languages, pair, strict=True)
         )
         for pair in pairs
     ]

@@ -24,11 +24,7 @@ from pam.data.translation import Translation
 from pam.data.word_alignments import WordAlignments
 from pam.io import Section, Strict, UserError, line_of, parse, read_yaml, unknown
 
-TASKS: dict[str, type[Task[Any]]] = {
-    "inflection": Inflection,
-    "translation": Translation,
-    "alignment": WordAlignments,
-}
+TASKS: dict[str, type[Task[Any]]] = {"inflection": Inflection, "translation": Translation, "alignment": WordAlignments}
 """Kind of task, as `task:` names it, to its class."""
 
 
@@ -37,12 +33,8 @@ class File(Strict):
 
     urls: list[str] = Field([], description="addresses, the preferred one first")
     path: str | None = Field(None, description="a local file, relative to the registry's folder")
-    sha256: str | None = Field(
-        None, pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the content"
-    )
-    md5: str | None = Field(
-        None, pattern=r"^[0-9a-f]{32}$", description="MD5 of the content, where no more is known"
-    )
+    sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the content")
+    md5: str | None = Field(None, pattern=r"^[0-9a-f]{32}$", description="MD5 of the content, where no more is known")
     hash_from: str | None = Field(None, description="how the hash is known")
     bytes: int | None = Field(None, ge=1, description="size")
 
@@ -62,15 +54,12 @@ class Dataset(Strict):
     title: str = Field("", description="what it is, in a line")
     licence: str = Field("", description="licence of the data, or what is known of it")
     citation: str = Field("", description="publication to cite")
-    mirror_name: str | None = Field(
-        None, description="folder on a mirror that is tried before the data set's own name"
-    )
+    mirror_name: str | None = Field(None, description="folder on a mirror that is tried before the data set's own name")
     package: Package | None = Field(None, description="package that the files are drawn from")
     obtain: str = Field("", description="how to get files that no address gives")
     files: dict[str, File] = Field(description="file name to its source")
     splits: dict[str, str | dict[str, str]] = Field(
-        {name: f"{name}.tsv" for name in SPLITS},
-        description="split to one of `files`, or to one for each language",
+        {name: f"{name}.tsv" for name in SPLITS}, description="split to one of `files`, or to one for each language"
     )
     format: dict[str, Any] = Field({}, description="how the files are read, by kind of task")
 
@@ -119,16 +108,12 @@ def load_registries(paths: Sequence[Path | str]) -> dict[str, Dataset]:
         content = read_yaml(path)
         if not isinstance(content, dict) or not content:
             raise UserError(
-                "expected names of data sets with their keys",
-                file=path,
-                hint="see config/README.md for an example",
+                "expected names of data sets with their keys", file=path, hint="see config/README.md for an example"
             )
         for name, value in content.items():
             entry = _Entry(path, str(name))
             if name in datasets:
-                raise entry.error(
-                    f"data set `{name}` is in another registry already", [], "rename it"
-                )
+                raise entry.error(f"data set `{name}` is in another registry already", [], "rename it")
             datasets[entry.name] = entry.read(value)
     return datasets
 
@@ -153,9 +138,7 @@ def _is_trusted(url: str, *, known: bool) -> bool:
     except ValueError:
         return False
     loopback = host in ("localhost", "127.0.0.1", "::1")
-    return bool(host) and (
-        address.scheme == "https" or (address.scheme == "http" and (known or loopback))
-    )
+    return bool(host) and (address.scheme == "https" or (address.scheme == "http" and (known or loopback)))
 
 
 class _Entry:
@@ -167,11 +150,7 @@ class _Entry:
 
     def read(self, value: Any) -> Dataset:
         if not re.fullmatch(NAME, self.name):
-            raise self.error(
-                f"`{self.name}` cannot be a data set's name",
-                [],
-                "use letters, digits, `.`, `_` and `-`",
-            )
+            raise self.error(f"`{self.name}` cannot be a data set's name", [], "use letters, digits, `.`, `_` and `-`")
         files = value.get("files") if isinstance(value, dict) else None
         if isinstance(files, dict):
             parsed = {key: self._file(str(key), file) for key, file in files.items()}
@@ -197,9 +176,7 @@ class _Entry:
         for url in file.urls:
             if not _is_trusted(url, known=file.sha256 is not None):
                 raise self.error(
-                    f"`{url}` is not an https address",
-                    [*place, "urls"],
-                    "use https; plain http needs a known sha256",
+                    f"`{url}` is not an https address", [*place, "urls"], "use https; plain http needs a known sha256"
                 )
         if file.path is None:
             return file
@@ -217,9 +194,7 @@ class _Entry:
         for key, file in dataset.files.items():
             known = bool(file.urls) or file.path is not None
             if package is not None and known:
-                raise self.error(
-                    f"`{key}` has a source beside the package", ["files", key], "keep one of them"
-                )
+                raise self.error(f"`{key}` has a source beside the package", ["files", key], "keep one of them")
             if package is None and not known and not dataset.obtain:
                 raise self.error(
                     f"`{key}` has no source",
@@ -236,9 +211,7 @@ class _Entry:
     def _check_splits(self, dataset: Dataset, wanted: Sequence[str]) -> None:
         if sorted(dataset.splits) != sorted(wanted):
             raise self.error(
-                f"splits are {', '.join(dataset.splits) or 'missing'}",
-                ["splits"],
-                f"give {', '.join(wanted)}",
+                f"splits are {', '.join(dataset.splits) or 'missing'}", ["splits"], f"give {', '.join(wanted)}"
             )
         for split, own in dataset.splits.items():
             for key in [own] if isinstance(own, str) else own.values():

@@ -50,8 +50,7 @@ def read_lines(path: Path | str) -> list[str]:
         control = CONTROL.search(line.text)
         if control:
             raise line.error(
-                f"control character U+{ord(control[0]):04X} in the text",
-                "delete it; a line ends with LF or CR LF",
+                f"control character U+{ord(control[0]):04X} in the text", "delete it; a line ends with LF or CR LF"
             )
         lines.append(line.text)
     return lines
@@ -76,14 +75,10 @@ def lines_of(path: Path) -> Iterator[Line]:
     except (FileNotFoundError, IsADirectoryError) as error:
         raise UserError("no such file", file=path, hint="fetch the data set first") from error
     except PermissionError as error:
-        raise UserError(
-            "no permission to read this file", file=path, hint="change its permissions"
-        ) from error
+        raise UserError("no permission to read this file", file=path, hint="change its permissions") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(
-            "the compressed file is damaged or cut short",
-            file=path,
-            hint="delete it and fetch the data set again",
+            "the compressed file is damaged or cut short", file=path, hint="delete it and fetch the data set again"
         ) from error
     if empty:
         raise UserError("the file is empty", file=path, hint="fetch or write it again")
@@ -121,10 +116,7 @@ class PairWriter:
 @contextmanager
 def text_file(path: Path) -> Iterator[IO[str]]:
     """A UTF-8 file with LF line ends to write to; it is whole, or as it was."""
-    with (
-        atomic_write(path) as temporary,
-        open(temporary, "w", encoding="utf-8", newline="\n") as file,
-    ):
+    with atomic_write(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         yield file
 
 
@@ -136,9 +128,7 @@ def pair_writer(folder: Path, split: str) -> Iterator[PairWriter]:
         UserError: nothing was written, or the disk is full.
     """
     with ExitStack() as stack:
-        source, target = (
-            stack.enter_context(text_file(folder / f"{split}.{side}")) for side in SIDES
-        )
+        source, target = (stack.enter_context(text_file(folder / f"{split}.{side}")) for side in SIDES)
         writer = PairWriter((source, target))
         yield writer
         if writer.count == 0:

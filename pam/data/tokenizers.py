@@ -279,8 +279,7 @@ class InflectionCodec(Codec):
         """
         if len(columns) != 2 or not columns[0].strip():
             raise UserError(
-                "expected a lemma, a tab and features",
-                hint="for example: Haus<TAB>case=dative,number=plural",
+                "expected a lemma, a tab and features", hint="for example: Haus<TAB>case=dative,number=plural"
             )
         lemma, features = (unicodedata.normalize("NFC", column).strip() for column in columns)
         listed = filter(None, (feature.strip() for feature in features.split(",")))
@@ -318,9 +317,7 @@ class SideSettings(Strict):
     language: str
     tokenize: str = Field(description="name of a tokenizer")
     lowercase: bool
-    merges: list[Merge] | None = Field(
-        None, min_length=1, description="of byte pair encoding; null: words are symbols"
-    )
+    merges: list[Merge] | None = Field(None, min_length=1, description="of byte pair encoding; null: words are symbols")
 
 
 class Settings(Strict):

@@ -23,24 +23,8 @@ from pam.data import class_names
 from pam.data.dataset import SPLITS, write_split
 from pam.data.readers import Reader, load_reader
 from pam.data.tasks import Stage, Task
-from pam.data.text import (
-    CONTROL,
-    SIDES,
-    Pair,
-    PairWriter,
-    Side,
-    pair_writer,
-    read_pairs,
-    text_file,
-)
-from pam.data.tokenizers import (
-    TOKENIZERS,
-    Settings,
-    SideSettings,
-    TranslationCodec,
-    learn_merges,
-    unescape_moses,
-)
+from pam.data.text import CONTROL, SIDES, Pair, PairWriter, Side, pair_writer, read_pairs, text_file
+from pam.data.tokenizers import TOKENIZERS, Settings, SideSettings, TranslationCodec, learn_merges, unescape_moses
 from pam.data.vocabulary import Vocabulary
 from pam.io import Strict, UserError, atomic_write
 
@@ -63,9 +47,7 @@ class SubwordsFormat(Strict):
 class VocabularyFormat(Strict):
     """Which symbols of the training text have an id; the others are unknown."""
 
-    size: int | dict[str, int] | None = Field(
-        None, description="so many of the most frequent, or so many by language"
-    )
+    size: int | dict[str, int] | None = Field(None, description="so many of the most frequent, or so many by language")
     min_count: int = Field(1, ge=1, description="only those that occur so often")
 
     @field_validator("size")
@@ -89,29 +71,19 @@ class TranslationFormat(Strict):
     read: Annotated[SerializeAsAny[Reader], BeforeValidator(load_reader)] = Field(
         "lines", description="how the files hold pairs, see pam.data.readers", validate_default=True
     )
-    blank_lines: Literal["refuse", "drop"] = Field(
-        "refuse", description="`drop` leaves out pairs without words"
-    )
+    blank_lines: Literal["refuse", "drop"] = Field("refuse", description="`drop` leaves out pairs without words")
     tokenize: str | dict[str, str] = Field(
         "moses", description="tokenizer, or one by language, see pam.data.tokenizers"
     )
-    tokenized: bool = Field(
-        False, description="the files hold words already, split as `tokenize` would"
-    )
+    tokenized: bool = Field(False, description="the files hold words already, split as `tokenize` would")
     lowercase: bool = Field(False, description="all letters small")
-    train_pairs: int | None = Field(
-        None, ge=1, description="train on so many pairs, the first ones; null: all"
-    )
+    train_pairs: int | None = Field(None, ge=1, description="train on so many pairs, the first ones; null: all")
     max_length: int | None = Field(None, ge=1, description="words of the longest training sentence")
     max_ratio: float | None = Field(
         None, ge=1, description="of the longer to the shorter sentence of a training pair, in words"
     )
-    dev_every: int | None = Field(
-        None, ge=2, description="every n-th training pair becomes development data"
-    )
-    subwords: SubwordsFormat | None = Field(
-        None, description="byte pair encoding; null: whole words"
-    )
+    dev_every: int | None = Field(None, ge=2, description="every n-th training pair becomes development data")
+    subwords: SubwordsFormat | None = Field(None, description="byte pair encoding; null: whole words")
     vocabulary: VocabularyFormat = Field(
         default_factory=lambda: VocabularyFormat(), description="which symbols have ids"
     )
@@ -141,10 +113,7 @@ class TranslationFormat(Strict):
         """The codec without merges."""
         source, target = (
             SideSettings(
-                language=language,
-                tokenize=self.tokenizer_for(language),
-                lowercase=self.lowercase,
-                merges=None,
+                language=language, tokenize=self.tokenizer_for(language), lowercase=self.lowercase, merges=None
             )
             for language in self.languages
         )
@@ -154,9 +123,8 @@ class TranslationFormat(Strict):
 class Extract(Stage[TranslationFormat]):
     """Whatever a data set's files are, to one line for each sentence.
 
-    Writes `extract/{train,dev,test}.{source,target}`, of the splits that the files give. Lines are
-    in Unicode's composed form (NFC), with one space where white space was, also where control
-    characters were.
+    Writes `extract/{train,dev,test}.{source,target}`, of the splits that the files give. Lines are in Unicode's
+    composed form (NFC), with one space where white space was, also where control characters were.
     """
 
     keys = ("source", "target", "read", "blank_lines")
@@ -420,9 +388,7 @@ class Index(Stage[TranslationFormat]):
         """How many pairs of the other splits training holds word for word."""
         folder = self.out / "tokenize"
         seen = {hash(pair) for pair in read_pairs(folder, "train")}
-        return {
-            split: sum(hash(pair) in seen for pair in read_pairs(folder, split)) for split in SCORED
-        }
+        return {split: sum(hash(pair) in seen for pair in read_pairs(folder, split)) for split in SCORED}
 
     def _copy(self, stage: str, *names: str) -> None:
         for name in names:

@@ -34,10 +34,7 @@ def escape(symbol: str) -> str:
     """
     if symbol in SPECIALS:
         return "\\" + symbol
-    return "".join(
-        ESCAPES.get(char) or (char if char.isprintable() else f"\\u{{{ord(char):x}}}")
-        for char in symbol
-    )
+    return "".join(ESCAPES.get(char) or (char if char.isprintable() else f"\\u{{{ord(char):x}}}") for char in symbol)
 
 
 def unescape(line: str) -> str:
@@ -80,9 +77,7 @@ class Vocabulary:
         return cls(sorted({symbol for row in rows for symbol in row}))
 
     @classmethod
-    def by_frequency(
-        cls, counts: Mapping[str, int], size: int | None = None, min_count: int = 1
-    ) -> Vocabulary:
+    def by_frequency(cls, counts: Mapping[str, int], size: int | None = None, min_count: int = 1) -> Vocabulary:
         """Symbols that occur `min_count` times or more, the `size` most frequent of them.
 
         The most frequent one comes first; of equally frequent ones, the first in code point order.
@@ -110,10 +105,7 @@ class Vocabulary:
         for number, special in enumerate(SPECIALS):
             if lines[number : number + 1] != [special]:
                 raise UserError(
-                    f"this is not a vocabulary: `{special}` must stand here",
-                    file=path,
-                    line=number + 1,
-                    hint=hint,
+                    f"this is not a vocabulary: `{special}` must stand here", file=path, line=number + 1, hint=hint
                 )
         if lines.pop() != "":
             raise UserError("the last line is cut short", file=path, hint=hint)
@@ -124,9 +116,7 @@ class Vocabulary:
             except ValueError as error:
                 raise UserError(str(error), file=path, line=number, hint=hint) from error
             if symbol in symbols:
-                raise UserError(
-                    f"symbol `{line}` is there twice", file=path, line=number, hint=hint
-                )
+                raise UserError(f"symbol `{line}` is there twice", file=path, line=number, hint=hint)
             symbols[symbol] = None
         return cls(symbols)
 
@@ -164,15 +154,12 @@ class Vocabulary:
         return len(SPECIALS) + len(self.symbols)
 
 
-def to_actions(
-    target_ids: Sequence[int], alignment: Sequence[int], source_length: int
-) -> list[int]:
+def to_actions(target_ids: Sequence[int], alignment: Sequence[int], source_length: int) -> list[int]:
     """Inserts STEPs so that each symbol is written where it is aligned.
 
     Args:
         target_ids: m symbols, the last of them EOS.
-        alignment: non-decreasing source positions of the first m - 1; EOS is written at the last
-            source position.
+        alignment: non-decreasing source positions of the first m - 1; EOS is written at the last source position.
         source_length: number of source positions, that of its EOS included.
 
     Returns:

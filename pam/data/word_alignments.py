@@ -58,9 +58,7 @@ class Links:
 
     def flipped(self) -> Links:
         """The links in the other direction."""
-        sure, possible = (
-            tuple(sorted((j, i) for i, j in links)) for links in (self.sure, self.possible)
-        )
+        sure, possible = (tuple(sorted((j, i) for i, j in links)) for links in (self.sure, self.possible))
         return Links(sure, possible)
 
 
@@ -79,10 +77,7 @@ def parse_links(line: Line, lengths: tuple[int, int], first: int) -> Links:
     for written in line.text.split():
         match = _LINK.fullmatch(written)
         if match is None:
-            raise line.error(
-                f"`{written}` is not a link",
-                "write SOURCE-TARGET where it is sure, else SOURCEpTARGET",
-            )
+            raise line.error(f"`{written}` is not a link", "write SOURCE-TARGET where it is sure, else SOURCEpTARGET")
         link = int(match[1]) - first, int(match[3]) - first
         for side, number, length in zip(("source", "target"), link, lengths, strict=True):
             if not 0 <= number < length:
@@ -118,14 +113,11 @@ class WordAlignments(Task[AlignmentFormat]):
         """The codec, or what prepares them."""
         return class_names(TranslationCodec if stage == "codec" else WordAlignments)
 
-    def prepare(
-        self, name: str, files: Files, layout: AlignmentFormat, task: Prepared, out: Path
-    ) -> dict[str, Any]:
+    def prepare(self, name: str, files: Files, layout: AlignmentFormat, task: Prepared, out: Path) -> dict[str, Any]:
         """Writes all of a prepared folder of the one split but its summary, with `links.json`.
 
-        Words stay as the data set has them, in small letters if the task's are, since the links
-        count them; ids are those of the task. Where the task translates in the other direction,
-        all is turned round.
+        Words stay as the data set has them, in small letters if the task's are, since the links count them; ids are
+        those of the task. Where the task translates in the other direction, all is turned round.
 
         Args:
             name: the data set's name.
@@ -137,8 +129,8 @@ class WordAlignments(Task[AlignmentFormat]):
             Counts for the summary.
 
         Raises:
-            UserError: other languages than the task's, files of different lengths, a blank line,
-                a malformed link or one to a word that is not there; names file and line.
+            UserError: other languages than the task's, files of different lengths, a blank line, a malformed link or
+                one to a word that is not there; names file and line.
         """
         codec = TranslationCodec.load(task.folder)
         flip = _is_flipped(name, layout, task.summary["languages"])
@@ -167,8 +159,7 @@ def _read(files: Files, layout: AlignmentFormat) -> Iterator[AlignedPair]:
     wanted = (layout.source, layout.target, LINKS)
     if isinstance(own, Path) or not set(wanted) <= set(own):
         raise UserError(
-            f"split {GOLD} needs three files",
-            hint=f"name them in the registry: {{{': FILE, '.join(wanted)}: FILE}}",
+            f"split {GOLD} needs three files", hint=f"name them in the registry: {{{': FILE, '.join(wanted)}: FILE}}"
         )
     source, target, links = (own[key] for key in wanted)
     # Both pairs of files must have the same length; a pair at a time keeps memory small.
@@ -179,9 +170,7 @@ def _read(files: Files, layout: AlignmentFormat) -> Iterator[AlignedPair]:
     ):
         words, others = _words(line), _words(other)
         yield AlignedPair(
-            " ".join(words),
-            " ".join(others),
-            parse_links(linked, (len(words), len(others)), layout.first),
+            " ".join(words), " ".join(others), parse_links(linked, (len(words), len(others)), layout.first)
         )
 
 
@@ -192,9 +181,7 @@ def _words(line: Line) -> list[str]:
     return words
 
 
-def _write(
-    pairs: list[AlignedPair], task: Prepared, codec: TranslationCodec, out: Path
-) -> dict[str, Any]:
+def _write(pairs: list[AlignedPair], task: Prepared, codec: TranslationCodec, out: Path) -> dict[str, Any]:
     task.source.save(out / "source.vocab")
     task.target.save(out / "target.vocab")
     codec.save(out)
@@ -208,10 +195,7 @@ def _write(
         ),
         (task.source, task.target),
     )
-    links = {
-        "sure": [pair.links.sure for pair in pairs],
-        "possible": [pair.links.possible for pair in pairs],
-    }
+    links = {"sure": [pair.links.sure for pair in pairs], "possible": [pair.links.possible for pair in pairs]}
     write_text(out / "links.json", json.dumps(links) + "\n")
     return {
         "rows": len(pairs),

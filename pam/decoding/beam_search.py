@@ -7,15 +7,7 @@ from torch import Tensor
 
 from pam.config import Decoding
 from pam.data.vocabulary import BOS, EOS
-from pam.decoding.hypotheses import (
-    NOTHING,
-    Best,
-    Hypotheses,
-    Output,
-    Ranking,
-    forbidden_symbols,
-    limits_of,
-)
+from pam.decoding.hypotheses import NOTHING, Best, Hypotheses, Output, Ranking, forbidden_symbols, limits_of
 from pam.decoding.length_prior import LengthPrior
 from pam.models.model import Model
 
@@ -23,9 +15,7 @@ KEEP_SHARE = 0.75
 """Finished sentences leave the batch once so many of it, at most, are still open."""
 
 
-def search(
-    model: Model, source: Tensor, lengths: Tensor, decoding: Decoding, actions: bool = False
-) -> list[Output]:
+def search(model: Model, source: Tensor, lengths: Tensor, decoding: Decoding, actions: bool = False) -> list[Output]:
     """The best output for each sentence of a batch, by `beam_search`."""
     return [best for best, *_ in beam_search(model, source, lengths, decoding, actions=actions)]
 

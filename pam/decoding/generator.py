@@ -70,12 +70,7 @@ class Generator:
     """
 
     def __init__(
-        self,
-        model: SavedModel,
-        folder: Path,
-        decoding: Decoding,
-        n_best: int = 1,
-        sampling: Sampling | None = None,
+        self, model: SavedModel, folder: Path, decoding: Decoding, n_best: int = 1, sampling: Sampling | None = None
     ) -> None:
         self.model, self.decoding, self.n_best, self.sampling = model, decoding, n_best, sampling
         self.actions = model.run.components.targets == "actions"
@@ -94,10 +89,7 @@ class Generator:
             self.prior = LengthPrior.load(folder / length_prior.FILE)
 
     def __call__(
-        self,
-        sources: Sequence[Sequence[str]],
-        first: int = 0,
-        on_progress: Callable[[int], None] = lambda _: None,
+        self, sources: Sequence[Sequence[str]], first: int = 0, on_progress: Callable[[int], None] = lambda _: None
     ) -> list[list[Hypothesis]]:
         """Decodes sources.
 
@@ -121,8 +113,7 @@ class Generator:
             on_progress=on_progress,
         )
         return [
-            [self._answer(output, source) for output in outputs]
-            for source, outputs in zip(sources, found, strict=True)
+            [self._answer(output, source) for output in outputs] for source, outputs in zip(sources, found, strict=True)
         ]
 
     def _answer(self, output: Output, source: Sequence[str]) -> Hypothesis:
@@ -234,9 +225,7 @@ def prepared_for(model: SavedModel, folder: Path) -> Prepared:
     return data
 
 
-def detokenize(
-    output: Output, target: Vocabulary, source: Sequence[str], codec: Codec
-) -> tuple[list[str], int]:
+def detokenize(output: Output, target: Vocabulary, source: Sequence[str], codec: Codec) -> tuple[list[str], int]:
     """Symbols of an output, pointer steps left out.
 
     An unknown symbol becomes the source word that was attended most when it was written; where

@@ -83,9 +83,7 @@ class Ranking:
         prior: p(n | m); None: w counts as 0.
     """
 
-    def __init__(
-        self, decoding: Decoding, lengths: Tensor, limits: Tensor, prior: LengthPrior | None
-    ) -> None:
+    def __init__(self, decoding: Decoding, lengths: Tensor, limits: Tensor, prior: LengthPrior | None) -> None:
         self.power = decoding.length_penalty
         self.bonus: list[Tensor] | None = None
         # log p is negative, so that dividing it by the largest length raises it most.
@@ -159,8 +157,7 @@ class Hypotheses:
         self.memory, self.state = self.memory.select(sentences), self.state.select(rows)
 
     def most_attended(self, lengths: Tensor) -> Tensor:
-        """For each hypothesis the source position that the last step attended most, end symbols
-        left out: (B, k).
+        """For each hypothesis the source position that the last step attended most, end symbols left out: (B, k).
 
         Args:
             lengths: (B,) source lengths, end symbol included.

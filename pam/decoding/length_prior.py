@@ -26,10 +26,9 @@ FILE = "lengths.json"
 class LengthPrior(Strict):
     """Counts of pairs of lengths, smoothed.
 
-    p(n | m) = (c(m, n) + d(m) q(n | m)) / (c(m) + d(m)), where c counts training pairs, d(m) is the
-    number of different n seen with m (Witten & Bell 1991), and q is a Poisson distribution whose
-    mean grows with m. So every n is possible, for every m, also one that training did not contain.
-    Lengths are in symbols, without end symbols.
+    p(n | m) = (c(m, n) + d(m) q(n | m)) / (c(m) + d(m)), where c counts training pairs, d(m) is the number of different
+    n seen with m (Witten & Bell 1991), and q is a Poisson distribution whose mean grows with m. So every n is possible,
+    for every m, also one that training did not contain. Lengths are in symbols, without end symbols.
     """
 
     ratio: float = Field(ge=0, description="mean target length over mean of source length + 1")
@@ -74,9 +73,7 @@ class LengthPrior(Strict):
         total, different = sum(seen.values()), max(1, len(seen))
         counts = np.array([seen.get(length, 0) for length in range(longest + 1)])
         tiny = np.finfo(np.float64).tiny
-        log_probs: NDArray[np.float64] = np.log(
-            (counts + different * poisson) / (total + different) + tiny
-        )
+        log_probs: NDArray[np.float64] = np.log((counts + different * poisson) / (total + different) + tiny)
         return log_probs
 
     @cached_property

@@ -111,12 +111,7 @@ def sampling_of(decoding: Decoding, seed: int) -> Sampling | None:
     return None if temperature is None else Sampling(temperature, seed)
 
 
-def _table(
-    codec: Codec,
-    rows: Sequence[tuple[str, ...]],
-    outputs: Sequence[Sequence[Hypothesis]],
-    ranked: bool,
-) -> str:
+def _table(codec: Codec, rows: Sequence[tuple[str, ...]], outputs: Sequence[Sequence[Hypothesis]], ranked: bool) -> str:
     """Tab-separated lines, one for each output; with ranks and scores where there are several."""
     ranks = ("rank", "score") if ranked else ()
     lines = ["\t".join([*codec.columns, "predicted", "log_prob", "text", *ranks])]
@@ -127,9 +122,7 @@ def _table(
     return "\n".join(lines) + "\n"
 
 
-def _counts(
-    decoding: Decoding, best: Sequence[Hypothesis], unseen: Counter[str], wall: float
-) -> dict[str, Any]:
+def _counts(decoding: Decoding, best: Sequence[Hypothesis], unseen: Counter[str], wall: float) -> dict[str, Any]:
     """What a decoding was like, by the best output of each source."""
     symbols = sum(output.symbols + output.complete for output in best)
     names = ("beam", "length_penalty", "length_prior", "replace_unknown")

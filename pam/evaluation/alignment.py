@@ -1,9 +1,8 @@
 """Word alignments against those that people made: the alignment error rate.
 
-AER = 1 - (|A & S| + |A & P|) / (|A| + |S|) for the links A that were found, those that are sure, S,
-and those that are possible, P, sure ones included (Och & Ney 2003, equation 23). Counts are per
-sentence, so that the bootstrap can draw sentences; the details hold the value that nltk computes
-from the links themselves.
+AER = 1 - (|A & S| + |A & P|) / (|A| + |S|) for the links A that were found, those that are sure, S, and those that are
+possible, P, sure ones included (Och & Ney 2003, equation 23). Counts are per sentence, so that the bootstrap can draw
+sentences; the details hold the value that nltk computes from the links themselves.
 """
 
 from __future__ import annotations
@@ -37,9 +36,7 @@ def count(inputs: EvalInputs) -> Counts:
         UserError: a file is missing or faulty, or the analysis is of other sentences.
     """
     if inputs.analysis is None:
-        raise UserError(
-            "alignments are scored from an analysis", hint="name gold_analysis.json: --analysis"
-        )
+        raise UserError("alignments are scored from an analysis", hint="name gold_analysis.json: --analysis")
     gold = read_word_alignments(inputs.file("links.json"))
     found = attention.load(inputs.analysis).sentences
     if len(found.links) != len(gold.sure):
@@ -65,17 +62,11 @@ def read_word_alignments(path: Path | str) -> WordAlignments:
     hint = "delete the folder and prepare the word alignments again"
     if len(gold.sure) != len(gold.possible):
         raise UserError(
-            f"sure links of {len(gold.sure)} sentences, possible ones of {len(gold.possible)}",
-            file=path,
-            hint=hint,
+            f"sure links of {len(gold.sure)} sentences, possible ones of {len(gold.possible)}", file=path, hint=hint
         )
     for number, (sure, possible) in enumerate(zip(gold.sure, gold.possible, strict=True), 1):
         if not set(sure) <= set(possible):
-            raise UserError(
-                f"sentence {number}: a sure link is not among the possible ones",
-                file=path,
-                hint=hint,
-            )
+            raise UserError(f"sentence {number}: a sure link is not among the possible ones", file=path, hint=hint)
     return gold
 
 
@@ -93,16 +84,11 @@ def corpus_aer(found: Sequence[Links], gold: WordAlignments) -> float:
 def _counts(found: Sequence[Links], gold: WordAlignments, suffix: str) -> Units:
     table = [
         (len(links & sure), len(links & possible), len(links), len(sure), 1)
-        for links, sure, possible in (
-            map(set, row) for row in zip(found, gold.sure, gold.possible, strict=True)
-        )
+        for links, sure, possible in (map(set, row) for row in zip(found, gold.sure, gold.possible, strict=True))
     ]
     return Units(
         names=tuple(str(number) for number in range(1, len(table) + 1)),
-        columns=(
-            *(f"{column}{suffix}" for column in ("sure_hit", "possible_hit", "links")),
-            *("sure", "sentences"),
-        ),
+        columns=(*(f"{column}{suffix}" for column in ("sure_hit", "possible_hit", "links")), *("sure", "sentences")),
         counts=np.array(table, dtype=np.float64),
         references=digest_of((str(row),) for row in zip(gold.sure, gold.possible, strict=True)),
     )

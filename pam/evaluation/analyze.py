@@ -46,14 +46,7 @@ def analyze(model: SavedModel, data: Path, split: str, batch_size: int) -> Analy
     wall, cpu, gpu = watch.restart()
     run = model.run
     return gathered.analysis(
-        task=run.task,
-        model=run.model,
-        label=run.label,
-        seed=run.seed,
-        split=split,
-        wall_s=wall,
-        cpu_s=cpu,
-        gpu_s=gpu,
+        task=run.task, model=run.model, label=run.label, seed=run.seed, split=split, wall_s=wall, cpu_s=cpu, gpu_s=gpu
     )
 
 

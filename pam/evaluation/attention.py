@@ -129,8 +129,7 @@ class Sentence:
         log_probs: (n,) log p(y_t | y_<t, x). exact: (n,) summed over all source positions.
         correct: (n,) whether y_t is the most probable symbol.
         prior, alignment: (n, m) distributions over source positions; what is fed to the next state.
-        source_words: (m - 1,) for each source symbol the number of its word; target_words: (n - 1,)
-            likewise.
+        source_words: (m - 1,) for each source symbol the number of its word; target_words: (n - 1,) likewise.
     """
 
     log_probs: Floats
@@ -154,8 +153,7 @@ class Gatherer:
     def add(self, number: int, sentence: Sentence) -> None:
         """Takes in row `number` of the split."""
         alignment, prior = (
-            by_source_word(weights, sentence.source_words)
-            for weights in (sentence.alignment, sentence.prior)
+            by_source_word(weights, sentence.source_words) for weights in (sentence.alignment, sentence.prior)
         )
         coverage = np.minimum(alignment.sum(axis=0), 1.0)
         self.rows[number] = {

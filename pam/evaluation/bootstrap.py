@@ -77,16 +77,15 @@ def interval(values: Floats, level: float = LEVEL) -> Interval:
 def p_value(differences: Floats, observed: float) -> float:
     """Two-sided paired bootstrap test of the hypothesis that two systems do equally well.
 
-    The resampled differences, (resamples,), are shifted to mean 0, which is what they would
-    scatter around if the hypothesis held; c counts those at least as large as the observed
-    difference, in either direction, and p = (c + 1) / (n + 1). As in sacreBLEU's `significance`
-    (after Clark's multeval), 1 is added above and below because the observed sample is itself one
-    draw under the hypothesis: without it the test could claim p = 0, and would reject more often
+    The resampled differences, (resamples,), are shifted to mean 0, which is what they would scatter around if the
+    hypothesis held; c counts those at least as large as the observed difference, in either direction, and p = (c + 1) /
+    (n + 1). As in sacreBLEU's `significance` (after Clark's multeval), 1 is added above and below because the observed
+    sample is itself one draw under the hypothesis: without it the test could claim p = 0, and would reject more often
     than its level says.
 
-    It departs from sacreBLEU in two points. sacreBLEU takes absolute values before it shifts, which
-    makes p of a clear gain one-sided, half of this one; and it counts strictly larger differences,
-    so that two systems with the same outputs get p = 1 / (n + 1), here 1.
+    It departs from sacreBLEU in two points. sacreBLEU takes absolute values before it shifts, which makes p of a clear
+    gain one-sided, half of this one; and it counts strictly larger differences, so that two systems with the same
+    outputs get p = 1 / (n + 1), here 1.
     """
     shifted = np.abs(differences - np.mean(differences))
     # Differences live on a lattice (whole forms): a tie must not hang on the last bit.

@@ -44,11 +44,7 @@ def heat_maps(
             raise UserError(f"there is no row {number}", hint=f"use 0 to {len(table) - 1}")
     chosen = telling_rows(table, count, legible) if rows is None else rows
     maps = [
-        {
-            **dict(zip(codec.columns, table[number], strict=True)),
-            "row": number,
-            **_aligned(model, *symbols(number)),
-        }
+        {**dict(zip(codec.columns, table[number], strict=True)), "row": number, **_aligned(model, *symbols(number))}
         for number in chosen
     ]
     return {"model": model.run.model, "label": model.run.label, "rows": maps}
@@ -59,9 +55,7 @@ def _aligned(model: SavedModel, source: list[str], target: list[str]) -> dict[st
     source_ids = torch.tensor([[*model.source.encode(source), EOS]])
     target_ids = torch.tensor([[*model.target.encode(target), EOS]])
     with torch.no_grad():
-        aligned = model.network.teacher_force(
-            source_ids, torch.tensor([source_ids.shape[1]]), target_ids
-        )
+        aligned = model.network.teacher_force(source_ids, torch.tensor([source_ids.shape[1]]), target_ids)
     return {
         "source": [*source, "</s>"],
         "target": [*target, "</s>"],
@@ -75,10 +69,9 @@ def telling_rows(
 ) -> list[int]:
     """Numbers of rows to look at: spread evenly, and each worth a look.
 
-    From places spread evenly over the split, each time the first row from there on whose target
-    is not simply its first column, that is neither too short nor too long, and whose middle
-    columns (such as features) have not been shown; if there is none, a row that meets the first
-    wishes, or the last, or any.
+    From places spread evenly over the split, each time the first row from there on whose target is not simply its first
+    column, that is neither too short nor too long, and whose middle columns (such as features) have not been shown; if
+    there is none, a row that meets the first wishes, or the last, or any.
     """
     total = len(rows)
     chosen: list[int] = []

@@ -54,9 +54,7 @@ class EvalInputs:
             UserError: no folder was named.
         """
         if self.data is None:
-            raise UserError(
-                "these scores need the prepared data", hint="name its folder with --data"
-            )
+            raise UserError("these scores need the prepared data", hint="name its folder with --data")
         return Prepared(self.data)
 
     def file(self, name: str) -> Path:
@@ -96,15 +94,14 @@ def read_predictions(path: Path | str, required: Sequence[str]) -> list[tuple[st
     """Reads a tab-separated file whose first line names its columns.
 
     Args:
-        required: names of the columns to read, in the order in which they are returned; others
-            are allowed and ignored.
+        required: names of the columns to read, in the order in which they are returned; others are allowed and ignored.
 
     Returns:
         One row per line, in the order of the file.
 
     Raises:
-        UserError: missing or empty file, missing column, a line with too few or too many columns,
-            text that is not UTF-8; names file and line.
+        UserError: missing or empty file, missing column, a line with too few or too many columns, text that is not
+            UTF-8; names file and line.
     """
     lines = _lines(path)
     _, header = next(lines, (1, ""))
@@ -130,9 +127,7 @@ def read_predictions(path: Path | str, required: Sequence[str]) -> list[tuple[st
     return rows
 
 
-def check_against_split(
-    rows: Sequence[tuple[str, ...]], path: Path | str, split: Path | str
-) -> None:
+def check_against_split(rows: Sequence[tuple[str, ...]], path: Path | str, split: Path | str) -> None:
     """Checks that predictions read from `path` belong to a prepared split, row by row.
 
     Args:
@@ -166,9 +161,7 @@ def _lines(path: Path | str) -> Iterator[tuple[int, str]]:
         try:
             yield number, line.rstrip(b"\r").decode("utf-8")
         except UnicodeDecodeError as error:
-            raise UserError(
-                "this is not UTF-8 text", file=path, line=number, hint="save it as UTF-8"
-            ) from error
+            raise UserError("this is not UTF-8 text", file=path, line=number, hint="save it as UTF-8") from error
 
 
 Record = TypeVar("Record", bound=Strict)
@@ -184,9 +177,7 @@ def read_record(kind: type[Record], path: Path | str) -> Record:
     try:
         return parse(kind, content, path)
     except UserError as error:
-        raise UserError(
-            error.message, file=path, line=error.line, hint="delete it and make it again"
-        ) from error
+        raise UserError(error.message, file=path, line=error.line, hint="delete it and make it again") from error
 
 
 def to_json(record: Strict) -> str:

@@ -35,8 +35,7 @@ class Units:
         names: one per unit, unique.
         columns: names of the counts.
         counts: (units, columns).
-        references: SHA-256 of what was to be predicted; two systems can be compared only where
-            it is the same.
+        references: SHA-256 of what was to be predicted; two systems can be compared only where it is the same.
     """
 
     names: tuple[str, ...]
@@ -181,15 +180,13 @@ def chrf(sums: Floats) -> Floats:
     """chrF2 times 100 (Popović 2015), averaged over the orders that occur, as sacreBLEU does.
 
     Args:
-        sums: (..., 18) character n-grams of the output, matches, and n-grams of the reference,
-            each of orders 1 to 6.
+        sums: (..., 18) character n-grams of the output, matches, and n-grams of the reference, each of orders 1 to 6.
 
     Returns:
         (...); 0 where nothing matches.
     """
     output, match, reference = (
-        sums[..., first : first + CHARACTER_ORDERS]
-        for first in range(0, 3 * CHARACTER_ORDERS, CHARACTER_ORDERS)
+        sums[..., first : first + CHARACTER_ORDERS] for first in range(0, 3 * CHARACTER_ORDERS, CHARACTER_ORDERS)
     )
     occurs = (output > 0) & (reference > 0)
     with np.errstate(divide="ignore", invalid="ignore"):

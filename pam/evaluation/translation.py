@@ -106,9 +106,7 @@ def target_language(data: Prepared) -> str:
         return str(data.summary["languages"]["target"])
     except (KeyError, TypeError) as error:
         raise UserError(
-            "this data is not of translation",
-            file=data.folder / "summary.json",
-            hint="name the task's own data",
+            "this data is not of translation", file=data.folder / "summary.json", hint="name the task's own data"
         ) from error
 
 
@@ -136,27 +134,18 @@ def statistics(metric: SacreMetric, outputs: Sequence[str], references: Sequence
 
 
 def _sentences(
-    rows: Sequence[Prediction],
-    references: Sequence[str],
-    metrics: dict[str, SacreMetric],
-    beam: int | None,
+    rows: Sequence[Prediction], references: Sequence[str], metrics: dict[str, SacreMetric], beam: int | None
 ) -> Units:
     """Counts of one beam's outputs."""
     if len(references) != len(rows):
-        raise UserError(
-            f"{len(references)} reference lines for {len(rows)} sentences",
-            hint="prepare the data again",
-        )
+        raise UserError(f"{len(references)} reference lines for {len(rows)} sentences", hint="prepare the data again")
     columns: dict[str, Floats] = {
         "source_words": np.array([len(row.source.split(" ")) for row in rows], np.float64),
         "sentences": np.ones(len(rows)),
     }
     in_words = [row.predicted for row in rows], [row.target for row in rows]
     in_text = [row.text for row in rows], references
-    for name, reference, texts in (
-        ("bleu", "words", in_words),
-        ("sacrebleu", "sacrebleu_words", in_text),
-    ):
+    for name, reference, texts in (("bleu", "words", in_words), ("sacrebleu", "sacrebleu_words", in_text)):
         length, words, *ngrams = statistics(metrics[name], *texts).T
         assert len(ngrams) == 2 * ORDERS
         of_outputs = [of_beam(column, beam) for column in bleu_columns(name)]
@@ -171,9 +160,7 @@ def _sentences(
         names=tuple(str(number) for number in range(1, len(rows) + 1)),
         columns=tuple(columns),
         counts=np.stack(list(columns.values()), axis=1),
-        references=digest_of(
-            (*row[:2], reference) for row, reference in zip(rows, references, strict=True)
-        ),
+        references=digest_of((*row[:2], reference) for row, reference in zip(rows, references, strict=True)),
     )
 
 
@@ -213,11 +200,7 @@ class LengthBin(NamedTuple):
 
 
 def by_length(
-    units: Units,
-    beam: int | None,
-    metric: str = "bleu",
-    by: str = "source_words",
-    edges: Sequence[int] = LENGTHS,
+    units: Units, beam: int | None, metric: str = "bleu", by: str = "source_words", edges: Sequence[int] = LENGTHS
 ) -> list[LengthBin]:
     """A metric on sentences of each length (as Luong et al. 2015, Figure 6).
 
@@ -251,9 +234,7 @@ class Test(Strict):
     metric: str = Field(description="named as in `scores.json`")
     score: float
     baseline: float
-    p: float = Field(
-        description="by sacreBLEU; `pam.evaluation.bootstrap.p_value` says how it differs from ours"
-    )
+    p: float = Field(description="by sacreBLEU; `pam.evaluation.bootstrap.p_value` says how it differs from ours")
     signature: str = Field(description="sacreBLEU's, of the metric and the test")
 
 
@@ -298,10 +279,7 @@ def paired_bootstrap(
     tested = []
     for metric in metrics:
         in_words = metric == "bleu"
-        texts = {
-            name: [row.predicted if in_words else row.text for row in rows]
-            for name, rows in outputs.items()
-        }
+        texts = {name: [row.predicted if in_words else row.text for row in rows] for name, rows in outputs.items()}
         targets = [row.target for row in outputs[""]] if in_words else references
         name = of_beam(metric, beam)
         tested += _tests(name, known[metric], texts, targets, resamples)
@@ -309,11 +287,7 @@ def paired_bootstrap(
 
 
 def _tests(
-    name: str,
-    metric: SacreMetric,
-    texts: Mapping[str, Sequence[str]],
-    targets: Sequence[str],
-    resamples: int,
+    name: str, metric: SacreMetric, texts: Mapping[str, Sequence[str]], targets: Sequence[str], resamples: int
 ) -> list[Test]:
     """Each model's outputs against the first one's, by one metric.
 
@@ -342,9 +316,7 @@ def _tests(
     return tests
 
 
-def compare_runs(
-    baseline: RunFolder, systems: Sequence[RunFolder], split: str = "test"
-) -> Significance:
+def compare_runs(baseline: RunFolder, systems: Sequence[RunFolder], split: str = "test") -> Significance:
     """Tests the outputs of runs, with their main beam, against those of the baseline's run.
 
     Raises:

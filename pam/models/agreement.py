@@ -31,13 +31,7 @@ class Agreement(Seq2Seq):
         return self.agreed(source, target, values, prior, *self.back.objective_and_prior(*turned))
 
     def agreed(
-        self,
-        source: Tensor,
-        target: Tensor,
-        values: Tensor,
-        prior: Tensor,
-        back_values: Tensor,
-        back_prior: Tensor,
+        self, source: Tensor, target: Tensor, values: Tensor, prior: Tensor, back_values: Tensor, back_prior: Tensor
     ) -> Tensor:
         """The objective, (B, T), from those of both directions.
 

@@ -64,9 +64,7 @@ def build_ensemble(members: list[tuple[ModelConfig, Network]], source: int, targ
     return Ensemble([build(*member, source, target) for member in members])
 
 
-def implementation(
-    kinds: Mapping[str, Callable[..., Any]], chosen: options.Options
-) -> Callable[..., Any]:
+def implementation(kinds: Mapping[str, Callable[..., Any]], chosen: options.Options) -> Callable[..., Any]:
     """What makes a kind: of this package, or of a package of one's own."""
     if chosen.implementation is None:
         return kinds[chosen.kind]
@@ -92,12 +90,7 @@ def recurrent(components: ModelConfig, network: Network, source: int, target: in
         for question, kinds in COMPONENTS.items()
     }
     encoder = Encoder(
-        source,
-        network.embedding,
-        network.encoder,
-        network.encoder_layers,
-        network.dropout,
-        network.encoder_reads,
+        source, network.embedding, network.encoder, network.encoder_layers, network.dropout, network.encoder_reads
     )
     decoder = Decoder(
         target,

@@ -62,15 +62,11 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             intact = described.get("digest") == digest(tensors, notes)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
-            "not a safetensors file, or cut short",
-            file=path,
-            hint="delete it and train again, or copy it once more",
+            "not a safetensors file, or cut short", file=path, hint="delete it and train again, or copy it once more"
         ) from error
     if not intact:
         raise UserError(
-            "the file is damaged, or not one of ours",
-            file=path,
-            hint="delete it and train again, or copy it once more",
+            "the file is damaged, or not one of ours", file=path, hint="delete it and train again, or copy it once more"
         )
     return tensors, notes
 
@@ -92,9 +88,7 @@ class SavedModel:
     network: Model
 
 
-def save_model(
-    folder: Path, run: RunConfig, task: str, origin: Path, weights: Mapping[str, Tensor]
-) -> None:
+def save_model(folder: Path, run: RunConfig, task: str, origin: Path, weights: Mapping[str, Tensor]) -> None:
     """Writes a model folder; the weights last, as they complete it.
 
     They hold the hashes of all files beside them, those too that stood in the folder before.
@@ -147,22 +141,16 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
 def _check_files(folder: Path, hashes: Mapping[str, str]) -> None:
     for name, known in hashes.items():
         if not (folder / name).is_file():
-            raise UserError(
-                "no such file", file=folder / name, hint="copy the whole model folder again"
-            )
+            raise UserError("no such file", file=folder / name, hint="copy the whole model folder again")
         if sha256_of(folder / name) != known:
             raise UserError(
-                "this file does not belong to the model",
-                file=folder / name,
-                hint="copy the whole model folder again",
+                "this file does not belong to the model", file=folder / name, hint="copy the whole model folder again"
             )
 
 
 def _fill(network: Model, tensors: dict[str, Tensor], folder: Path) -> None:
     wanted: dict[str, Any] = network.state_dict()
-    same = wanted.keys() == tensors.keys() and all(
-        wanted[name].shape == tensors[name].shape for name in wanted
-    )
+    same = wanted.keys() == tensors.keys() and all(wanted[name].shape == tensors[name].shape for name in wanted)
     if not same:
         raise UserError(
             f"these weights do not fit the model that {CONFIG} describes",

@@ -1,7 +1,6 @@
 """Couplings of the alignment distribution to the previous alignment.
 
-Shankar & Sarawagi (2019), section 2.3.1:
-prior_t(a) = sum_a' postr_{t-1}(a') softmax_a(e_t(a) + k(a, a')).
+Shankar & Sarawagi (2019), section 2.3.1: prior_t(a) = sum_a' postr_{t-1}(a') softmax_a(e_t(a) + k(a, a')).
 """
 
 from __future__ import annotations
@@ -27,12 +26,7 @@ class NoCoupling(Coupling):
         super().__init__()
 
     def forward(
-        self,
-        scores: Tensor,
-        mask: Tensor,
-        distribution: Distribution,
-        memory: Memory,
-        history: AttentionHistory,
+        self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory, history: AttentionHistory
     ) -> Tensor:
         log_prior: Tensor = distribution(scores, mask)
         return log_prior
@@ -60,12 +54,7 @@ class RelativeCoupling(Coupling):
         return self.energies(positions[None, :] - positions[:, None])
 
     def forward(
-        self,
-        scores: Tensor,
-        mask: Tensor,
-        distribution: Distribution,
-        memory: Memory,
-        history: AttentionHistory,
+        self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory, history: AttentionHistory
     ) -> Tensor:
         log_prior: Tensor
         if history.alignment is None:
@@ -80,9 +69,7 @@ class RelativeCoupling(Coupling):
         return coupled(scores, mask, memory.transitions, history.alignment, distribution)
 
 
-def coupled(
-    scores: Tensor, mask: Tensor, energies: Tensor, previous: Tensor, distribution: Distribution
-) -> Tensor:
+def coupled(scores: Tensor, mask: Tensor, energies: Tensor, previous: Tensor, distribution: Distribution) -> Tensor:
     """log sum_a' previous(a') distribution_a(e(a) + k(a', a)), the definition: O(m^2) for each row.
 
     Args:
@@ -147,21 +134,19 @@ class Proximity(RelativeCoupling):
 class Chain(Coupling):
     """p(a_1, ..., a_t) ~ exp(sum_t e_t(a_t) + sum_t k(a_t - a_{t-1})), a first-order Markov chain.
 
-    It is structured attention (Kim et al. 2017) in the form that 'Amortized Context Vector
-    Inference' gives it in equation 20. Scores of later steps depend on symbols not yet written, so
-    at step t the chain ends there, and the marginal of a_t, which forward-backward gives, is the
-    forward message alone:
+    It is structured attention (Kim et al. 2017) in the form that 'Amortized Context Vector Inference' gives it in
+    equation 20. Scores of later steps depend on symbols not yet written, so at step t the chain ends there, and the
+    marginal of a_t, which forward-backward gives, is the forward message alone:
 
         prior_t(a) ~ exp(e_t(a)) sum_a' prior_{t-1}(a') exp(k(a - a')).
 
-    Where the whole target is given, as for word alignments, the backward pass is taken too
-    (`smoothed`).
+    Where the whole target is given, as for word alignments, the backward pass is taken too (`smoothed`).
 
-    With k = 0 it is the distribution of the scores. What is handed on should be the prior
-    (`input_feeding: prior`); with the posterior it is the filter of a hidden Markov model.
+    With k = 0 it is the distribution of the scores. What is handed on should be the prior (`input_feeding: prior`);
+    with the posterior it is the filter of a hidden Markov model.
 
-    k has a learned value for each distance of at most `reach` positions, one for all jumps further
-    on and one for all further back.
+    k has a learned value for each distance of at most `reach` positions, one for all jumps further on and one for all
+    further back.
     """
 
     def __init__(self, options: options.Chain, sizes: Sizes) -> None:
@@ -180,12 +165,7 @@ class Chain(Coupling):
         return self.energies(positions[None, :] - positions[:, None]).exp()
 
     def forward(
-        self,
-        scores: Tensor,
-        mask: Tensor,
-        distribution: Distribution,
-        memory: Memory,
-        history: AttentionHistory,
+        self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory, history: AttentionHistory
     ) -> Tensor:
         if history.alignment is not None:
             assert memory.transitions is not None
@@ -208,12 +188,7 @@ class PointerCoupling(Coupling):
         super().__init__()
 
     def forward(
-        self,
-        scores: Tensor,
-        mask: Tensor,
-        distribution: Distribution,
-        memory: Memory,
-        history: AttentionHistory,
+        self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory, history: AttentionHistory
     ) -> Tensor:
         assert history.alignment is not None
         return safe_log(history.alignment)

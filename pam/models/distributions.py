@@ -157,11 +157,10 @@ def denoise(values: Tensor, mask: Tensor, weight: float) -> Tensor:
         x(t) > level  where  forward(t) + (values(t) - level) + backward(t) > 0,
         forward(t + 1) = clip(forward(t) + values(t) - level, -weight, weight),
 
-    and backward alike from the other end. Each pass takes the mean of a stretch for its level and
-    cuts the stretch where x crosses that level. This settles which side of the edge is the higher,
-    so the edge adds the weight to its lower side and takes it from its higher one from then on. A
-    stretch that is cut no more is constant, at its mean. It is the divide and conquer over levels
-    of Chambolle & Darbon (2009): a handful of passes, for all rows at once.
+    and backward alike from the other end. Each pass takes the mean of a stretch for its level and cuts the stretch
+    where x crosses that level. This settles which side of the edge is the higher, so the edge adds the weight to its
+    lower side and takes it from its higher one from then on. A stretch that is cut no more is constant, at its mean. It
+    is the divide and conquer over levels of Chambolle & Darbon (2009): a handful of passes, for all rows at once.
 
     Args:
         values: (..., m) in float64, of order 1.
@@ -216,8 +215,4 @@ def _means(values: Tensor, starts: Tensor) -> Tensor:
     return (sums / sizes.clamp_min(1)).gather(-1, stretch)
 
 
-DISTRIBUTIONS: dict[str, type[Distribution]] = {
-    "softmax": Softmax,
-    "sparsemax": Sparsemax,
-    "fusedmax": Fusedmax,
-}
+DISTRIBUTIONS: dict[str, type[Distribution]] = {"softmax": Softmax, "sparsemax": Sparsemax, "fusedmax": Fusedmax}

@@ -61,8 +61,7 @@ def check_sizes(components: ModelConfig, network: Network) -> None:
     values = directions * network.encoder
     if components.score.kind == "dot" and network.decoder != values:
         raise FitError(
-            f"score `dot` multiplies a decoder state of {network.decoder} units with an encoder "
-            f"state of {values}",
+            f"score `dot` multiplies a decoder state of {network.decoder} units with an encoder state of {values}",
             hint="give the decoder as many units as both directions of the encoder have",
         )
 

@@ -19,20 +19,17 @@ class PriorFeeding(InputFeeding):
     def __init__(self, options: options.PriorFeeding, sizes: Sizes) -> None:
         super().__init__()
 
-    def forward(
-        self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor
-    ) -> Tensor:
+    def forward(self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor) -> Tensor:
         return attention.prior
 
 
 class PosteriorFeeding(InputFeeding):
     """c_t = sum_a postr_t(a) h_a (equations 12, 13).
 
-    `mix` is the share of the posterior in what is fed back; the rest is the prior (section 2.4).
-    By default it is 1/2 where the marginalization leaves positions out, because the posterior is
-    then too sparse, and 1 where it is exact. The paper states the half for its top-K runs and
-    nothing for exact sums. Nor does it say whether gradients flow through the posterior; they do by
-    default, as it is an ordinary node of the computation.
+    `mix` is the share of the posterior in what is fed back; the rest is the prior (section 2.4). By default it is 1/2
+    where the marginalization leaves positions out, because the posterior is then too sparse, and 1 where it is exact.
+    The paper states the half for its top-K runs and nothing for exact sums. Nor does it say whether gradients flow
+    through the posterior; they do by default, as it is an ordinary node of the computation.
     """
 
     needs_positions = True
@@ -41,9 +38,7 @@ class PosteriorFeeding(InputFeeding):
         super().__init__()
         self.mix, self.gradient = options.mix, options.gradient
 
-    def forward(
-        self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor
-    ) -> Tensor:
+    def forward(self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor) -> Tensor:
         assert seen is not None
         weights = seen.posterior if self.gradient else seen.posterior.detach()
         if seen.kept is not None:
@@ -73,9 +68,7 @@ class SampleFeeding(InputFeeding):
     def __init__(self, options: options.SampleFeeding, sizes: Sizes) -> None:
         super().__init__()
 
-    def forward(
-        self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor
-    ) -> Tensor:
+    def forward(self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor) -> Tensor:
         log_prior, gumbel = attention.log_prior.detach(), attention.gumbel
         return draw(log_prior, torch.zeros_like(log_prior) if gumbel is None else gumbel)
 
@@ -94,9 +87,7 @@ class PointerFeeding(InputFeeding):
         alignment[:, 0] = 1.0
         return alignment
 
-    def forward(
-        self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor
-    ) -> Tensor:
+    def forward(self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor) -> Tensor:
         alignment = attention.prior
         last = F.pad(~mask[:, 1:], (0, 1), value=True) & mask
         moved = F.pad(alignment[:, :-1] * ~last[:, :-1], (1, 0)) + alignment * last
@@ -112,9 +103,7 @@ class NoFeeding(InputFeeding):
     def __init__(self, options: options.NoFeeding, sizes: Sizes) -> None:
         super().__init__()
 
-    def forward(
-        self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor
-    ) -> Tensor:
+    def forward(self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor) -> Tensor:
         return attention.prior
 
 

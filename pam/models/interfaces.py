@@ -123,9 +123,7 @@ class Memory:
         """With all that has a row for each row of a step changed."""
         names = ("values", "mask", "keys", "readout_shift", "variance", "log_ratios", "cost")
         parts = {name: getattr(self, name) for name in names}
-        changed: dict[str, Any] = {
-            name: change(part) for name, part in parts.items() if isinstance(part, Tensor)
-        }
+        changed: dict[str, Any] = {name: change(part) for name, part in parts.items() if isinstance(part, Tensor)}
         start = tuple((change(h), change(c)) for h, c in self.start)
         return replace(self, start=start, **changed)
 
@@ -173,9 +171,7 @@ class Noise:
         uniform = torch.rand(steps, *values.shape[:2], dtype=values.dtype, device=values.device)
         tiny = torch.finfo(values.dtype).tiny
         gumbel = -torch.log((-torch.log(uniform.clamp_min(tiny))).clamp_min(tiny))
-        normal = torch.randn(
-            steps, values.shape[0], values.shape[2], dtype=values.dtype, device=values.device
-        )
+        normal = torch.randn(steps, values.shape[0], values.shape[2], dtype=values.dtype, device=values.device)
         return cls(gumbel, normal)
 
     def at(self, t: int, rows: int) -> Noise:
@@ -267,9 +263,7 @@ class Window(nn.Module, ABC):
     """The positions that a step considers at all."""
 
     @abstractmethod
-    def forward(
-        self, scores: Tensor, query: Tensor, mask: Tensor, history: AttentionHistory
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, scores: Tensor, query: Tensor, mask: Tensor, history: AttentionHistory) -> tuple[Tensor, Tensor]:
         """Scores (n, m) as the window weighs them, and the mask (n, m) of what it shows: at least
         one position of each row. `query` is (n, H), `mask` (n, m)."""
 
@@ -368,9 +362,7 @@ class InputFeeding(nn.Module, ABC):
         return None
 
     @abstractmethod
-    def forward(
-        self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor
-    ) -> Tensor:
+    def forward(self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor) -> Tensor:
         """The alignment handed on, (n, m), given the symbol y_t (n,) that was written.
 
         Args:
@@ -420,9 +412,7 @@ class Estimator(nn.Module, ABC):
     """Whether it draws positions."""
 
     @abstractmethod
-    def forward(
-        self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None
-    ) -> Tensor:
+    def forward(self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None) -> Tensor:
         """E_q[log p(y_t | s_t, h_a)] or an estimate of it, (N,).
 
         Args:

@@ -1,10 +1,9 @@
 """Hand-made gradients: what plain autograd would compute, at the speed of a few large products.
 
-A decoder uses the same weights at every step. Autograd would add up their gradient step by step,
-one thin product each. Here a layer that steps share notes what each step gives to its gradient
-and takes all of it in one product, once the last of the steps has been differentiated. Every
-kernel has a plain twin of a few lines, by which it is defined and tested.
-The kernels of the output layer are in `output_kernels`.
+A decoder uses the same weights at every step. Autograd would add up their gradient step by step, one thin product each.
+Here a layer that steps share notes what each step gives to its gradient and takes all of it in one product, once the
+last of the steps has been differentiated. Every kernel has a plain twin of a few lines, by which it is defined and
+tested. The kernels of the output layer are in `output_kernels`.
 """
 
 from __future__ import annotations
@@ -48,9 +47,7 @@ def bf16_if(bf16: bool, x: Tensor) -> Tensor:
 # The LSTM cell.
 
 
-def lstm_cell_plain(
-    before: Tensor, x: Tensor, h: Tensor, c: Tensor, wx: Tensor, wh: Tensor
-) -> tuple[Tensor, Tensor]:
+def lstm_cell_plain(before: Tensor, x: Tensor, h: Tensor, c: Tensor, wx: Tensor, wh: Tensor) -> tuple[Tensor, Tensor]:
     """The definition that `LSTMCell` computes; gates in torch's order."""
     i, f, g, o = (before + x @ wx.t() + h @ wh.t()).chunk(4, dim=1)
     c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)

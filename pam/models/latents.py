@@ -89,13 +89,12 @@ def _log_ratios(values: Tensor, log_variance: Tensor) -> Tensor:
 
 
 class Ved(Latent):
-    """xi ~ N(mu(x), diag sigma^2(x)) beside soft attention (Bahuleyan et al. 2018, as 'Amortized
-    Context Vector Inference' describes it), with the prior N(0, I).
+    """xi ~ N(mu(x), diag sigma^2(x)) beside soft attention (Bahuleyan et al. 2018, as 'Amortized Context Vector
+    Inference' describes it), with the prior N(0, I).
 
-    mu and log sigma^2 are linear in the encoder's final states. xi is fed to the output layer at
-    each step with the context: W_xi xi is added to the readout's view of the query. Training
-    maximizes sum_t log p(y_t | s_t, c_t, xi) - KL(N(mu, sigma^2) || N(0, I)) at a draw of xi;
-    without a draw xi is its mean.
+    mu and log sigma^2 are linear in the encoder's final states. xi is fed to the output layer at each step with the
+    context: W_xi xi is added to the readout's view of the query. Training maximizes sum_t log p(y_t | s_t, c_t, xi) -
+    KL(N(mu, sigma^2) || N(0, I)) at a draw of xi; without a draw xi is its mean.
 
     xi has 100 dimensions in that paper's experiments with captions, 128 in summarization.
     """

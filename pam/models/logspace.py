@@ -61,6 +61,5 @@ def draw(log_probs: Tensor, gumbel: Tensor) -> Tensor:
 
 
 def relax(log_probs: Tensor, gumbel: Tensor, temperature: float) -> Tensor:
-    """Gumbel-Softmax (Jang et al. 2017): log weights (..., m) near a drawn position,
-    differentiable."""
+    """Gumbel-Softmax (Jang et al. 2017): log weights (..., m) near a drawn position, differentiable."""
     return torch.log_softmax((log_probs + gumbel) / temperature, dim=-1)

@@ -61,11 +61,7 @@ def lstms(size: int, hidden: int, layers: int, width: int) -> nn.ModuleList:
 
 
 def run_lstms(
-    forwards: nn.ModuleList | None,
-    backwards: nn.ModuleList | None,
-    states: Tensor,
-    lengths: Tensor,
-    rate: float,
+    forwards: nn.ModuleList | None, backwards: nn.ModuleList | None, states: Tensor, lengths: Tensor, rate: float
 ) -> tuple[Tensor, Tensor]:
     """Recurrent layers over a batch, of both directions or of one.
 
@@ -161,14 +157,7 @@ class Decoder(nn.Module):
     """
 
     def __init__(
-        self,
-        vocabulary: int,
-        embedding: int,
-        context: int,
-        hidden: int,
-        layers: int,
-        final: int,
-        rate: float,
+        self, vocabulary: int, embedding: int, context: int, hidden: int, layers: int, final: int, rate: float
     ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, embedding)
@@ -215,12 +204,7 @@ class Decoder(nn.Module):
         return dropout_mask(shape, self.rate, self.embedding.weight)
 
     def forward(
-        self,
-        gates: Tensor,
-        context: Tensor,
-        state: Hidden,
-        cells: tuple[LSTMCell, ...],
-        masks: Tensor | None,
+        self, gates: Tensor, context: Tensor, state: Hidden, cells: tuple[LSTMCell, ...], masks: Tensor | None
     ) -> tuple[Tensor, Hidden]:
         """One step.
 

@@ -30,9 +30,7 @@ class Marginalization(nn.Module, ABC):
     """Whether its objective is a bound, by alignments that an inference network gives."""
 
     @abstractmethod
-    def emission(
-        self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout
-    ) -> Emission:
+    def emission(self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout) -> Emission:
         """What one step says of its symbol.
 
         Args:
@@ -52,9 +50,7 @@ class Input(Marginalization):
     def __init__(self, options: options.Input, sizes: Sizes) -> None:
         super().__init__()
 
-    def emission(
-        self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout
-    ) -> Emission:
+    def emission(self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout) -> Emission:
         return SingleEmission(projected + readout.of_values(attention.context), readout)
 
     def log_likelihood(self, gold: TokenGold) -> Tensor:
@@ -68,9 +64,7 @@ class NoAttention(Marginalization):
     def __init__(self, options: options.NoAttention, sizes: Sizes) -> None:
         super().__init__()
 
-    def emission(
-        self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout
-    ) -> Emission:
+    def emission(self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout) -> Emission:
         return SingleEmission(projected, readout)
 
     def log_likelihood(self, gold: TokenGold) -> Tensor:
@@ -112,9 +106,7 @@ class Output(Marginalization):
             return None
         return log_prior.topk(self.top_k, dim=1).indices
 
-    def emission(
-        self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout
-    ) -> Emission:
+    def emission(self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout) -> Emission:
         kept = self.support(attention.log_prior)
         return MixtureEmission(attention.log_prior, projected, kept, memory)
 
@@ -171,9 +163,7 @@ class MixtureEmission(Emission):
         else:
             z, norms = self.searched or self._mixture[1:]
             assert self.memory.layer is not None
-            log_likelihood = (
-                self.memory.layer.logits_of(z, symbol[:, None].expand_as(norms)) - norms
-            )
+            log_likelihood = self.memory.layer.logits_of(z, symbol[:, None].expand_as(norms)) - norms
         truncated = None
         if self.kept is not None:
             truncated = self.memory.mask.sum(1) > self.kept.shape[1]
@@ -199,15 +189,14 @@ class Bound(Output):
 
         E_q[log p(y_t | s_t, h_a)] - weight KL(q_t || prior_t) <= log p(y_t | y_<t, x),
 
-    where q_t(a | x, y) comes from the inference network, or is the prior: then the divergence is
-    zero, and the bound is Jensen's, that of hard attention (Xu et al. 2015). The estimator computes
-    the expectation; the divergence is always enumerated. Without the target there is no q: the
-    likelihood sums the prior out, as `output` does.
+    where q_t(a | x, y) comes from the inference network, or is the prior: then the divergence is zero, and the bound is
+    Jensen's, that of hard attention (Xu et al. 2015). The estimator computes the expectation; the divergence is always
+    enumerated. Without the target there is no q: the likelihood sums the prior out, as `output` does.
 
-    `q_top_k` positions are enumerated by the bound: q restricted to its K most probable ones and
-    renormalized, which is a distribution too, so that the bound stays one. That is cheaper, but the
-    others get no gradient: it is for a q that knows where to look. With a `weight` below 1 the
-    objective is no bound; the whole divergence can hold q to a prior that has found nothing yet.
+    `q_top_k` positions are enumerated by the bound: q restricted to its K most probable ones and renormalized, which is
+    a distribution too, so that the bound stays one. That is cheaper, but the others get no gradient: it is for a q that
+    knows where to look. With a `weight` below 1 the objective is no bound; the whole divergence can hold q to a prior
+    that has found nothing yet.
     """
 
     needs_inference = True
@@ -216,9 +205,7 @@ class Bound(Output):
         super().__init__(options, sizes)
         self.q_top_k, self.weight = options.q_top_k, options.weight
 
-    def objective(
-        self, gold: TokenGold, log_q: Tensor | None, estimator: Estimator, gumbel: Tensor | None
-    ) -> Tensor:
+    def objective(self, gold: TokenGold, log_q: Tensor | None, estimator: Estimator, gumbel: Tensor | None) -> Tensor:
         """The bound of all tokens, (N,).
 
         Args:

@@ -126,9 +126,7 @@ class Model(nn.Module, ABC):
             exact = self.exact(step, symbol)
             state, before = self.update(memory, step, symbol), symbol
             alignment = state.alignment
-            columns.append(
-                (gold, gold if exact is None else exact, correct, step.log_prior.exp(), alignment)
-            )
+            columns.append((gold, gold if exact is None else exact, correct, step.log_prior.exp(), alignment))
         return TeacherForced(*(torch.stack(column, 1) for column in zip(*columns, strict=True)))
 
     def exact(self, step: Any, symbol: Tensor) -> Tensor | None:

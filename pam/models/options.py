@@ -262,9 +262,7 @@ class PosteriorFeeding(Options):
 
     needs_positions: ClassVar[bool] = True
     kind: Literal["posterior"] = "posterior"
-    mix: Share | None = Field(
-        None, description="share of the posterior; null: 1/2 where the sum is cut, else 1"
-    )
+    mix: Share | None = Field(None, description="share of the posterior; null: 1/2 where the sum is cut, else 1")
     gradient: bool = Field(True, description="whether gradients flow through it")
 
 
@@ -355,9 +353,7 @@ class TransformerOptions(Options):
     has_components: ClassVar[bool] = False
     kind: Literal["transformer"] = "transformer"
     heads: Units = Field(4, description="of each attention; the units are divided among them")
-    feedforward: Units | None = Field(
-        None, description="units of the layer between; null: four times the embedding's"
-    )
+    feedforward: Units | None = Field(None, description="units of the layer between; null: four times the embedding's")
 
 
 class AgreementOptions(Options):

@@ -20,9 +20,7 @@ CHUNK = 1 << 22
 """Elements of the largest piece of logits at a time: 16 MB in float32, which a cache may hold."""
 
 
-def gold_log_probs_plain(
-    views: Tensor, query: Tensor, weight: Tensor, bias: Tensor, symbols: Tensor
-) -> Tensor:
+def gold_log_probs_plain(views: Tensor, query: Tensor, weight: Tensor, bias: Tensor, symbols: Tensor) -> Tensor:
     """log p(y | s, h_a) of one symbol y for each row, the definition of `PositionLikelihood`.
 
     Args:
@@ -148,11 +146,10 @@ def nonzero_rows(scale: Tensor) -> Tensor | None:
 class PositionLikelihood:
     """log p(y_t | s_t, h_a) of source positions, at many steps that feed it back.
 
-    The gradient of position a's logits is l(a) (onehot(y_t) - p(. | s_t, h_a)): a number that later
-    steps decide, times a vector that they do not. Where the vectors of all steps fit into memory,
-    their products with the weights are taken at once, while all of a step is still in the cache.
-    Else only the hidden layer is kept, and on the way back logits are computed once more for the
-    positions that matter.
+    The gradient of position a's logits is l(a) (onehot(y_t) - p(. | s_t, h_a)): a number that later steps decide, times
+    a vector that they do not. Where the vectors of all steps fit into memory, their products with the weights are taken
+    at once, while all of a step is still in the cache. Else only the hidden layer is kept, and on the way back logits
+    are computed once more for the positions that matter.
 
     Args:
         views: (B, m, R) W_x h_a.
@@ -160,9 +157,7 @@ class PositionLikelihood:
         rows: how many (row, position) pairs all steps have together.
     """
 
-    def __init__(
-        self, views: Tensor, weight: Tensor, bias: Tensor, rows: int, bf16: bool = False
-    ) -> None:
+    def __init__(self, views: Tensor, weight: Tensor, bias: Tensor, rows: int, bf16: bool = False) -> None:
         layer = OutputLayer(weight.detach(), bias.detach(), bf16)
         self.tape = _PositionTape(views.detach(), layer, rows * len(weight) <= CHUNK and not bf16)
         self.anchor = Anchor.apply(self.tape, views, weight, bias)
@@ -208,12 +203,7 @@ class _PositionTape(Tape):
 class _Position(Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        anchor: Tensor,
-        tape: _PositionTape,
-        query: Tensor,
-        symbols: Tensor,
-        kept: Tensor | None,
+        ctx: Any, anchor: Tensor, tape: _PositionTape, query: Tensor, symbols: Tensor, kept: Tensor | None
     ) -> Tensor:
         views = tape.views[: len(query)]
         if kept is not None:
@@ -291,14 +281,7 @@ def mixture_log_likelihood(
 class _Mixture(Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        x: Tensor,
-        weights: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        symbols: Tensor,
-        summed: bool,
-        bf16: bool,
+        ctx: Any, x: Tensor, weights: Tensor, weight: Tensor, bias: Tensor, symbols: Tensor, summed: bool, bf16: bool
     ) -> Tensor:
         differentiable = any(ctx.needs_input_grad)
         layer, z = OutputLayer(weight, bias, bf16), torch.mul(x, 2).sigmoid_().mul_(2).sub_(1)

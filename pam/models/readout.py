@@ -143,14 +143,10 @@ class TokenGold:
         output, tokens = self.readout.output, self.tokens
         hidden = tokens.positions(kept) + self.projected[:, None]
         return mixture_log_likelihood(
-            *(hidden, weights, output.weight, output.bias, tokens.symbols),
-            summed=summed,
-            bf16=tokens.bf16,
+            *(hidden, weights, output.weight, output.bias, tokens.symbols), summed=summed, bf16=tokens.bf16
         )
 
     def _log_likelihood(self, hidden: Tensor, symbols: Tensor) -> Tensor:
         """log p of one symbol each: (N', R) to (N',)."""
         output, one = self.readout.output, hidden.new_zeros(len(hidden), 1)
-        return mixture_log_likelihood(
-            hidden[:, None], one, output.weight, output.bias, symbols, bf16=self.tokens.bf16
-        )
+        return mixture_log_likelihood(hidden[:, None], one, output.weight, output.bias, symbols, bf16=self.tokens.bf16)

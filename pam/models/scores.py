@@ -61,9 +61,7 @@ class Dot(Score):
 class Mlp(Score):
     """e_t(a) = v^T tanh(W s_t + U h_a) (Bahdanau et al. 2015, appendix A.1.2)."""
 
-    def __init__(
-        self, options: options.Mlp | options.Concat | options.Structural, sizes: Sizes
-    ) -> None:
+    def __init__(self, options: options.Mlp | options.Concat | options.Structural, sizes: Sizes) -> None:
         super().__init__()
         self.units = options.units or sizes.query
         self.of_query = nn.Linear(sizes.query, self.units, bias=False)
@@ -88,8 +86,7 @@ class Mlp(Score):
 class Concat(Mlp):
     """e_t(a) = v^T tanh(W [s_t; h_a]) (Luong et al. 2015, equation 8, `concat`).
 
-    W's two halves are the two matrices of `mlp`, so that it is the same function; Luong et al.
-    name it as another one.
+    W's two halves are the two matrices of `mlp`, so that it is the same function; Luong et al. name it as another one.
     """
 
 
@@ -133,11 +130,10 @@ class Structural(Mlp):
         xi_1 = [alignment_{t-1}(a - k .. a + k)]                         Markov window
         xi_2 = [sum_{t' < t} alignment_{t'}(a - k .. a + k)]             local fertility
 
-    What lies outside the sentence, and all before the first step, is 0. Global fertility adds
-    weight * log N(f_a; mu(h_a), sigma^2(h_a)) to the objective, with f_a the attention that a real
-    position has got in all, mu = softplus(w . h_a + b) and sigma^2 = exp(w' . h_a + b') + least. As
-    published, least is 0, and the density is without bound: what is most rewarded is attention
-    whose sums can be told in advance, such as the same attention at every step.
+    What lies outside the sentence, and all before the first step, is 0. Global fertility adds weight * log N(f_a;
+    mu(h_a), sigma^2(h_a)) to the objective, with f_a the attention that a real position has got in all, mu = softplus(w
+    . h_a + b) and sigma^2 = exp(w' . h_a + b') + least. As published, least is 0, and the density is without bound:
+    what is most rewarded is attention whose sums can be told in advance, such as the same attention at every step.
     """
 
     def __init__(self, options: options.Structural, sizes: Sizes) -> None:
@@ -153,10 +149,7 @@ class Structural(Mlp):
         hidden = super().hidden(query, memory, history)
         if self.of_place is not None:
             hidden = hidden + self.of_place(places(memory, history).to(hidden.dtype))
-        for window, seen in (
-            (self.of_previous, history.alignment),
-            (self.of_sum, history.summed),
-        ):
+        for window, seen in ((self.of_previous, history.alignment), (self.of_sum, history.summed)):
             if window is not None and seen is not None:
                 hidden = hidden + window(seen[:, None]).transpose(1, 2)
         return hidden

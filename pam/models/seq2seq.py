@@ -195,12 +195,7 @@ class Seq2Seq(Model):
         return State(memory.start, context, AttentionHistory(alignment=alignment))
 
     def attend(
-        self,
-        memory: Memory,
-        state: State,
-        gates: Tensor,
-        masks: Tensor | None = None,
-        noise: Noise | None = None,
+        self, memory: Memory, state: State, gates: Tensor, masks: Tensor | None = None, noise: Noise | None = None
     ) -> Attention:
         """Where a step looks.
 
@@ -251,9 +246,7 @@ class Seq2Seq(Model):
         alignment = self.input_feeding(step.attention, seen, symbol, memory.mask)
         return self._next(memory, step.history, step.attention, alignment)
 
-    def _next(
-        self, memory: Memory, history: AttentionHistory, attention: Attention, alignment: Tensor
-    ) -> State:
+    def _next(self, memory: Memory, history: AttentionHistory, attention: Attention, alignment: Tensor) -> State:
         """The state that is fed the context of an alignment."""
         if not self.input_feeding.feeds:
             context = torch.zeros_like(memory.values[:, 0])
@@ -266,9 +259,7 @@ class Seq2Seq(Model):
 
     # Teacher forcing.
 
-    def forward(
-        self, source: Tensor, lengths: Tensor, target: Tensor, draws: bool = False
-    ) -> Forced:
+    def forward(self, source: Tensor, lengths: Tensor, target: Tensor, draws: bool = False) -> Forced:
         """All steps of given targets; rows that have ended are left out as the batch goes on.
 
         Args:
@@ -397,9 +388,7 @@ class Seq2Seq(Model):
     def _objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         return self.objective_and_prior(source, lengths, target)[0]
 
-    def objective_and_prior(
-        self, source: Tensor, lengths: Tensor, target: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def objective_and_prior(self, source: Tensor, lengths: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """The objective (B, T) from one draw of all that is drawn, and the prior (B, T, m)."""
         forced = self(source, lengths, target, draws=True)
         if isinstance(self.marginalization, Bound):
@@ -410,9 +399,7 @@ class Seq2Seq(Model):
         values = self.subtract_costs(forced.unpacked(values), forced, target)
         return values, forced.unpacked(forced.tokens.log_prior.exp())
 
-    def _bound(
-        self, bound: Bound, forced: Forced, source: Tensor, lengths: Tensor, target: Tensor
-    ) -> Tensor:
+    def _bound(self, bound: Bound, forced: Forced, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         """The bound of all tokens, (N,)."""
         tokens = forced.tokens
         # Drawn after all else, so that its dropout leaves that of the likelihood as it is.
@@ -466,11 +453,7 @@ def pay_at_end(values: Tensor, amounts: Tensor, target: Tensor) -> Tensor:
 
 
 def averaged(
-    objective: Callable[[Tensor, Tensor, Tensor], Tensor],
-    samples: int,
-    source: Tensor,
-    lengths: Tensor,
-    target: Tensor,
+    objective: Callable[[Tensor, Tensor, Tensor], Tensor], samples: int, source: Tensor, lengths: Tensor, target: Tensor
 ) -> Tensor:
     """The mean of an objective (B, T) over so many draws of all that is drawn."""
     given = (part.repeat_interleave(samples, 0) for part in (source, lengths, target))

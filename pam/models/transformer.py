@@ -118,9 +118,7 @@ class DecoderLayer(nn.Module):
         seen = inner if seen is None else torch.cat([seen, inner], 1)
         own, _ = self.own(inner, seen, seen, attn_mask=causal, need_weights=False)
         states = states + self.dropout(own)
-        found, weights = self.cross(
-            self.norms[1](states), source.values, source.values, key_padding_mask=~source.mask
-        )
+        found, weights = self.cross(self.norms[1](states), source.values, source.values, key_padding_mask=~source.mask)
         states = states + self.dropout(found)
         return states + self.dropout(self.between(self.norms[2](states))), seen, weights
 
@@ -139,27 +137,17 @@ class Transformer(Model):
             nn.init.normal_(embedding.weight, std=shape.units**-0.5)
         self.dropout = nn.Dropout(shape.dropout)
         layer = nn.TransformerEncoderLayer(
-            shape.units,
-            shape.heads,
-            shape.feedforward,
-            shape.dropout,
-            batch_first=True,
-            norm_first=True,
+            shape.units, shape.heads, shape.feedforward, shape.dropout, batch_first=True, norm_first=True
         )
         self.encoder = nn.TransformerEncoder(
-            layer,
-            shape.encoder_layers,
-            nn.LayerNorm(shape.units),
-            enable_nested_tensor=False,
+            layer, shape.encoder_layers, nn.LayerNorm(shape.units), enable_nested_tensor=False
         )
         self.layers = nn.ModuleList(DecoderLayer(shape) for _ in range(shape.decoder_layers))
         self.norm = nn.LayerNorm(shape.units)
         self.output = nn.Linear(shape.units, target)
 
     @classmethod
-    def build(
-        cls, options: options.TransformerOptions, network: Network, source: int, target: int
-    ) -> Transformer:
+    def build(cls, options: options.TransformerOptions, network: Network, source: int, target: int) -> Transformer:
         """A Transformer of `network.embedding` units, with the layers and the dropout of the
         network, for so many source and target symbols."""
         shape = Shape(

@@ -22,12 +22,7 @@ class NoInference(Inference):
         super().__init__()
 
     def forward(
-        self,
-        source: Tensor,
-        lengths: Tensor,
-        target: Tensor,
-        embed_source: Embed,
-        embed_target: Embed,
+        self, source: Tensor, lengths: Tensor, target: Tensor, embed_source: Embed, embed_target: Embed
     ) -> None:
         return None
 
@@ -40,12 +35,7 @@ class PriorInference(Inference):
         super().__init__()
 
     def forward(
-        self,
-        source: Tensor,
-        lengths: Tensor,
-        target: Tensor,
-        embed_source: Embed,
-        embed_target: Embed,
+        self, source: Tensor, lengths: Tensor, target: Tensor, embed_source: Embed, embed_target: Embed
     ) -> None:
         return None
 
@@ -82,12 +72,7 @@ class BiLSTM(Inference):
         self.factor = scale_of(options.scale, 2 * units)
 
     def forward(
-        self,
-        source: Tensor,
-        lengths: Tensor,
-        target: Tensor,
-        embed_source: Embed,
-        embed_target: Embed,
+        self, source: Tensor, lengths: Tensor, target: Tensor, embed_source: Embed, embed_target: Embed
     ) -> Tensor:
         of_source = self.source(embed_source(source.t()), lengths)  # (B, m, 2 units)
         of_target = self.target(embed_target(target.t()), (target != PAD).sum(1))
@@ -105,9 +90,7 @@ class Exact(Estimator):
     def __init__(self, options: options.Exact, sizes: Sizes) -> None:
         super().__init__()
 
-    def forward(
-        self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None
-    ) -> Tensor:
+    def forward(self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None) -> Tensor:
         return (log_q.exp() * gold.each()).sum(1)
 
 
@@ -123,9 +106,7 @@ class Gumbel(Estimator):
         super().__init__()
         self.temperature = options.temperature
 
-    def forward(
-        self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None
-    ) -> Tensor:
+    def forward(self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None) -> Tensor:
         assert gumbel is not None
         return gold.at(relax(log_q, gumbel, self.temperature).exp())
 
@@ -133,11 +114,10 @@ class Gumbel(Estimator):
 class Reinforce(Estimator):
     """log p(y_t | s_t, h_a) of one a drawn from q (Williams 1992; Orlova et al., section 2).
 
-    Its gradient is that of the drawn term, plus (log p(y_t | s_t, h_a) - B) times the gradient of
-    log q(a): for any baseline B that does not depend on a, its mean is the enumerated gradient.
-    `baseline` is `soft`: log p under soft attention, from the prior's mean context (Deng et al.
-    2018); `moving`: a moving average of log p(y_t | s_t, h_a) (Xu et al. 2015), with `decay` per
-    step of training; or `none`: 0.
+    Its gradient is that of the drawn term, plus (log p(y_t | s_t, h_a) - B) times the gradient of log q(a): for any
+    baseline B that does not depend on a, its mean is the enumerated gradient. `baseline` is `soft`: log p under soft
+    attention, from the prior's mean context (Deng et al. 2018); `moving`: a moving average of log p(y_t | s_t, h_a) (Xu
+    et al. 2015), with `decay` per step of training; or `none`: 0.
     """
 
     average: Tensor
@@ -147,9 +127,7 @@ class Reinforce(Estimator):
         self.baseline, self.decay = options.baseline, options.decay
         self.register_buffer("average", torch.zeros(()))
 
-    def forward(
-        self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None
-    ) -> Tensor:
+    def forward(self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None) -> Tensor:
         assert gumbel is not None
         position = draw(log_q.detach(), gumbel)
         likelihood = gold.at(position)
@@ -170,13 +148,5 @@ class Reinforce(Estimator):
         return before
 
 
-INFERENCES: dict[str, type[Inference]] = {
-    "none": NoInference,
-    "prior": PriorInference,
-    "bilstm": BiLSTM,
-}
-ESTIMATORS: dict[str, type[Estimator]] = {
-    "exact": Exact,
-    "reinforce": Reinforce,
-    "gumbel": Gumbel,
-}
+INFERENCES: dict[str, type[Inference]] = {"none": NoInference, "prior": PriorInference, "bilstm": BiLSTM}
+ESTIMATORS: dict[str, type[Estimator]] = {"exact": Exact, "reinforce": Reinforce, "gumbel": Gumbel}

@@ -15,9 +15,7 @@ class NoWindow(Window):
     def __init__(self, options: options.NoWindow, sizes: Sizes) -> None:
         super().__init__()
 
-    def forward(
-        self, scores: Tensor, query: Tensor, mask: Tensor, history: AttentionHistory
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, scores: Tensor, query: Tensor, mask: Tensor, history: AttentionHistory) -> tuple[Tensor, Tensor]:
         return scores, mask
 
 
@@ -31,9 +29,7 @@ class Monotonic(Window):
         super().__init__()
         self.width = options.width
 
-    def forward(
-        self, scores: Tensor, query: Tensor, mask: Tensor, history: AttentionHistory
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, scores: Tensor, query: Tensor, mask: Tensor, history: AttentionHistory) -> tuple[Tensor, Tensor]:
         if self.width is None:
             return scores, mask
         places = torch.arange(mask.shape[1], device=mask.device)
@@ -58,9 +54,7 @@ class Predictive(Window):
         self.hidden = nn.Linear(sizes.query, sizes.query, bias=False)
         self.weight = nn.Linear(sizes.query, 1, bias=False)
 
-    def forward(
-        self, scores: Tensor, query: Tensor, mask: Tensor, history: AttentionHistory
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, scores: Tensor, query: Tensor, mask: Tensor, history: AttentionHistory) -> tuple[Tensor, Tensor]:
         if self.width is None:
             return scores, mask
         distance = torch.arange(mask.shape[1], device=mask.device) - self.centre(query, mask)
@@ -74,8 +68,4 @@ class Predictive(Window):
         return centre
 
 
-WINDOWS: dict[str, type[Window]] = {
-    "none": NoWindow,
-    "monotonic": Monotonic,
-    "predictive": Predictive,
-}
+WINDOWS: dict[str, type[Window]] = {"none": NoWindow, "monotonic": Monotonic, "predictive": Predictive}

@@ -62,9 +62,7 @@ def attentions(
     """
     rows = compare(tasks, experiment, QUALITY, None, first=True)
     aligned = compare(gold, experiment, ALIGNMENT, None, first=True) if gold else []
-    alignment = [
-        {"task": row.task, "model": row.model, "one_minus_aer": row.mean} for row in aligned
-    ]
+    alignment = [{"task": row.task, "model": row.model, "one_minus_aer": row.mean} for row in aligned]
     frame = frame_of(rows)
     spread = [f" ± {row.sd:.2f}" if row.sd is not None else "" for row in rows]
     frame["quality"] = [f"{row.mean:.2f}{sd}" for row, sd in zip(rows, spread, strict=True)]

@@ -56,9 +56,7 @@ def has_baseline(experiment: Experiment, task: str) -> bool:
 def has_sizes(experiment: Experiment, task: str) -> bool:
     """Another task is this one on another amount of training data."""
     own = experiment.tasks[task]
-    return any(
-        other is not own and other.family() == own.family() for other in experiment.tasks.values()
-    )
+    return any(other is not own and other.family() == own.family() for other in experiment.tasks.values())
 
 
 def has_dev(experiment: Experiment, task: str) -> bool:
@@ -112,11 +110,7 @@ class Item:
         Args:
             kinds: task to its kind.
         """
-        return [
-            task
-            for task in experiment.tasks
-            if self.kind in (None, kinds[task]) and self.only(experiment, task)
-        ]
+        return [task for task in experiment.tasks if self.kind in (None, kinds[task]) and self.only(experiment, task)]
 
 
 @dataclass(frozen=True)
@@ -183,8 +177,7 @@ TABLES: dict[str, TableSpec] = {
     "table1_gains": gains_of(_TABLE1, "Table 1: gains over the baseline"),
     "table1_more": _translation(
         "sacreBLEU, chrF, exact perplexity",
-        title="sacreBLEU and chrF of readable text, and perplexity with the exact sum over "
-        "positions",
+        title="sacreBLEU and chrF of readable text, and perplexity with the exact sum over positions",
         metrics=("sacrebleu_b*", "chrf_b*", "ppl_exact"),
         files=SCORES | SIGNIFICANCE,
     ),
@@ -227,8 +220,7 @@ TABLES: dict[str, TableSpec] = {
     ),
     "table_variational_bleu": _translation(
         "Variational attention: BLEU",
-        title="BLEU on the test split (Orlova et al., Latent Alignment and Variational Attention, "
-        "section 4)",
+        title="BLEU on the test split (Orlova et al., Latent Alignment and Variational Attention, section 4)",
         metrics=("bleu_b*",),
         paper="table_variational",
         only=SAMPLED,
@@ -269,9 +261,7 @@ TABLES: dict[str, TableSpec] = {
         paper="overhead",
     ),
     "costs": _costs("Cost of every run", title="Cost of every training", builder="costs"),
-    "environment": _costs(
-        "Versions and hardware", title="Versions and hardware", builder="environment"
-    ),
+    "environment": _costs("Versions and hardware", title="Versions and hardware", builder="environment"),
 }
 
 
@@ -315,21 +305,11 @@ FIGURES: dict[str, FigureSpec] = {
     "bleu_gains": _compared("Gains in BLEU", TRANSLATION, "gains", "bleu_b*", "table1"),
     "perplexity": _compared("Perplexity", TRANSLATION, "quality", "ppl", "table1"),
     "alignment": _compared(
-        "Alignment: 1 - AER",
-        TRANSLATION,
-        "quality",
-        "one_minus_aer",
-        "table3",
-        GOLD_SCORES,
-        has_gold,
+        "Alignment: 1 - AER", TRANSLATION, "quality", "one_minus_aer", "table3", GOLD_SCORES, has_gold
     ),
-    "entropy_accuracy": FigureSpec(
-        "Figure 3: entropy and accuracy", TRANSLATION, ANALYSES, draws="entropy_accuracy"
-    ),
+    "entropy_accuracy": FigureSpec("Figure 3: entropy and accuracy", TRANSLATION, ANALYSES, draws="entropy_accuracy"),
     "coverage": FigureSpec("Figure 4: coverage", TRANSLATION, ANALYSES, draws="coverage"),
-    "bleu_by_length": FigureSpec(
-        "BLEU by sentence length", TRANSLATION, SCORES, draws="bleu_by_length"
-    ),
+    "bleu_by_length": FigureSpec("BLEU by sentence length", TRANSLATION, SCORES, draws="bleu_by_length"),
     "bleu_by_size": FigureSpec(
         "BLEU by training pairs",
         TRANSLATION,
@@ -339,15 +319,11 @@ FIGURES: dict[str, FigureSpec] = {
     ),
     "bleu_cost": _compared("BLEU against cost", TRANSLATION, "cost", "bleu_b*"),
     "accuracy": _compared("Accuracy over forms", INFLECTION, "quality", "accuracy", "table2"),
-    "accuracy_paradigms": _compared(
-        "Accuracy over paradigms", INFLECTION, "quality", "paradigm_accuracy"
-    ),
+    "accuracy_paradigms": _compared("Accuracy over paradigms", INFLECTION, "quality", "paradigm_accuracy"),
     "gains": _compared("Gains, forms", INFLECTION, "gains", "accuracy", "table2"),
     "gains_paradigms": _compared("Gains, paradigms", INFLECTION, "gains", "paradigm_accuracy"),
     "cost": _compared("Accuracy against cost", INFLECTION, "cost", "accuracy"),
-    "curves": FigureSpec(
-        "Learning curves", None, HISTORIES, also_reads=RUN_CONFIG, trained=True, draws="curves"
-    ),
+    "curves": FigureSpec("Learning curves", None, HISTORIES, also_reads=RUN_CONFIG, trained=True, draws="curves"),
     "curves_watched": FigureSpec(
         "Learning curves: symbols and bound",
         None,

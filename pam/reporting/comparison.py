@@ -44,9 +44,7 @@ def load_papers(path: Path | str) -> dict[str, PaperTable]:
     content = read_yaml(path)
     if not isinstance(content, dict):
         raise UserError("expected tables by name", file=path, hint="see config/README.md")
-    return {
-        str(name): parse(PaperTable, value, path, [str(name)]) for name, value in content.items()
-    }
+    return {str(name): parse(PaperTable, value, path, [str(name)]) for name, value in content.items()}
 
 
 def check_rows(papers: Mapping[str, PaperTable], tasks: Sequence[TaskRuns]) -> None:
@@ -141,9 +139,8 @@ def judge_gain(paper: float | None, ours: Interval, same_data: bool, seeds: int)
 class Row(NamedTuple):
     """One model on one task by one metric.
 
-    A gain says how much better a model's mean is than the baseline's, in the metric's unit. It is
-    positive where the model is better: where lower is better, as with perplexity, it is the
-    baseline's mean minus the model's.
+    A gain says how much better a model's mean is than the baseline's, in the metric's unit. It is positive where the
+    model is better: where lower is better, as with perplexity, it is the baseline's mean minus the model's.
 
     Attributes:
         values: the metric for each seed, in ascending order of seeds.
@@ -264,18 +261,11 @@ def _resample(task: TaskRuns, metrics: Sequence[Metric]) -> dict[str, _Model]:
 
 
 def _rows(
-    task: TaskRuns,
-    models: dict[str, _Model],
-    metric: Metric,
-    baseline: str,
-    paper: PaperTable | None,
+    task: TaskRuns, models: dict[str, _Model], metric: Metric, baseline: str, paper: PaperTable | None
 ) -> list[Row]:
     same_data = task.config.paper is not None
     paper_row = task.config.paper or task.config.paper_reference
-    reported = {
-        name: paper.value(metric.name, paper_row, name) if paper else None
-        for name in [*models, baseline]
-    }
+    reported = {name: paper.value(metric.name, paper_row, name) if paper else None for name in [*models, baseline]}
     rows = []
     for name, model in models.items():
         spread, values = bootstrap.interval(model.resampled(metric)), model.values(metric)
@@ -313,11 +303,7 @@ def _rows(
 
 
 def _gain(
-    metric: Metric,
-    model: _Model,
-    baseline: _Model,
-    papers: tuple[float | None, float | None],
-    same_data: bool,
+    metric: Metric, model: _Model, baseline: _Model, papers: tuple[float | None, float | None], same_data: bool
 ) -> tuple[dict[str, float | None], Verdict]:
     """What a row says of the gain over the baseline, and the verdict.
 

@@ -17,10 +17,7 @@ TIME_RATIO, ANY_ROW = "time_ratio", "any"
 """Where the papers' results have an overhead, whatever the task."""
 
 SECONDS = ("wall_s", "cpu_s", "gpu_s")
-TRAINING = (
-    *("device", "examples_per_second", "peak_memory_mb"),
-    *("epochs", "best_epoch", "parameters", "resumed"),
-)
+TRAINING = (*("device", "examples_per_second", "peak_memory_mb"), *("epochs", "best_epoch", "parameters", "resumed"))
 COSTS = ("task", "model", "seed", *SECONDS, *TRAINING, "decoded_per_second")
 COSTS_SHOWN = (
     Column("Task", "{task_label}", "l"),
@@ -110,9 +107,7 @@ OVERHEAD_SHOWN = (
 )
 
 
-def overhead(
-    tasks: Sequence[TaskRuns], experiment: Experiment, paper: PaperTable | None, title: str
-) -> Table:
+def overhead(tasks: Sequence[TaskRuns], experiment: Experiment, paper: PaperTable | None, title: str) -> Table:
     """One row per task, phase and model: seconds, and how many times the baseline's they are.
 
     Seconds are those of the GPU where one was used, else of the processor. A ratio is formed only
@@ -134,9 +129,7 @@ def overhead(
 
 def _overheads(task: TaskRuns, baseline: str, paper: PaperTable | None) -> Iterator[dict[str, Any]]:
     """Training, then decoding by beam, of every model that has a time of it."""
-    times = {
-        model: [time for run in runs for time in _times(run)] for model, runs in task.models.items()
-    }
+    times = {model: [time for run in runs for time in _times(run)] for model, runs in task.models.items()}
     phases = dict.fromkeys(time.phase for of_model in times.values() for time in of_model)
     for phase in phases:
         base = [time for time in times.get(baseline, []) if time.phase == phase]

@@ -28,21 +28,11 @@ def datasets(experiment: Experiment, data: Summaries, gold: Summaries) -> list[T
     tables = []
     for kind, about in KINDS.items():
         own = {task: found for task, found in data.items() if found["task"] == kind}
-        rows = [
-            (labels[task], found["dataset"], *row)
-            for task, found in own.items()
-            for row in about.rows(found)
-        ]
-        notes = [
-            note
-            for task in own
-            for note in _notes(labels[task], own[task], experiment.tasks[task].note)
-        ]
+        rows = [(labels[task], found["dataset"], *row) for task, found in own.items() for row in about.rows(found)]
+        notes = [note for task in own for note in _notes(labels[task], own[task], experiment.tasks[task].note)]
         headings = ("Task", "Data set", *about.headings)
         tables.append(_table(about.title, headings, "ll" + about.align, rows, notes))
-    stages = [
-        (labels[task], *row) for task, found in data.items() for row in _stages(found["stages"])
-    ]
+    stages = [(labels[task], *row) for task, found in data.items() for row in _stages(found["stages"])]
     headings = ("Task", "Stage", "Split", "Pairs in", "Pairs out", "Dropped", "Why")
     tables.append(_table("Stages of preparing", headings, "lllrrrp", stages, []))
     links = [(labels[task], *_links(found)) for task, found in gold.items()]
@@ -53,18 +43,11 @@ def datasets(experiment: Experiment, data: Summaries, gold: Summaries) -> list[T
 
 
 def _table(
-    title: str,
-    headings: Sequence[str],
-    align: str,
-    rows: Sequence[tuple[Any, ...]],
-    notes: Sequence[str],
+    title: str, headings: Sequence[str], align: str, rows: Sequence[tuple[Any, ...]], notes: Sequence[str]
 ) -> Table:
     """A table for the report alone."""
 
-    texts = [
-        [one if isinstance(one, str) else "" if one is None else f"{one:,.0f}" for one in row]
-        for row in rows
-    ]
+    texts = [[one if isinstance(one, str) else "" if one is None else f"{one:,.0f}" for one in row] for row in rows]
     shown = pd.DataFrame(texts, columns=list(headings), dtype=object)
     return Table(title, pd.DataFrame(), shown, align, tuple(notes))
 
@@ -111,10 +94,7 @@ KINDS = {
     ),
     "translation": Kind(
         "Translation",
-        (
-            *("Split", "Pairs", "From", "Symbols", "Unknown", "To", "Symbols", "Unknown"),
-            *("Longest", "In train too"),
-        ),
+        (*("Split", "Pairs", "From", "Symbols", "Unknown", "To", "Symbols", "Unknown"), *("Longest", "In train too")),
         "lrlrrlrrrr",
         _translation,
     ),

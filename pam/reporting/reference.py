@@ -40,10 +40,7 @@ from pam.reporting.runs import load_experiment
 
 ARCHIVE, RECORD, SCORES, EXPERIMENT = "runs.tar.xz", "record.json", "scores.json", "experiment.yaml"
 
-MEASURED = (
-    *("run.yaml", "training.json", "history.csv", "decoding.json"),
-    *("*scores.json", "*analysis.json"),
-)
+MEASURED = (*("run.yaml", "training.json", "history.csv", "decoding.json"), *("*scores.json", "*analysis.json"))
 """Names of a run's files that hold its configuration and numbers."""
 
 TEXTS = ("predictions.tsv", "attention.json")
@@ -167,8 +164,7 @@ def record(results: Path, runs: Sequence[str], call: dict[str, Any], out: Path) 
     scores = [read_json(results / run / SCORES) for run in runs]
     cost = {key: round(sum(one["cost"][key] or 0 for one in scores)) for key in ("cpu_s", "gpu_s")}
     machines = Counter(
-        json.dumps({key: one["training"].get(key) for key in ("hardware", "versions")})
-        for one in scores
+        json.dumps({key: one["training"].get(key) for key in ("hardware", "versions")}) for one in scores
     )
     return {
         "runs": len(runs),
@@ -178,9 +174,7 @@ def record(results: Path, runs: Sequence[str], call: dict[str, Any], out: Path) 
     }
 
 
-def commands(
-    results: Path, runs: Sequence[str], call: dict[str, Any], out: Path
-) -> list[dict[str, Any]]:
+def commands(results: Path, runs: Sequence[str], call: dict[str, Any], out: Path) -> list[dict[str, Any]]:
     """The commands that made the runs; `call` made those that `out` does not have as they are.
 
     The same command of the same commit counts as one, of its last day.

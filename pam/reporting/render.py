@@ -55,9 +55,7 @@ class Table:
         """The rows for people, each with whether a line is drawn above it."""
         rows = list(self.shown.itertuples(index=False, name=None))
         heads = [row[: self.group] for row in rows]
-        return [
-            (place > 0 and heads[place] != heads[place - 1], row) for place, row in enumerate(rows)
-        ]
+        return [(place > 0 and heads[place] != heads[place - 1], row) for place, row in enumerate(rows)]
 
 
 def table_of(
@@ -143,8 +141,7 @@ def to_markdown(table: Table) -> str:
         return f"| {' | '.join(cells)} |"
 
     rule = tuple(
-        "-" * (width - 1) + ":" if side == "r" else "-" * width
-        for side, width in zip(table.align, widths, strict=True)
+        "-" * (width - 1) + ":" if side == "r" else "-" * width for side, width in zip(table.align, widths, strict=True)
     )
     body = "\n".join([line(rows[0]), line(rule), *(line(row) for row in rows[1:])])
     notes = [_markdown(note) for note in table.notes]
@@ -174,9 +171,7 @@ def to_latex(table: Table, label: str) -> str:
             lines.append("\\midrule")
         lines.append(" & ".join(latex(cell) for cell in row) + " \\\\")
     lines += ["\\bottomrule", "\\end{tabular}}"]
-    lines += [
-        f"\\par\\smallskip{{\\scriptsize\\raggedright {latex(note)}\\par}}" for note in table.notes
-    ]
+    lines += [f"\\par\\smallskip{{\\scriptsize\\raggedright {latex(note)}\\par}}" for note in table.notes]
     return "\n".join([*lines, "\\end{table}"]) + "\n"
 
 
@@ -238,8 +233,7 @@ def _section(table: Table) -> str:
         mark = ' class="group"' if starts_group else ""
         rows.append(f"<tr{mark}>{_cells('td', row, table.align)}</tr>")
     notes = "\n".join(
-        "<p>" + re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(note)) + "</p>"
-        for note in table.notes
+        "<p>" + re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(note)) + "</p>" for note in table.notes
     )
     return (
         f"<h2>{html.escape(table.title)}</h2>\n<table>\n"

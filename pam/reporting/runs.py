@@ -63,11 +63,7 @@ class TaskRuns:
 
         They are in the order of the patterns, and of the runs' scores within one.
         """
-        known = [
-            name
-            for name in self.runs[0].scores.metrics
-            if all(name in run.scores.metrics for run in self.runs)
-        ]
+        known = [name for name in self.runs[0].scores.metrics if all(name in run.scores.metrics for run in self.runs)]
         matching = [name for one in patterns for name in known if fnmatchcase(name, one)]
         return list(dict.fromkeys(matching))
 
@@ -107,8 +103,7 @@ def by_task(found: Sequence[Own], experiment: Experiment) -> ByTask[Own]:
         own = [one for one in found if one.task == task]
         models = [*experiment.models_of(task), *(one.model for one in own)]
         seeds = {
-            model: sorted((one for one in own if one.model == model), key=lambda one: one.seed)
-            for model in models
+            model: sorted((one for one in own if one.model == model), key=lambda one: one.seed) for model in models
         }
         if own:
             grouped[task] = {model: ascending for model, ascending in seeds.items() if ascending}
@@ -153,20 +148,15 @@ def _read(path: Path, experiment: Experiment) -> ScoredRun:
     scores = record.load(path)
     if scores.task is None or scores.model is None or scores.seed is None:
         raise UserError(
-            "these scores do not say which run they belong to",
-            file=path,
-            hint="score the predictions again with --run",
+            "these scores do not say which run they belong to", file=path, hint="score the predictions again with --run"
         )
     if scores.experiment != experiment.experiment or scores.task not in experiment.tasks:
         raise UserError(
-            f"this is task `{scores.task}` of experiment `{scores.experiment}`, "
-            f"not of `{experiment.experiment}`",
+            f"this is task `{scores.task}` of experiment `{scores.experiment}`, not of `{experiment.experiment}`",
             file=path,
             hint="report each experiment on its own",
         )
-    return ScoredRun(
-        path, scores.task, scores.model, scores.label or scores.model, scores.seed, scores
-    )
+    return ScoredRun(path, scores.task, scores.model, scores.label or scores.model, scores.seed, scores)
 
 
 def check_comparable(first: ScoredRun, other: ScoredRun) -> None:
@@ -294,18 +284,13 @@ def history_columns(path: Path) -> dict[str, Floats]:
         if column not in (reader.fieldnames or ()):
             raise UserError(f"missing column `{column}`", file=path, line=1, hint=hint)
     read = list(reader)
-    known = [
-        *HISTORY_COLUMNS,
-        *(name for name in OPTIONAL_COLUMNS if any(row.get(name) for row in read)),
-    ]
+    known = [*HISTORY_COLUMNS, *(name for name in OPTIONAL_COLUMNS if any(row.get(name) for row in read))]
     rows = []
     for line, row in enumerate(read, start=2):
         try:
             rows.append([float(row[column]) for column in known])
         except (TypeError, ValueError) as error:
-            raise UserError(
-                "a number is missing or is none", file=path, line=line, hint=hint
-            ) from error
+            raise UserError("a number is missing or is none", file=path, line=line, hint=hint) from error
     if not rows:
         raise UserError("no epochs", file=path, hint=hint)
     return dict(zip(known, np.array(rows).T, strict=True))

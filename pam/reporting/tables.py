@@ -82,10 +82,7 @@ COMPARISON: tuple[str, ...] = (
     *("task", "model", "metric", "mean", "sd", "n", "low", "high", "paper", "difference"),
     *("p_vs_soft", "verdict", "cpu_s", "gpu_s"),
 )
-GAINS = (
-    *("task", "model", "metric", "baseline", "gain", "low", "high", "paper_gain"),
-    *("p", "verdict", "reason"),
-)
+GAINS = (*("task", "model", "metric", "baseline", "gain", "low", "high", "paper_gain"), *("p", "verdict", "reason"))
 DIGITS = {
     **dict.fromkeys(("mean", "sd", "low", "high", "difference", "gain", "paper_gain"), 4),
     **dict.fromkeys(("p", "p_vs_soft"), 6),
@@ -140,11 +137,7 @@ def gains(spec: TableSpec, inputs: Inputs) -> Table:
         Column("Verdict", "{verdict}", "l"),
         Column("Reason", "{reason}", "l"),
     ]
-    notes = [
-        f"{_units(rows)} {_gain_note(label)}",
-        *inputs.notes(rows),
-        *_verdict_notes(rows, paper),
-    ]
+    notes = [f"{_units(rows)} {_gain_note(label)}", *inputs.notes(rows), *_verdict_notes(rows, paper)]
     title = f"Gain over {label}. {inputs.title(spec)}"
     return table_of(title, frame, GAINS, DIGITS, shown, notes, group=len(names) - 1)
 
@@ -272,9 +265,7 @@ BUILDERS: dict[str, Callable[[TableSpec, Inputs], Table]] = {
         inputs.experiment,
         inputs.title(spec),
     ),
-    "examples": lambda spec, inputs: examples(
-        inputs.experiment, inputs.predictions, inputs.title(spec)
-    ),
+    "examples": lambda spec, inputs: examples(inputs.experiment, inputs.predictions, inputs.title(spec)),
     "overhead": lambda spec, inputs: costs.overhead(
         inputs.tasks, inputs.experiment, inputs.paper(spec), inputs.title(spec)
     ),

@@ -16,15 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pam.io import (
-    UserError,
-    atomic_write,
-    clear_parts,
-    read_json,
-    sha256_of,
-    storage_error,
-    write_json,
-)
+from pam.io import UserError, atomic_write, clear_parts, read_json, sha256_of, storage_error, write_json
 from pam.locking import waited_for
 from pam.models.checkpoint import load_tensors, save_tensors
 
@@ -72,9 +64,7 @@ class Progress:
         return self.epoch * per_epoch + self.batch
 
 
-def pack(
-    model: nn.Module, optimizer: torch.optim.Optimizer, best: Weights, recent: list[Weights]
-) -> dict[str, Tensor]:
+def pack(model: nn.Module, optimizer: torch.optim.Optimizer, best: Weights, recent: list[Weights]) -> dict[str, Tensor]:
     """All tensors of a training under names of one level.
 
     Args:
@@ -177,9 +167,8 @@ class CheckpointTimer:
     """How long after one state the next is saved.
 
     Args:
-        every_s: seconds at least; more where saving takes so long that it would take more than
-            its share of the time, as that of a large model to a slow disk does. 0: after every
-            batch, however long it takes.
+        every_s: seconds at least; more where saving takes so long that it would take more than its share of the time,
+            as that of a large model to a slow disk does. 0: after every batch, however long it takes.
     """
 
     def __init__(self, every_s: float) -> None:

@@ -33,15 +33,12 @@ def choose_device(wanted: str, local_rank: int = 0) -> torch.device:
         UserError: `cuda` is wanted and there is none, or there are fewer devices than processes.
     """
     if wanted == "cuda" and not torch.cuda.is_available():
-        raise UserError(
-            "no CUDA device is usable here", hint="use --device cpu, or check the driver"
-        )
+        raise UserError("no CUDA device is usable here", hint="use --device cpu, or check the driver")
     if wanted == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
     if local_rank >= torch.cuda.device_count():
         raise UserError(
-            f"no CUDA device for process {local_rank + 1} of this training: "
-            f"{torch.cuda.device_count()} can be used",
+            f"no CUDA device for process {local_rank + 1} of this training: {torch.cuda.device_count()} can be used",
             hint="lower `resources.processes`, or use --device cpu",
         )
     torch.cuda.set_device(local_rank)

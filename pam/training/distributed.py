@@ -19,11 +19,7 @@ import torch
 from torch import distributed, nn
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.api import SignalException
-from torch.distributed.elastic.multiprocessing.errors import (
-    ChildFailedError,
-    ProcessFailure,
-    get_error_handler,
-)
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure, get_error_handler
 from torch.nn.parallel import DistributedDataParallel
 
 from pam.data.dataset import Rows
@@ -186,8 +182,7 @@ def _first_failure(failures: dict[int, ProcessFailure], processes: int) -> int:
     rank = next((rank for rank, code in codes.items() if code not in consequences), min(codes))
     if codes[rank] < 0:
         raise UserError(
-            f"process {rank + 1} of {processes} of this training was killed "
-            f"({failures[rank].signal_name()})",
+            f"process {rank + 1} of {processes} of this training was killed ({failures[rank].signal_name()})",
             hint="run it again: it goes on from its last state; if the machine ran out of "
             "memory, lower `training.batch_size` or raise `training.accumulate` first",
         )

@@ -65,10 +65,7 @@ def _weights(members: list[SavedModel]) -> dict[str, Tensor]:
 
 
 def _record(
-    seed: int,
-    folders: list[Path],
-    members: list[SavedModel],
-    spent: tuple[float, float, float],
+    seed: int, folders: list[Path], members: list[SavedModel], spent: tuple[float, float, float]
 ) -> dict[str, Any]:
     """Cost and origin. The cost is of joining: trainings count with the members, once."""
     return {

@@ -85,9 +85,7 @@ def _token_metrics(model: Model, batch: Batch) -> Tensor:
     return torch.stack([part.double()[batch.mask].sum() for part in (correct, objective)]).cpu()
 
 
-def _exact_matches(
-    model: Model, examples: Examples, batch: Batch, decoding: Decoding, actions: bool
-) -> int:
+def _exact_matches(model: Model, examples: Examples, batch: Batch, decoding: Decoding, actions: bool) -> int:
     """How many outputs of a batch are wholly right."""
     matches = 0
     outputs = search(model, batch.source, batch.lengths, decoding, actions)

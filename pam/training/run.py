@@ -43,20 +43,14 @@ log = logging.getLogger(__name__)
 
 
 def train(
-    run: RunFolder,
-    data: Path,
-    state: Path,
-    device: str = "auto",
-    code: str | None = None,
-    processes: int = 1,
+    run: RunFolder, data: Path, state: Path, device: str = "auto", code: str | None = None, processes: int = 1
 ) -> int:
     """Trains a model, or goes on from its last state; results are in the run's folder.
 
     Args:
         data: folder of the prepared data; state: that of the training's state.
         device: auto, cpu or cuda.
-        code: what the code is, since a state of other code is not gone on from; None: its
-            fingerprint.
+        code: what the code is, since a state of other code is not gone on from; None: its fingerprint.
         processes: how many share the training, on GPUs one each.
 
     Returns:
@@ -83,12 +77,7 @@ def train(
 
 
 def _train_in_group(
-    folder: RunFolder,
-    data_folder: Path,
-    state: Path,
-    code: str | None,
-    group: ProcessGroup,
-    stop: Stop,
+    folder: RunFolder, data_folder: Path, state: Path, code: str | None, group: ProcessGroup, stop: Stop
 ) -> None:
     """Makes the results: trains, unless this very training is finished already."""
     keep_heap()
@@ -160,9 +149,7 @@ def _key(run: RunConfig, data: Prepared, code: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _write_model(
-    folder: Path, run: RunConfig, data: Prepared, weights: Weights, progress: Progress
-) -> None:
+def _write_model(folder: Path, run: RunConfig, data: Prepared, weights: Weights, progress: Progress) -> None:
     """Writes the model and its history."""
     lengths = LengthPrior.of(data.split("train"))
     lengths.save(folder / "model" / LENGTHS)
@@ -170,9 +157,7 @@ def _write_model(
     write_history(folder / "history.csv", progress.history)
 
 
-def _record(
-    run: RunConfig, progress: Progress, parameters: int, group: ProcessGroup
-) -> dict[str, Any]:
+def _record(run: RunConfig, progress: Progress, parameters: int, group: ProcessGroup) -> dict[str, Any]:
     """Cost, origin and outcome of a training; peaks of memory are the first process's."""
     best: dict[str, Any] = progress.best or {}
     last = progress.history[-1]

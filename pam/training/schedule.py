@@ -9,9 +9,8 @@ def learning_rate(training: Training, step: int, steps: int) -> float:
     """The rate at a step: a linear warm-up, a plateau, and a decay, linear to zero or by halves.
 
     Args:
-        training: `learning_rate` is the plateau, `warmup_steps` the warm-up; `flat` is the share of
-            the run after which a `linear` rate decays; `halve_after` and `halve_every` are the
-            steps at which a `halving` one does.
+        training: `learning_rate` is the plateau, `warmup_steps` the warm-up; `flat` is the share of the run after which
+            a `linear` rate decays; `halve_after` and `halve_every` are the steps at which a `halving` one does.
         step: from 0; steps: in the whole run.
     """
     warmup = min(1.0, (step + 1) / max(1, training.warmup_steps))

@@ -17,9 +17,7 @@ COLOURS = {"rote": "red", "blaue": "blue", "alte": "old", "neue": "new"}
 STATES = {"schön": "beautiful", "groß": "big", "klein": "small"}
 PAIRS = [
     (f"Das {of} {noun} ist {state}.", f"The {colour} {thing} is {like}.")
-    for (noun, thing), (of, colour), (state, like) in product(
-        NOUNS.items(), COLOURS.items(), STATES.items()
-    )
+    for (noun, thing), (of, colour), (state, like) in product(NOUNS.items(), COLOURS.items(), STATES.items())
 ]
 """60 pairs, aligned word by word."""
 
@@ -41,10 +39,7 @@ def prepare(folder: Path, subwords: int | None = None) -> Path:
         for place, language in enumerate(("de", "en")):
             write_text(files[split][language], "".join(f"{pair[place]}\n" for pair in pairs))
     layout = TranslationFormat(
-        source="de",
-        target="en",
-        lowercase=True,
-        subwords=None if subwords is None else SubwordsFormat(merges=subwords),
+        source="de", target="en", lowercase=True, subwords=None if subwords is None else SubwordsFormat(merges=subwords)
     )
     counts = {}
     for stage in Translation.STAGES.values():

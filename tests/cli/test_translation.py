@@ -30,9 +30,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def train(data: Path, out: Path, epochs: int = 40) -> Path:
     """Trains Mono-Postr-Joint over the top 2 positions, until it has learned the phrases."""
-    run = small.run(
-        "mono-postr-joint", epochs=epochs, batch_size=8, state_every_s=60.0, select="loss"
-    )
+    run = small.run("mono-postr-joint", epochs=epochs, batch_size=8, state_every_s=60.0, select="loss")
     sizes = {"embedding": 24, "encoder": 24, "decoder": 24, "dropout": 0.0}
     top_2 = options.Output(top_k=2)
     run = run.model_copy(
@@ -66,9 +64,7 @@ def test_a_raw_sentence_is_typed_and_a_readable_one_comes_back(called: Call, tra
     assert said.out == "the red house is big.\n\nthe old book is beautiful.\n"
 
 
-def test_a_split_is_decoded_to_words_and_to_text(
-    called: Call, trained: Path, data: Path, tmp_path: Path
-) -> None:
+def test_a_split_is_decoded_to_words_and_to_text(called: Call, trained: Path, data: Path, tmp_path: Path) -> None:
     out, told = tmp_path / "beam3/predictions.tsv", tmp_path / "beam3/decoding.json"
     arguments = ("--model", trained / "model", "--data", data, "--out", out, "--record", told)
     assert called("predict", *arguments).code == 0
@@ -119,9 +115,7 @@ def test_several_outputs_come_with_rank_and_score(called: Call, trained: Path) -
     assert rows[0][3] == "the red house is big." and len({row[3] for row in rows}) == 3
 
 
-def test_several_outputs_of_a_split_are_ranked(
-    called: Call, trained: Path, data: Path, tmp_path: Path
-) -> None:
+def test_several_outputs_of_a_split_are_ranked(called: Call, trained: Path, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "p.tsv"
     arguments = ("--model", trained / "model", "--data", data, "--out", out, "--n-best", 2)
     assert called("predict", *arguments, "--length-penalty", 1).code == 0
@@ -155,12 +149,7 @@ def test_a_run_with_a_temperature_is_sampled_by_its_seed(
 ) -> None:
     def drawn(seed: int) -> str:
         run = load_run(trained / "model/config.yaml")
-        run = run.model_copy(
-            update={
-                "seed": seed,
-                "decoding": run.decoding.model_copy(update={"temperature": 3.0}),
-            }
-        )
+        run = run.model_copy(update={"seed": seed, "decoding": run.decoding.model_copy(update={"temperature": 3.0})})
         out, told = tmp_path / "p.tsv", tmp_path / "decoding.json"
         arguments = ("--run", run_folder(tmp_path, trained, run), "--data", data, "--beam", 4)
         assert called("predict", *arguments, "--out", out, "--record", told).code == 0
@@ -171,9 +160,7 @@ def test_a_run_with_a_temperature_is_sampled_by_its_seed(
     assert drawn(1) == drawn(1) != drawn(2)
 
 
-def test_a_prior_of_lengths_adds_to_the_score(
-    called: Call, trained: Path, data: Path, tmp_path: Path
-) -> None:
+def test_a_prior_of_lengths_adds_to_the_score(called: Call, trained: Path, data: Path, tmp_path: Path) -> None:
     out, prior = tmp_path / "p.tsv", LengthPrior.load(trained / "model/lengths.json")
     arguments = ("--model", trained / "model", "--data", data, "--out", out, "--n-best", 3)
     assert called("predict", *arguments, "--length-prior", 2).code == 0
@@ -186,9 +173,7 @@ def test_a_prior_of_lengths_adds_to_the_score(
     assert len(lengths) > 1
 
 
-def test_a_model_without_its_table_of_lengths_is_named(
-    called: Call, trained: Path, tmp_path: Path
-) -> None:
+def test_a_model_without_its_table_of_lengths_is_named(called: Call, trained: Path, tmp_path: Path) -> None:
     model = Path(shutil.copytree(trained / "model", tmp_path / "model"))
     (model / "lengths.json").unlink()
     said = called("predict", "--model", model, "--length-prior", 1, typed="Das Haus.\n")
@@ -206,16 +191,12 @@ def test_a_runs_decoding_may_differ_from_the_one_trained_with(
     assert (found["beam"], found["length_penalty"]) == (2, 0.5)
 
 
-def test_analyses_and_scores_of_a_run(
-    called: Call, trained: Path, data: Path, tmp_path: Path
-) -> None:
+def test_analyses_and_scores_of_a_run(called: Call, trained: Path, data: Path, tmp_path: Path) -> None:
     run, gold = ("--run", trained), phrases.gold(data, tmp_path / "gold")
     for beam in (1, 4):
         files = ("--out", tmp_path / f"{beam}.tsv", "--record", tmp_path / f"{beam}.json")
         assert called("predict", *run, "--data", data, "--beam", beam, *files).code == 0
-    assert (
-        called("analyze", "--run", trained, "--data", data, "--out", tmp_path / "a.json").code == 0
-    )
+    assert called("analyze", "--run", trained, "--data", data, "--out", tmp_path / "a.json").code == 0
     arguments: list[Any] = ["--predictions", tmp_path / "4.tsv", tmp_path / "1.tsv"]
     arguments += ["--decoding", tmp_path / "4.json", tmp_path / "1.json", "--data", data]
     arguments += ["--analysis", tmp_path / "a.json", "--training", trained / "training.json"]
@@ -248,9 +229,7 @@ def test_subwords_are_put_together_in_outputs_and_links(called: Call, tmp_path: 
 
 
 @pytest.mark.parametrize("command", ["predict", "analyze", "attention"])
-def test_data_of_other_vocabularies_is_refused(
-    command: str, called: Call, trained: Path, tmp_path: Path
-) -> None:
+def test_data_of_other_vocabularies_is_refused(command: str, called: Call, trained: Path, tmp_path: Path) -> None:
     other = phrases.prepare(tmp_path / "other", subwords=10)
     out = tmp_path / "out"
     said = called(command, "--run", trained, "--data", other, "--out", out)
@@ -269,9 +248,7 @@ def test_data_of_other_vocabularies_is_refused(
         (["--length-penalty", "-1"], "`length_penalty`: input should be greater than or equal"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(
-    options: list[str], message: str, called: Call, trained: Path
-) -> None:
+def test_options_that_make_no_sense_are_refused(options: list[str], message: str, called: Call, trained: Path) -> None:
     said = called("predict", "--model", trained / "model", *options, typed="Das Haus.\n")
     assert said.message()[0].startswith(message)
 

@@ -57,18 +57,12 @@ def test_only_characters_of_inflection_are_aligned_for_pointer_actions() -> None
         (
             "translation",
             "tokenize",
-            [
-                "pam.data.translation:Tokenize",
-                "pam.data.tokenizers:Moses",
-                "pam.data.tokenizers:UniDic",
-            ],
+            ["pam.data.translation:Tokenize", "pam.data.tokenizers:Moses", "pam.data.tokenizers:UniDic"],
         ),
         ("alignment", "gold", ["pam.data.word_alignments:WordAlignments"]),
     ],
 )
-def test_a_stage_depends_on_the_classes_that_it_uses(
-    kind: str, stage: str, expected: list[str]
-) -> None:
+def test_a_stage_depends_on_the_classes_that_it_uses(kind: str, stage: str, expected: list[str]) -> None:
     own = {"read": "segments", "source": "ja", "tokenize": {"ja": "unidic", "en": "moses"}}
     options = {"inflection": {}, "translation": PAIRS | own, "alignment": PAIRS}[kind]
     task = load_task(kind)

@@ -56,9 +56,7 @@ def test_a_lemma_in_two_splits_is_a_warning_on_stderr_and_in_the_summary(
     assert "warning: my-nouns: train and test share lemmas: 1" in capsys.readouterr().err
 
 
-def test_a_fault_is_named_in_the_users_own_file_and_nothing_is_written(
-    own: Path, tmp_path: Path
-) -> None:
+def test_a_fault_is_named_in_the_users_own_file_and_nothing_is_written(own: Path, tmp_path: Path) -> None:
     write_rows(own / "dev.tsv", [("Haus", "x=1", "Haus"), ("Haus", "x=1")])
     with pytest.raises(UserError, match="2 columns instead of 3") as caught:
         prepared(own, tmp_path)
@@ -68,12 +66,7 @@ def test_a_fault_is_named_in_the_users_own_file_and_nothing_is_written(
 
 @pytest.mark.parametrize(("kind", "lemmas", "cells"), [("noun", 2364, 8), ("command", 1627, 27)])
 def test_the_papers_data_is_complete_and_its_text_unchanged(
-    corpora: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    kind: str,
-    lemmas: int,
-    cells: int,
+    corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, lemmas: int, cells: int
 ) -> None:
     monkeypatch.setenv(MIRROR, str(corpora))
     named = ("--dataset", f"ddn13-de-{kind}", "--registry", ROOT / "config" / "datasets.yaml")

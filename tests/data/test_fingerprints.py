@@ -65,9 +65,7 @@ def fingerprints(folder: Path) -> dict[str, str]:
         ("dataset", "class Batch:", {"train"}),
     ],
 )
-def test_a_changed_class_counts_for_what_uses_it(
-    package: Path, file: str, line: str, changed: set[str]
-) -> None:
+def test_a_changed_class_counts_for_what_uses_it(package: Path, file: str, line: str, changed: set[str]) -> None:
     before, path = fingerprints(package), package / f"pam/data/{file}.py"
     text = path.read_text(encoding="utf-8")
     assert line in text

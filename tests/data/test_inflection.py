@@ -58,13 +58,7 @@ def test_other_orders_of_columns_and_separators_can_be_named(tmp_path: Path) -> 
 
 
 def test_source_is_features_then_letters_and_a_one_letter_feature_is_no_letter() -> None:
-    assert InflectionCodec().source_symbols(("Vau", "V,tense=past")) == [
-        "feature=V",
-        "tense=past",
-        "V",
-        "a",
-        "u",
-    ]
+    assert InflectionCodec().source_symbols(("Vau", "V,tense=past")) == ["feature=V", "tense=past", "V", "a", "u"]
     assert InflectionCodec().source_symbols(("Vau", "")) == ["V", "a", "u"]
 
 
@@ -85,19 +79,14 @@ def prepared(tmp_path: Path, **splits: str) -> dict:
 def test_lemmas_in_two_splits_are_counted_and_warned_of(tmp_path: Path) -> None:
     rows = ["Haus\tx=1\tHaus\n", "Maus\tx=1\tMaus\n", "Rat\tx=1\tRat\n"]
     counts = prepared(tmp_path, train="".join(rows), dev=rows[0] + rows[2], test="Hut\tx=1\tHut\n")
-    assert counts["lemmas_in_two_splits"] == {
-        "train and dev": {"count": 2, "examples": ["Haus", "Rat"]}
-    }
+    assert counts["lemmas_in_two_splits"] == {"train and dev": {"count": 2, "examples": ["Haus", "Rat"]}}
     assert len(counts["warnings"]) == 1
     assert "train and dev share lemmas: 2, for example Haus, Rat" in counts["warnings"][0]
 
 
 def test_symbols_that_training_lacks_are_counted(tmp_path: Path) -> None:
     counts = prepared(
-        tmp_path,
-        train="Haus\tx=1\tHaus\n",
-        dev="Haus\tx=1\tHaus\n",
-        test="Café\tx=2\tCafés\nHé\tx=1\tHés\n",
+        tmp_path, train="Haus\tx=1\tHaus\n", dev="Haus\tx=1\tHaus\n", test="Café\tx=2\tCafés\nHé\tx=1\tHés\n"
     )
     test = counts["splits"]["test"]
     assert test["unseen_source"] == {"C": 1, "f": 1, "x=2": 1, "é": 2}

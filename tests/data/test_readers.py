@@ -33,15 +33,11 @@ SHORT = st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("stuvwxyz"))
 
 
 @given(st.lists(SHORT, max_size=12), st.integers(0, 5))
-def test_no_sentence_is_in_two_splits_and_no_pair_is_lost(
-    linked: list[tuple[str, str]], seed: int
-) -> None:
+def test_no_sentence_is_in_two_splits_and_no_pair_is_lost(linked: list[tuple[str, str]], seed: int) -> None:
     alone = [(f"German {number}", f"English {number}") for number in range(12)]
     made = divided(pairs(linked + alone), LANGUAGES, Divide(dev=3, test=4, seed=seed))
     assert (len(made["dev"]), len(made["test"])) == (3, 4)
-    assert sorted(pair for split in made.values() for pair in texts_of(split)) == sorted(
-        linked + alone
-    )
+    assert sorted(pair for split in made.values() for pair in texts_of(split)) == sorted(linked + alone)
     for side in (0, 1):
         sentences = [{pair[side] for pair in texts_of(split)} for split in made.values()]
         assert sum(map(len, sentences)) == len(set().union(*sentences))
@@ -85,12 +81,7 @@ def own(folder: Path, text: str, **read: Any) -> Dataset:
             "format": {
                 "source": "de",
                 "target": "en",
-                "read": {
-                    "kind": "columns",
-                    "columns": {"en": 0, "de": 1},
-                    "divide": {"dev": 1, "test": 2},
-                }
-                | read,
+                "read": {"kind": "columns", "columns": {"en": 0, "de": 1}, "divide": {"dev": 1, "test": 2}} | read,
             },
         }
     )
@@ -131,15 +122,9 @@ def test_two_files_and_six_lines_make_a_task_of_ones_own(tmp_path: Path) -> None
     dataset = Dataset.model_validate(
         {
             "task": "translation",
-            "files": {
-                name: {"path": str(tmp_path / name)} for name in ("letters.de", "letters.en")
-            },
+            "files": {name: {"path": str(tmp_path / name)} for name in ("letters.de", "letters.en")},
             "splits": {"all": {"de": "letters.de", "en": "letters.en"}},
-            "format": {
-                "source": "de",
-                "target": "en",
-                "read": {"kind": "lines", "divide": {"dev": 2, "test": 3}},
-            },
+            "format": {"source": "de", "target": "en", "read": {"kind": "lines", "divide": {"dev": 2, "test": 3}}},
         }
     )
     folder = prepared(dataset, tmp_path)
@@ -162,9 +147,7 @@ def test_compressed_files_are_read_as_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
-    [gzip.compress(b"line\n" * 900)[:-9], b"no gzip at all"],
-    ids=["cut short", "no gzip at all"],
+    "content", [gzip.compress(b"line\n" * 900)[:-9], b"no gzip at all"], ids=["cut short", "no gzip at all"]
 )
 def test_a_damaged_compressed_file_is_an_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.de.gz"
@@ -210,10 +193,7 @@ def read(folder: Path, english: str) -> list[tuple[str, str]]:
 
 
 def test_segments_are_paired_with_lines_and_unescaped(tmp_path: Path) -> None:
-    assert read(tmp_path, SGM) == [
-        ("Smith și fiii", "Smith & Sons"),
-        ("<b> este aldin.", "<b> is bold."),
-    ]
+    assert read(tmp_path, SGM) == [("Smith și fiii", "Smith & Sons"), ("<b> este aldin.", "<b> is bold.")]
 
 
 @pytest.mark.parametrize(
@@ -224,9 +204,7 @@ def test_segments_are_paired_with_lines_and_unescaped(tmp_path: Path) -> None:
         (SGM.replace('<seg id="2"> &lt;b&gt; is bold.</seg>\n', ""), "2 lines, but", None),
     ],
 )
-def test_a_faulty_file_is_named(
-    tmp_path: Path, english: str, message: str, line: int | None
-) -> None:
+def test_a_faulty_file_is_named(tmp_path: Path, english: str, message: str, line: int | None) -> None:
     with pytest.raises(UserError, match=message) as raised:
         read(tmp_path, english)
     assert raised.value.line == line

@@ -17,9 +17,7 @@ Writer = Callable[[dict[str, Any]], Path]
 
 
 def entry(**changes: Any) -> dict[str, Any]:
-    files = {
-        f"{name}.tsv": {"urls": ["https://example.org/x"]} for name in ("train", "dev", "test")
-    }
+    files = {f"{name}.tsv": {"urls": ["https://example.org/x"]} for name in ("train", "dev", "test")}
     return {"task": "inflection", "files": files} | changes
 
 
@@ -196,9 +194,7 @@ def test_a_task_reads_a_data_set_in_its_own_way(registry: Writer) -> None:
 
 
 @pytest.mark.parametrize("folder", ["my {task} data", "a\nb"])
-def test_a_path_that_snakemake_would_not_take_as_it_is_is_refused(
-    folder: str, own: Path, tmp_path: Path
-) -> None:
+def test_a_path_that_snakemake_would_not_take_as_it_is_is_refused(folder: str, own: Path, tmp_path: Path) -> None:
     odd = own.rename(tmp_path / folder)
     with pytest.raises(UserError, match="braces") as caught:
         load_registries([odd / "datasets.yaml"])

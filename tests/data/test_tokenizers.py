@@ -69,9 +69,7 @@ def settings(folder: Path) -> Settings:
 
 def test_separate_and_joint_merges(tmp_path: Path) -> None:
     apart = TranslationCodec.load(ready(tmp_path / "a", subwords={"merges": 9})).settings
-    joint = TranslationCodec.load(
-        ready(tmp_path / "b", subwords={"merges": 9, "joint": True})
-    ).settings
+    joint = TranslationCodec.load(ready(tmp_path / "b", subwords={"merges": 9, "joint": True})).settings
     assert apart.source.merges != apart.target.merges
     assert joint.source.merges == joint.target.merges
 
@@ -79,10 +77,7 @@ def test_separate_and_joint_merges(tmp_path: Path) -> None:
 def test_merges_come_from_training_text_alone(tmp_path: Path) -> None:
     other = SENTENCES | {"dev": many(50)["dev"], "test": many(50)["test"]}
     first = TranslationCodec.load(ready(tmp_path / "a", subwords={"merges": 9})).settings
-    assert (
-        TranslationCodec.load(ready(tmp_path / "b", other, subwords={"merges": 9})).settings
-        == first
-    )
+    assert TranslationCodec.load(ready(tmp_path / "b", other, subwords={"merges": 9})).settings == first
 
 
 def test_text_without_pairs_of_characters_has_no_merges(tmp_path: Path) -> None:
@@ -132,9 +127,7 @@ def test_the_codec_of_inflection_needs_no_files(tmp_path: Path) -> None:
         ("none", "de", " so wie es\u2003ist . ", ["so", "wie", "es", "ist", "."]),
     ],
 )
-def test_tokenizers_split_as_their_languages_want(
-    name: str, language: str, text: str, words: list[str]
-) -> None:
+def test_tokenizers_split_as_their_languages_want(name: str, language: str, text: str, words: list[str]) -> None:
     assert load_tokenizer(name, language).tokens(text) == words
 
 

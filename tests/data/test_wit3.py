@@ -33,10 +33,7 @@ def training(language: str, lines: int) -> str:
 def segments(language: str, name: str, lines: int) -> str:
     return (
         '<?xml version="1.0"?>\n<mteval>\n<doc docid="1">\n<title>Not text</title>\n'
-        + "".join(
-            f'<seg id="{number}"> {name} {language}, it’s {number}!  </seg>\n'
-            for number in range(1, lines + 1)
-        )
+        + "".join(f'<seg id="{number}"> {name} {language}, it’s {number}!  </seg>\n' for number in range(1, lines + 1))
         + "</doc>\n</mteval>\n"
     )
 

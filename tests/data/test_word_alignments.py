@@ -54,9 +54,7 @@ def test_a_malformed_link_is_named_with_its_line(written: str) -> None:
         ("1-2", 0, "the target sentence has no word 2"),
     ],
 )
-def test_a_link_to_a_word_that_is_not_there_is_named(
-    written: str, first: int, message: str
-) -> None:
+def test_a_link_to_a_word_that_is_not_there_is_named(written: str, first: int, message: str) -> None:
     with pytest.raises(UserError, match=f"link `{written}`: {message}") as caught:
         parse_links(Line(written, PLACE, 3), (3, 2), first)
     assert (caught.value.file, caught.value.line) == ("links.txt", 3)
@@ -158,9 +156,7 @@ def test_alignments_of_other_languages_are_refused(tmp_path: Path) -> None:
 def test_sentence_pairs_are_no_alignments(tmp_path: Path) -> None:
     data = ready(tmp_path)
     with pytest.raises(UserError, match="are not word alignments and a task of translation"):
-        prepare_word_alignments(
-            "pairs", pair_dataset(tmp_path / "own"), tmp_path / "raw", data, tmp_path
-        )
+        prepare_word_alignments("pairs", pair_dataset(tmp_path / "own"), tmp_path / "raw", data, tmp_path)
 
 
 def test_alignments_alone_are_no_task(tmp_path: Path) -> None:
@@ -172,9 +168,7 @@ def test_the_german_english_alignments_of_aachen(tmp_path: Path, corpora: Path) 
     rwth = find_dataset(OURS, "rwth-de-en")
     fetch("rwth-de-en", rwth, tmp_path / "rwth", str(corpora))
     data = ready(tmp_path, lowercase=True)
-    summary = prepare_word_alignments(
-        "rwth-de-en", rwth, tmp_path / "rwth", data, tmp_path / "gold"
-    )
+    summary = prepare_word_alignments("rwth-de-en", rwth, tmp_path / "rwth", data, tmp_path / "gold")
     assert summary["rows"] == 508
     assert summary["links"] == {"sure": 9613, "possible": 10534}
     # `wir glauben nicht , daß wir nur rosinen herauspicken sollten .`: the verb moves.

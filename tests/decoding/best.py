@@ -13,9 +13,7 @@ from pam.decoding.hypotheses import Output
 from pam.models.model import Model
 
 
-def decode(
-    model: Model, sources: list[list[int]], decoding: Decoding, actions: bool = False
-) -> list[Output]:
+def decode(model: Model, sources: list[list[int]], decoding: Decoding, actions: bool = False) -> list[Output]:
     """The best output of each source."""
     found = generator.decode(model, sources, decoding, actions)
     return [outputs[0] for outputs in found]

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pam.decoding.forced import Forced, force
 from torch import Tensor
 
 from pam.data.dataset import Batch
 from pam.data.vocabulary import EOS, PAD
-from pam.decoding.forced import Forced, force
 from pam.models.seq2seq import Seq2Seq
 from tests.models import tiny
 

@@ -7,11 +7,11 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from pam.decoding.decode import decode
+from pam.decoding.outputs import Output, forbidden_symbols
 
 from pam.config import Decoding
 from pam.data.vocabulary import BOS, EOS, PAD, STEP
-from pam.decoding.decode import decode
-from pam.decoding.outputs import Output, forbidden_symbols
 from pam.decoding.sampling import Sampling
 from pam.models.seq2seq import Seq2Seq
 from tests.decoding import varied
@@ -57,9 +57,7 @@ def test_log_probs_are_the_models_whatever_the_temperature(name: str) -> None:
         for output in outputs:
             target = torch.tensor([[*output.symbols, *([EOS] if output.complete else [])]])
             with torch.no_grad():
-                forced = model.teacher_forced(
-                    torch.tensor([[*source, EOS]]), torch.tensor([len(source) + 1]), target
-                )
+                forced = model.teacher_forced(torch.tensor([[*source, EOS]]), torch.tensor([len(source) + 1]), target)
             assert output.log_prob == pytest.approx(float(forced.log_probs.sum()), rel=1e-9)
             assert output.score == output.log_prob
             assert len(output.symbols) <= len(source) + 5

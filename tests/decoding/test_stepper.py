@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-
-from pam.data.vocabulary import BOS
 from pam.decoding.stepper import ReferenceStepper, most_attended, stepper
 from pam.fast.stepper import FastStepper
 from pam.models.memory import Past
+
+from pam.data.vocabulary import BOS
 from pam.models.seq2seq import State
 from tests.models import tiny
 

@@ -53,9 +53,7 @@ def test_counts_give_the_error_rate_that_nltk_gives(seed: int, tmp_path: Path) -
     assert 0.3 < value < 0.95
     for row, links in enumerate(found):
         one = known.value(counted.units.of(known.columns)[row])
-        assert one == pytest.approx(
-            alignment_error_rate(set(sure[row]), set(links), set(possible[row]))
-        )
+        assert one == pytest.approx(alignment_error_rate(set(sure[row]), set(links), set(possible[row])))
 
 
 def test_the_example_of_och_and_ney(tmp_path: Path) -> None:
@@ -95,10 +93,7 @@ def test_gold_scores_hold_both_ways_of_counting(tmp_path: Path) -> None:
 def test_links_that_do_not_belong_together_are_named(
     sure: list[Links], possible: list[Links], words: str, tmp_path: Path
 ) -> None:
-    inputs = EvalInputs(
-        analysis=analyze(tmp_path / "a.json", 2),
-        data=gold_folder(tmp_path / "gold", sure, possible),
-    )
+    inputs = EvalInputs(analysis=analyze(tmp_path / "a.json", 2), data=gold_folder(tmp_path / "gold", sure, possible))
     with pytest.raises(UserError, match=words) as raised:
         alignment.count(inputs)
     assert raised.value.file and raised.value.hint

@@ -95,6 +95,4 @@ def test_tests_of_true_nulls_reject_as_often_as_their_level_says() -> None:
 
 def test_metrics_are_functions_of_sums() -> None:
     assert METRICS["accuracy"].value(np.array([3.0, 4.0])) == 75.0
-    np.testing.assert_array_equal(
-        METRICS["paradigm_accuracy"].value(np.array([[1.0, 2.0], [2.0, 2.0]])), [50.0, 100.0]
-    )
+    np.testing.assert_array_equal(METRICS["paradigm_accuracy"].value(np.array([[1.0, 2.0], [2.0, 2.0]])), [50.0, 100.0])

@@ -22,10 +22,7 @@ def write(path: Path, text: str | bytes) -> Path:
 
 def test_reads_rows_in_the_order_of_the_file(tmp_path: Path) -> None:
     path = write(tmp_path / "p.tsv", HEADER + "Zug\tn=pl\tZüge\tZüge\t-0.1\nAb\tn=sg\tAb\t\t-2\n")
-    assert inflection.read(path) == [
-        Prediction("Zug", "n=pl", "Züge", "Züge"),
-        Prediction("Ab", "n=sg", "Ab", ""),
-    ]
+    assert inflection.read(path) == [Prediction("Zug", "n=pl", "Züge", "Züge"), Prediction("Ab", "n=sg", "Ab", "")]
 
 
 def test_finds_columns_by_name_and_ignores_others(tmp_path: Path) -> None:
@@ -95,9 +92,7 @@ def test_further_beams_have_counts_of_their_own(tmp_path: Path) -> None:
     wrong = write(tmp_path / "1.tsv", HEADER + "a\tb\tc\td\t0\n")
     right = write(tmp_path / "4.tsv", HEADER + "a\tb\tc\tc\t0\n")
     counted = inflection.count(EvalInputs((wrong, right), (1, 4), data=tmp_path))
-    assert counted.metrics == (
-        *("accuracy", "paradigm_accuracy", "accuracy_b4", "paradigm_accuracy_b4"),
-    )
+    assert counted.metrics == (*("accuracy", "paradigm_accuracy", "accuracy_b4", "paradigm_accuracy_b4"),)
     assert counted.units.total(["correct", "correct_b4", "forms"]).tolist() == [0, 1, 1]
 
 
@@ -124,9 +119,7 @@ class TestAgainstThePreparedSplit:
             ("a\t1\tx\na\t2\ty\na\t3\tz\n", 4, "2 predictions for 3 rows"),
         ],
     )
-    def test_the_first_difference_is_named(
-        self, tmp_path: Path, content: str, line: int, words: str
-    ) -> None:
+    def test_the_first_difference_is_named(self, tmp_path: Path, content: str, line: int, words: str) -> None:
         split = write(tmp_path / "test.tsv", content)
         with pytest.raises(UserError, match=words) as raised:
             check_against_split(list(self.ROWS), "p.tsv", split)

@@ -158,9 +158,7 @@ def test_the_record_holds_every_beam_and_the_cost_of_the_first(scores: Scores) -
 
 def test_bleu_by_length_takes_each_sentence_once(scores: Scores, inputs: EvalInputs) -> None:
     bins = by_length(scores.counts(), 4, edges=(5, 12))
-    assert [(one.low, one.high, one.sentences) for one in bins] == [
-        *((0, 5, 1), (5, 12, 3), (12, None, 2)),
-    ]
+    assert [(one.low, one.high, one.sentences) for one in bins] == [*((0, 5, 1), (5, 12, 3), (12, None, 2))]
     assert bins[0].value == 0.0  # its output is empty
     (whole,) = by_length(scores.counts(), 4, edges=())
     assert whole.value == pytest.approx(value("bleu_b4", inputs))
@@ -173,17 +171,11 @@ def test_bleu_by_length_takes_each_sentence_once(scores: Scores, inputs: EvalInp
     ("damage", "words"),
     [
         (lambda folder: (folder / "data/test.target.txt").unlink(), "no such file"),
-        (
-            lambda folder: write(folder / "data/test.target.txt", REFERENCES[:5]),
-            "not what was prepared",
-        ),
+        (lambda folder: write(folder / "data/test.target.txt", REFERENCES[:5]), "not what was prepared"),
         (lambda folder: shorten(folder / "data", 5, "test.target.txt"), "5 reference"),
         (lambda folder: predict(folder / "beam10/predictions.tsv", OUTPUTS, 2), "12 predictions"),
         (lambda folder: analyze(folder / "analysis.json", 5), "an analysis of 5 sentences"),
-        (
-            lambda folder: write_summary(folder / "data", {"task": "inflection"}),
-            "this data is not of translation",
-        ),
+        (lambda folder: write_summary(folder / "data", {"task": "inflection"}), "this data is not of translation"),
     ],
 )
 def test_files_that_do_not_belong_together_are_named(

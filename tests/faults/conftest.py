@@ -42,9 +42,7 @@ def scene(tmp_path: Path, mirror: Server) -> Scene:
 
 
 @pytest.fixture(scope="session")
-def undisturbed(
-    tmp_path_factory: pytest.TempPathFactory, mirror: Server
-) -> tuple[Checkout, Outcome]:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, mirror: Server) -> tuple[Checkout, Outcome]:
     """The same after a run that nothing disturbed: not to be changed."""
 
     def run(made: Checkout) -> Outcome:

@@ -42,9 +42,7 @@ def listing(content: dict[str, Any]) -> str:
         f"On {content['date']}, {content['cores']} cores, {versions}: {tried:,} faults in "
         f"{content['minutes']:g} minutes, each of them survived as stated."
     )
-    for file, records in groupby(
-        content["records"], key=lambda one: one["test"].partition("::")[0]
-    ):
+    for file, records in groupby(content["records"], key=lambda one: one["test"].partition("::")[0]):
         text += f"\n### {title(file)}\n\nTests: [`{file}`](../{file})\n\n"
         text += "".join(map(item, records))
     if content["skipped"]:

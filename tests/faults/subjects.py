@@ -92,10 +92,7 @@ def gold_data(room: Path) -> Subject:
     write_summary(other, {"task": "alignment"})
 
     def use(folder: Path) -> Result:
-        data, gold = (
-            Prepared(folder),
-            alignment.read_word_alignments(EvalInputs(data=folder).file("links.json")),
-        )
+        data, gold = (Prepared(folder), alignment.read_word_alignments(EvalInputs(data=folder).file("links.json")))
         return data.rows("gold"), data.split("gold").content, gold.model_dump()
 
     return Subject(made, use, (other,))

@@ -61,10 +61,7 @@ EXPERIMENT = {
     "registries": ["own/small.yaml", "own/pairs.yaml"],
     "device": "cpu",
     "resources": {"threads": 1, "mem_mb": 500, "runtime": 9},
-    "options": {
-        "marginalization": {"output": {"top_k": 3}},
-        "input_feeding": {"posterior": {"mix": 0.5}},
-    },
+    "options": {"marginalization": {"output": {"top_k": 3}}, "input_feeding": {"posterior": {"mix": 0.5}}},
 }
 MODEL = {
     "label": "Odd",
@@ -230,9 +227,7 @@ def test_a_configuration_is_refused_with_a_hint_or_can_be_run(
     document, use = CONFIGURATIONS[kind]
     fuzz(block, CASES, written(document), check_with(use))
     record(
-        fault=f"{kind} that nobody meant",
-        showed="refused with a hint before any work, or it can be run",
-        tried=CASES,
+        fault=f"{kind} that nobody meant", showed="refused with a hint before any work, or it can be run", tried=CASES
     )
 
 

@@ -27,27 +27,8 @@ from tests.faults.fuzz import fuzz, texts
 CASES = 25
 """Of a block."""
 
-WORDS = (
-    "Haus",
-    "Häuser",
-    "der",
-    "case=dative",
-    "V",
-    "N;SG",
-    "a@@",
-    "don't",
-    "z.B.",
-    "3,5",
-    "&amp;",
-)
-NOT_TEXT = (
-    b"\xff",
-    b"\xed\xa0\x80",
-    b"\xc3",
-    b"\x00",
-    "é".encode("latin-1"),
-    "x\n".encode("utf-16"),
-)
+WORDS = ("Haus", "Häuser", "der", "case=dative", "V", "N;SG", "a@@", "don't", "z.B.", "3,5", "&amp;")
+NOT_TEXT = (b"\xff", b"\xed\xa0\x80", b"\xc3", b"\x00", "é".encode("latin-1"), "x\n".encode("utf-16"))
 """Bytes that are no UTF-8: lone surrogates, cut letters, other encodings."""
 
 words = st.sampled_from(WORDS) | texts
@@ -58,9 +39,7 @@ sentences = st.lists(words, min_size=1, max_size=5).map(" ".join)
 ends = st.sampled_from(["\n"] * 8 + ["\r\n", "\n\n", "\r", ""])
 
 
-def encoded(
-    lines: list[tuple[str, str]], begin: bytes, spoilt: tuple[float, bytes] | None
-) -> bytes:
+def encoded(lines: list[tuple[str, str]], begin: bytes, spoilt: tuple[float, bytes] | None) -> bytes:
     content = begin + "".join(line + end for line, end in lines).encode("utf-8", "surrogatepass")
     if spoilt is None:
         return content
@@ -93,9 +72,7 @@ def check_prepared(folder: Path) -> None:
         split, rows = data.split(name), data.rows(name)
         assert len(split) == len(rows) == data.summary["splits"][name]["rows"]
         for number, row in enumerate(rows):
-            assert len(row) == len(data.codec.columns) and not re.search(
-                r"[\x00-\x1f\x7f]", "".join(row)
-            )
+            assert len(row) == len(data.codec.columns) and not re.search(r"[\x00-\x1f\x7f]", "".join(row))
             for vocabulary, ids, symbols in (
                 (data.source, split.sources[number], data.codec.source_symbols(row[:-1])),
                 (data.target, split.targets[number], data.codec.target_symbols(row[-1])),
@@ -130,9 +107,7 @@ def of_inflection(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], N
         own = Dataset.model_validate(
             {
                 "task": "inflection",
-                "files": {
-                    f"{split}.tsv": {"path": str(folder / f"{split}.tsv")} for split in SPLITS
-                },
+                "files": {f"{split}.tsv": {"path": str(folder / f"{split}.tsv")} for split in SPLITS},
                 "format": {"separator": contents[2]},
             }
         )
@@ -215,9 +190,7 @@ def of_links(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]
     def check(content: bytes) -> None:
         folder = again(room / "links")
         sides = zip(*pairs.SENTENCES["train"], strict=True)
-        texts_of = {"de": "", "en": ""} | dict(
-            zip(("de", "en"), map("\n".join, sides), strict=True)
-        )
+        texts_of = {"de": "", "en": ""} | dict(zip(("de", "en"), map("\n".join, sides), strict=True))
         for name, text in texts_of.items():
             (folder / f"a.{name}").write_text(text + "\n", encoding="utf-8")
         (folder / "a.links").write_bytes(content)

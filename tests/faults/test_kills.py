@@ -57,11 +57,7 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_results(
             running = alive.enter_context(started(scene.made, log=log, **scene.environment))
             assert killed(running, victim, draw, stage, within_s=1.5)
         check(scene, undisturbed, scene.run())
-    record(
-        fault="SIGKILL three times in a row: of snakemake, of a job, of both",
-        tried=len(VICTIMS),
-        showed=SAME,
-    )
+    record(fault="SIGKILL three times in a row: of snakemake, of a job, of both", tried=len(VICTIMS), showed=SAME)
 
 
 @pytest.mark.faults

@@ -47,9 +47,7 @@ def test_a_second_run_says_so_and_changes_nothing_and_the_first_ends_well(
         os.killpg(running.process.pid, signal.SIGSTOP)
         before = contents(finished.made.folder)
         for name, command in FRONT_DOORS.items():
-            second = finished.made.command(
-                [*command, "--configfile", "own/experiment.yaml"], **finished.environment
-            )
+            second = finished.made.command([*command, "--configfile", "own/experiment.yaml"], **finished.environment)
             assert second.code != 0, name
             assert f"{REFUSED}{running.process.pid} on " in second.said, second.said
             assert second.said.count("error: ") == 1

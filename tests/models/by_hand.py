@@ -23,9 +23,7 @@ def one_sentence(length: int = 4, target: int = 3) -> tuple[Tensor, Tensor, Tens
 def readout(model: Seq2Seq, values: Tensor, query: Tensor) -> Tensor:
     """log p(y | s, values) of values (..., D) and a query (1, H): (..., V)."""
     made = model.readout
-    z = torch.tanh(
-        values @ made.of_values.weight.t() + query @ made.of_query.weight.t() + made.of_query.bias
-    )
+    z = torch.tanh(values @ made.of_values.weight.t() + query @ made.of_query.weight.t() + made.of_query.bias)
     return torch.log_softmax(z @ made.output.weight.t() + made.output.bias, dim=-1)
 
 
@@ -34,9 +32,7 @@ def position_log_probs(model: Seq2Seq, memory: Memory, query: Tensor) -> Tensor:
     return readout(model, memory.values[0], query)
 
 
-def next_state(
-    model: Seq2Seq, symbol: int, context: Tensor, hidden: Hidden
-) -> tuple[Tensor, Hidden]:
+def next_state(model: Seq2Seq, symbol: int, context: Tensor, hidden: Hidden) -> tuple[Tensor, Hidden]:
     """The query s_t (1, H) and the decoder's state after a symbol, by torch's own cells."""
     below = torch.cat([model.decoder.embedding.weight[symbol][None], context], dim=1)
     states = []
@@ -90,9 +86,7 @@ def nearest(given: Tensor, weight: float = 0.0) -> Tensor:
     return best
 
 
-def _stationary(
-    given: Tensor, weight: float, signs: tuple[int, ...], zeros: tuple[bool, ...]
-) -> Tensor:
+def _stationary(given: Tensor, weight: float, signs: tuple[int, ...], zeros: tuple[bool, ...]) -> Tensor:
     """The stationary point for given signs of p(a+1) - p(a) and given stretches of zeros."""
     ends = [0, *(a + 1 for a, sign in enumerate(signs) if sign), len(given)]
     jumps = [0, *(sign for sign in signs if sign), 0]

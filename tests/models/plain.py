@@ -135,12 +135,7 @@ class PlainStep:
 
 
 def step(
-    model: Seq2Seq,
-    memory: Memory,
-    state: State,
-    gates: Tensor,
-    masks: Tensor | None = None,
-    noise: Noise | None = None,
+    model: Seq2Seq, memory: Memory, state: State, gates: Tensor, masks: Tensor | None = None, noise: Noise | None = None
 ) -> PlainStep:
     """One step, with the probability of every symbol at every position."""
     attention = model.attend(memory, state, gates, masks, noise)
@@ -193,9 +188,7 @@ class PlainForced:
     correct: Tensor
 
 
-def force(
-    model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor, draws: bool = False
-) -> PlainForced:
+def force(model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor, draws: bool = False) -> PlainForced:
     """Teacher forcing of one draw.
 
     What is drawn is drawn as `Seq2Seq.forward` does: for rows in the order of falling length, and
@@ -206,10 +199,7 @@ def force(
         memory, steps, states = _steps(model, source[order], lengths[order], target[order], draws)
     back = torch.argsort(order)
     symbols = [made.symbol for made in steps]
-    gold = [
-        made.log_probs.gather(1, symbol[:, None]).squeeze(1)
-        for made, symbol in zip(steps, symbols, strict=True)
-    ]
+    gold = [made.log_probs.gather(1, symbol[:, None]).squeeze(1) for made, symbol in zip(steps, symbols, strict=True)]
     values = gold
     if draws and isinstance(model.marginalization, Bound):
         log_q = model.inference(source, lengths, target, model.encoder.embed, model.decoder.embed)
@@ -219,9 +209,7 @@ def force(
     alignment = torch.stack([state.alignment for state in states], 1)
     if draws:
         objective = objective - _costs(model, memory, steps, alignment, target[order])
-    correct = [
-        made.log_probs.argmax(1) == symbol for made, symbol in zip(steps, symbols, strict=True)
-    ]
+    correct = [made.log_probs.argmax(1) == symbol for made, symbol in zip(steps, symbols, strict=True)]
     prior = torch.stack([made.attention.log_prior.exp() for made in steps], 1)
     parts = torch.stack(gold, 1), objective, prior, alignment, torch.stack(correct, 1)
     return PlainForced(*(part[back] for part in parts))
@@ -278,9 +266,7 @@ def _bound(made: PlainStep, log_q: Tensor | None, t: int) -> Tensor:
     return expected - bound.weight * divergence
 
 
-def _costs(
-    model: Seq2Seq, memory: Memory, steps: list[PlainStep], alignment: Tensor, target: Tensor
-) -> Tensor:
+def _costs(model: Seq2Seq, memory: Memory, steps: list[PlainStep], alignment: Tensor, target: Tensor) -> Tensor:
     """What latents and scores cost, (B, T); what a whole sentence costs is paid at its end."""
     costs = torch.zeros(target.shape, dtype=alignment.dtype)
     each = [made.attention.cost for made in steps]

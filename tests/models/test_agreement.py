@@ -55,9 +55,7 @@ def test_it_decodes_as_the_model_of_its_own_direction() -> None:
     alone.load_state_dict(own)
     sources, decoding = [[5], [6, 7], [8, 5, 6]], Decoding(beam=3, max_extra=4)
     for one, other in zip(
-        decode(model, sources, decoding, False),
-        decode(alone, sources, decoding, False),
-        strict=True,
+        decode(model, sources, decoding, False), decode(alone, sources, decoding, False), strict=True
     ):
         assert one.symbols == other.symbols and EOS not in one.symbols
 

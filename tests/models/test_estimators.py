@@ -77,9 +77,7 @@ def test_reinforce_is_unbiased_in_value_and_gradient(name: str, baseline: str) -
 def test_the_soft_baseline_lowers_the_variance_of_the_gradient() -> None:
     given, spread = one_sentence(target=1), {}
     for baseline in ("soft", "none"):
-        model = tiny.model(
-            tiny.components("hard", estimator={"kind": "reinforce", "baseline": baseline})
-        )
+        model = tiny.model(tiny.components("hard", estimator={"kind": "reinforce", "baseline": baseline}))
         prior = model.teacher_force(*given).prior[0, 0]
         _, mean = expected(model, prior)
         squares = 0.0

@@ -15,15 +15,7 @@ from torch.autograd import gradcheck
 from pam.models import options, output_kernels
 from pam.models.couplings import coupled, coupled_softmax
 from pam.models.distributions import Softmax
-from pam.models.kernels import (
-    LSTMCell,
-    SharedLinear,
-    SourceMatrix,
-    Tape,
-    lstm_cell_plain,
-    read_plain,
-    scores_plain,
-)
+from pam.models.kernels import LSTMCell, SharedLinear, SourceMatrix, Tape, lstm_cell_plain, read_plain, scores_plain
 from pam.models.output_kernels import (
     OutputLayer,
     PositionLikelihood,
@@ -69,9 +61,7 @@ def assert_same(kernel: Function, twin: Function, *given: Tensor) -> None:
 def assert_near(kernel: Function, given: Sequence[Tensor]) -> None:
     """In bfloat16 (`kernel(True, ...)`) values and gradients are those of float32, but roughly."""
     narrow = [part.float() for part in given]
-    exact, rough = (
-        by(lambda *leaves, bf16=bf16: kernel(bf16, *leaves), narrow) for bf16 in (False, True)
-    )
+    exact, rough = (by(lambda *leaves, bf16=bf16: kernel(bf16, *leaves), narrow) for bf16 in (False, True))
     assert rough[0].dtype == torch.float32 and not torch.equal(exact[0], rough[0])
     for mine, theirs in zip([rough[0], *rough[1]], [exact[0], *exact[1]], strict=True):
         assert mine.dtype == torch.float32
@@ -88,9 +78,7 @@ def steps_of(size: int, seed: int = 0) -> tuple[Tensor, ...]:
 
 @pytest.mark.parametrize("shared", [False, True], ids=["each", "bias"])
 def test_an_lstm_cell_over_steps_that_lose_rows(shared: bool) -> None:
-    def over_steps(
-        cell: Callable[..., tuple[Tensor, Tensor]], before: Tensor, *given: Tensor
-    ) -> Tensor:
+    def over_steps(cell: Callable[..., tuple[Tensor, Tensor]], before: Tensor, *given: Tensor) -> Tensor:
         (h, c), found = given[:2], []
         for t, (n, x) in enumerate(zip(COUNTS, given[2:], strict=True)):
             gates = before if shared else before[t, :n]
@@ -165,9 +153,7 @@ def test_a_source_is_scored_and_read_over_steps_that_lose_rows() -> None:
 
     def twin(matrix: Tensor, *xs: Tensor) -> Tensor:
         return over_steps(
-            lambda x: scores_plain(matrix[: len(x)], x),
-            lambda weights: read_plain(matrix[: len(weights)], weights),
-            xs,
+            lambda x: scores_plain(matrix[: len(x)], x), lambda weights: read_plain(matrix[: len(weights)], weights), xs
         )
 
     assert_same(kernel, twin, drawn(4, 5, 3), *steps_of(3))
@@ -182,8 +168,7 @@ def test_hypotheses_of_a_sentence_share_its_matrix(beam: int) -> None:
     left = torch.tensor([3, 0])
     fewer = source.select(left)
     torch.testing.assert_close(
-        fewer.scores(x[: 2 * beam]),
-        scores_plain(matrix[left].repeat_interleave(beam, 0), x[: 2 * beam]),
+        fewer.scores(x[: 2 * beam]), scores_plain(matrix[left].repeat_interleave(beam, 0), x[: 2 * beam])
     )
 
 
@@ -193,9 +178,7 @@ ROWS, ALL = sum(COUNTS) * 5, output_kernels.CHUNK
 KEPT = [torch.tensor([[2, 0], [1, 3], [4, 2], [0, 1]])[:n] for n in COUNTS]
 
 
-def positions(
-    likelihood: Callable[..., Tensor], queries: Sequence[Tensor], kept: bool, fed_back: bool
-) -> Tensor:
+def positions(likelihood: Callable[..., Tensor], queries: Sequence[Tensor], kept: bool, fed_back: bool) -> Tensor:
     """Log-likelihoods of positions at all steps; each step's query may depend on the last one's."""
     found: list[Tensor] = []
     for t, query in enumerate(queries):
@@ -256,9 +239,7 @@ def mixture_given(summed: bool) -> tuple[Tensor, ...]:
 SYMBOLS = torch.tensor([0, 3, 6, 3, 1, 5])
 
 
-def plain_mixture(
-    x: Tensor, weights: Tensor, weight: Tensor, bias: Tensor, summed: bool = True
-) -> Tensor:
+def plain_mixture(x: Tensor, weights: Tensor, weight: Tensor, bias: Tensor, summed: bool = True) -> Tensor:
     zero = torch.zeros_like(x[:, 0])
     of_each = gold_log_probs_plain(x, zero, weight, bias, SYMBOLS)
     return mixture_plain(weights, of_each, summed)
@@ -267,9 +248,7 @@ def plain_mixture(
 @pytest.mark.parametrize("chunk", [ALL, 30])
 @pytest.mark.parametrize("equal", [True, False], ids=["equal", "unequal"])
 @pytest.mark.parametrize("summed", [True, False], ids=["summed", "expected"])
-def test_mixtures_of_all_tokens(
-    summed: bool, equal: bool, chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mixtures_of_all_tokens(summed: bool, equal: bool, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a gradient that is the same for all tokens, or not."""
     monkeypatch.setattr(output_kernels, "CHUNK", chunk)
 
@@ -287,9 +266,7 @@ def test_mixtures_of_all_tokens(
 @pytest.mark.parametrize("chunk", [ALL, 30])
 @pytest.mark.parametrize("equal", [True, False], ids=["equal", "unequal"])
 @pytest.mark.parametrize("summed", [True, False], ids=["summed", "expected"])
-def test_mixtures_in_bfloat16(
-    summed: bool, equal: bool, chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mixtures_in_bfloat16(summed: bool, equal: bool, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_kernels, "CHUNK", chunk)
 
     def kernel(bf16: bool, *given: Tensor) -> Tensor:
@@ -344,8 +321,7 @@ def test_search_knows_every_symbol_and_the_normalizer_of_each_position(
     torch.testing.assert_close(norms, torch.logsumexp(logits, 2))
     symbols = SYMBOLS[:, None].expand(-1, 4)
     torch.testing.assert_close(
-        layer.logits_of(s, symbols) - norms,
-        torch.log_softmax(logits, 2).gather(2, symbols[:, :, None]).squeeze(2),
+        layer.logits_of(s, symbols) - norms, torch.log_softmax(logits, 2).gather(2, symbols[:, :, None]).squeeze(2)
     )
 
 
@@ -381,9 +357,7 @@ def test_a_coupled_softmax_is_finite_at_extreme_scores(spread: float) -> None:
     mask = torch.arange(5) < torch.tensor([5, 3, 1, 4])[:, None]
     previous = (mask / mask.sum(1, keepdim=True)).float()
     scores, energies = (drawn(4, 5) * spread).float(), drawn(5, 5).clamp(-1, 1).float() * 10
-    values, gradients = by(
-        lambda *given: coupled_softmax(given[0], mask, *given[1:]), (scores, energies, previous)
-    )
+    values, gradients = by(lambda *given: coupled_softmax(given[0], mask, *given[1:]), (scores, energies, previous))
     torch.testing.assert_close(values.exp().sum(1), torch.ones(4))
     assert torch.isfinite(values).all()
     assert all(torch.isfinite(gradient).all() for gradient in gradients)

@@ -43,9 +43,7 @@ def test_every_component_is_a_key_of_a_model_with_a_dictionary_and_a_module() ->
 def test_a_kind_is_named_as_yaml_names_it_and_read_from_there(component: str, kind: str) -> None:
     made = COMPONENTS[component][kind]()
     assert made.kind == kind and made.__doc__
-    assert all(
-        field.description for name, field in type(made).model_fields.items() if name != "kind"
-    )
+    assert all(field.description for name, field in type(made).model_fields.items() if name != "kind")
     by_name = ModelConfig.model_validate({"label": "Mine", component: kind})
     by_options = ModelConfig.model_validate({"label": "Mine", component: made.model_dump()})
     assert getattr(by_name, component) == getattr(by_options, component) == made
@@ -106,18 +104,14 @@ class Undone(Options):
         ("score", Undone, "Undone of .* is no kind of score"),
     ],
 )
-def test_what_is_no_kind_cannot_be_registered(
-    component: str, made: type[Options], message: str
-) -> None:
+def test_what_is_no_kind_cannot_be_registered(component: str, made: type[Options], message: str) -> None:
     with pytest.raises(UserError, match=message):
         register(component, made)
 
 
 def test_implementations_are_named_by_module_and_class() -> None:
     assert implementation_of("score", options.General()) == "pam.models.scores:General"
-    assert implementation_of("coupling", options.PointerCoupling()) == (
-        "pam.models.couplings:PointerCoupling"
-    )
+    assert implementation_of("coupling", options.PointerCoupling()) == ("pam.models.couplings:PointerCoupling")
     transformer = options.TransformerOptions()
     assert implementation_of("architecture", transformer) == "pam.models.build:transformer"
 

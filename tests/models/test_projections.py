@@ -8,14 +8,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from pam.models import options
-from pam.models.distributions import (
-    Fusedmax,
-    Projection,
-    Sparsemax,
-    denoise,
-    fusedmax,
-    sparsemax,
-)
+from pam.models.distributions import Fusedmax, Projection, Sparsemax, denoise, fusedmax, sparsemax
 from pam.models.logspace import ZERO
 from tests.models import tiny
 from tests.models.by_hand import nearest
@@ -43,16 +36,12 @@ def rows(count: int, length: int, spread: float = 1.0) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("projection", projections(), ids=str)
-def test_probabilities_are_the_minimum_over_all_supports_and_stretches(
-    projection: Projection, length: int
-) -> None:
+def test_probabilities_are_the_minimum_over_all_supports_and_stretches(projection: Projection, length: int) -> None:
     scores, mask = rows(4, length, spread=0.8)
     found = projection.project(scores, mask)
     for row, own, real in zip(found, scores, mask, strict=True):
         size = int(real.sum())
-        torch.testing.assert_close(
-            row[:size], nearest(own[:size], getattr(projection, "weight", 0))
-        )
+        torch.testing.assert_close(row[:size], nearest(own[:size], getattr(projection, "weight", 0)))
         assert (row[size:] == 0).all()
 
 
@@ -156,7 +145,5 @@ def test_fusedmax_without_weight_is_sparsemax_and_with_much_it_is_uniform() -> N
 
 def test_the_authors_example_fuses_the_two_near_scores() -> None:
     scores = torch.tensor([[1.0, 2.1, 1.9]], dtype=torch.float64)
-    found = Fusedmax(options.Fusedmax(), tiny.SIZES).project(
-        scores, torch.ones(1, 3, dtype=torch.bool)
-    )
+    found = Fusedmax(options.Fusedmax(), tiny.SIZES).project(scores, torch.ones(1, 3, dtype=torch.bool))
     torch.testing.assert_close(found, torch.tensor([[0.0, 0.5, 0.5]], dtype=torch.float64))

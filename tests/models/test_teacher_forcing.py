@@ -77,9 +77,7 @@ def shortened(lengths: list[int]) -> Given:
     return source, sizes, target
 
 
-def by(
-    values: Values, model: Seq2Seq, given: Given, uneven: bool = True
-) -> tuple[Tensor, dict[str, Tensor]]:
+def by(values: Values, model: Seq2Seq, given: Given, uneven: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
     """What a function gives at real symbols, and the gradients of a weighted sum of it."""
     torch.manual_seed(3)
     model.zero_grad()
@@ -117,9 +115,7 @@ def assert_same(
     torch.testing.assert_close(found[0], wanted[0], rtol=1e-10, atol=1e-10)
     assert any(gradient.abs().max() > 1e-3 for gradient in wanted[1].values())
     for name, gradient in wanted[1].items():
-        torch.testing.assert_close(
-            found[1][name], gradient, rtol=1e-9, atol=1e-10, msg=lambda m, n=name: f"{n}: {m}"
-        )
+        torch.testing.assert_close(found[1][name], gradient, rtol=1e-9, atol=1e-10, msg=lambda m, n=name: f"{n}: {m}")
 
 
 def made(name: str, changed: dict[str, Any], layers: int = 1) -> Seq2Seq:
@@ -129,9 +125,7 @@ def made(name: str, changed: dict[str, Any], layers: int = 1) -> Seq2Seq:
 
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize(("name", "changed"), VARIANTS)
-def test_objectives_and_gradients_are_those_of_plain_autograd(
-    name: str, changed: dict[str, Any], layers: int
-) -> None:
+def test_objectives_and_gradients_are_those_of_plain_autograd(name: str, changed: dict[str, Any], layers: int) -> None:
     assert_same(made(name, changed, layers))
 
 
@@ -236,9 +230,7 @@ def test_float32_stays_near_float64(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["soft", "postr-joint", "mono-postr-joint", "variational"])
-def test_a_batch_frees_its_memory_without_the_garbage_collector(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_frees_its_memory_without_the_garbage_collector(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tapes = tapes_made(monkeypatch)
     model = tiny.model(tiny.components(name)).train()
     gc.disable()

@@ -34,11 +34,7 @@ def test_a_layer_is_that_of_torch() -> None:
     names |= {"linear2": "between.3", "norm1": "norms.0", "norm2": "norms.1", "norm3": "norms.2"}
     weights = mine.state_dict()
     theirs.load_state_dict(
-        {
-            key: weights[key.replace(name, names[name], 1)]
-            for key in theirs.state_dict()
-            for name in [key.split(".")[0]]
-        }
+        {key: weights[key.replace(name, names[name], 1)] for key in theirs.state_dict() for name in [key.split(".")[0]]}
     )
     model = made()
     source, lengths, _ = tiny.batch()
@@ -46,9 +42,7 @@ def test_a_layer_is_that_of_torch() -> None:
     states = torch.randn(4, 5, 8, dtype=torch.float64)
     causal = torch.ones(5, 5, dtype=torch.bool).triu(1)
     found, _, weights_of = mine(states, None, memory, causal)
-    wanted = theirs.eval()(
-        states, memory.values, tgt_mask=causal, memory_key_padding_mask=~memory.mask
-    )
+    wanted = theirs.eval()(states, memory.values, tgt_mask=causal, memory_key_padding_mask=~memory.mask)
     torch.testing.assert_close(found, wanted)
     torch.testing.assert_close(weights_of.sum(2), torch.ones(4, 5, dtype=torch.float64))
 

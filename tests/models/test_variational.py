@@ -63,9 +63,7 @@ def terms(model: Seq2Seq, given: Given) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("weight", [1.0, 0.1])
 @pytest.mark.parametrize("q_top_k", [None, 1, 2, 4, 9])
 @pytest.mark.parametrize("layers", [1, 2])
-def test_the_objective_is_the_enumerated_bound(
-    layers: int, q_top_k: int | None, weight: float
-) -> None:
+def test_the_objective_is_the_enumerated_bound(layers: int, q_top_k: int | None, weight: float) -> None:
     marginal = {"kind": "bound", "q_top_k": q_top_k, "weight": weight}
     model = variational(layers, marginalization=marginal)
     given = one_sentence()
@@ -120,15 +118,7 @@ def test_q_over_its_best_positions_sums_to_one() -> None:
     torch.testing.assert_close(q.gather(1, best).sum(1), torch.ones(len(q), dtype=torch.float64))
 
 
-PAID = {
-    "variational",
-    "variational-sample",
-    "variational-gumbel",
-    "hard",
-    "fertility",
-    "acvi",
-    "ved",
-}
+PAID = {"variational", "variational-sample", "variational-gumbel", "hard", "fertility", "acvi", "ved"}
 """Models whose objective is a bound, or pays for something besides the likelihood."""
 
 
@@ -136,10 +126,7 @@ PAID = {
 def test_the_objective_of_every_other_model_is_its_likelihood(name: str) -> None:
     model = tiny.model(tiny.components(name), dropout=0.3).train()
     found = []
-    for values in (
-        lambda *given: model.objective(*given),
-        lambda *given: model.log_likelihood(*given),
-    ):
+    for values in (lambda *given: model.objective(*given), lambda *given: model.log_likelihood(*given)):
         torch.manual_seed(3)
         found.append(values(*padded_batch()))
     torch.testing.assert_close(*found, rtol=0, atol=0)
@@ -161,9 +148,7 @@ def test_padding_changes_no_objective(layers: int) -> None:
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-def test_the_inference_network_is_two_bidirectional_lstms_and_a_bilinear_score(
-    layers: int,
-) -> None:
+def test_the_inference_network_is_two_bidirectional_lstms_and_a_bilinear_score(layers: int) -> None:
     model = variational(layers)
     source, lengths, target = one_sentence()
     states = []
@@ -202,9 +187,7 @@ def test_the_bound_trains_every_weight() -> None:
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in model.parameters())
 
 
-def test_dropout_of_the_inference_network_leaves_the_likelihood_as_it_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_dropout_of_the_inference_network_leaves_the_likelihood_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is drawn for q is drawn last, so that any way to compute the rest sees the same."""
     model = variational(layers=2, dropout=0.3).train()
 

@@ -119,18 +119,14 @@ def test_the_same_content_gives_the_same_bytes(finished: MadeExperiment, store: 
     assert (store() / "runs.tar.xz").read_bytes() == before
 
 
-def test_text_that_no_license_lets_pass_on_is_not_stored(
-    finished: MadeExperiment, store: Store
-) -> None:
+def test_text_that_no_license_lets_pass_on_is_not_stored(finished: MadeExperiment, store: Store) -> None:
     summary = finished.folder / "de-en/data/summary.json"
     write_json(summary, read_json(summary) | {"licence": "CC BY-NC-ND 4.0 (talks)"})
     for file in ("tables/examples.csv", "figures/attention_de-en_seed1.svg"):
         write_text(finished.folder / file, "x\n")
     write_json(finished.run("de-en", "soft") / "attention.json", {})
     stored = store()
-    names = {path.name for path in stored.rglob("*.*")} | {
-        Path(name).name for name in archived(stored)
-    }
+    names = {path.name for path in stored.rglob("*.*")} | {Path(name).name for name in archived(stored)}
     assert {"scores.json", "analysis.json", "bleu.svg"} < names
     assert not names & {"predictions.tsv", "attention.json"}
     assert not names & {"examples.csv", "attention_de-en_seed1.svg"}
@@ -142,18 +138,14 @@ def test_values_of_outputs_and_of_alignments_are_in_one_row(store: Store) -> Non
     assert (rows[["ppl", "bleu_b4", "aer", "cpu_s"]] > 0).all(axis=None)
 
 
-def test_nothing_is_stored_of_an_experiment_without_scores(
-    finished: MadeExperiment, store: Store
-) -> None:
+def test_nothing_is_stored_of_an_experiment_without_scores(finished: MadeExperiment, store: Store) -> None:
     for path in finished.scores:
         path.unlink()
     with pytest.raises(UserError, match="no run has scores"):
         store()
 
 
-def test_a_run_is_attributed_to_the_command_that_made_it(
-    finished: MadeExperiment, store: Store
-) -> None:
+def test_a_run_is_attributed_to_the_command_that_made_it(finished: MadeExperiment, store: Store) -> None:
     store("one", "1")
     changed = finished.run("de-en", "soft") / "scores.json"
     write_json(changed, read_json(changed) | {"cost": {"cpu_s": 7.0, "wall_s": 7.0, "gpu_s": 0}})
@@ -192,9 +184,7 @@ def test_runs_are_restored_to_the_byte_and_later_than_their_data(
     assert reference.restore(stored, results, plan_of(finished)).present == found.restored
 
 
-def test_restored_scores_can_be_compared_again(
-    finished: MadeExperiment, store: Store, tmp_path: Path
-) -> None:
+def test_restored_scores_can_be_compared_again(finished: MadeExperiment, store: Store, tmp_path: Path) -> None:
     results, stored = later_run(finished, tmp_path), store()
     reference.restore(stored, results, plan_of(finished))
     experiment = runs.load_experiment(stored / "experiment.yaml")
@@ -225,10 +215,7 @@ def test_a_run_of_an_earlier_form_of_the_configuration_is_not_restored(
 
 
 def test_the_scripts_store_and_say_what_is_restored_and_what_is_to_be_trained(
-    finished: MadeExperiment,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    finished: MadeExperiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stored, results = str(tmp_path / "stored"), str(finished.folder)
     words = ["store", results, stored, "--command", "make", "--commit", "1"]
@@ -260,9 +247,7 @@ def test_nothing_is_restored_before_the_data_is_prepared(
         reference.restore(store(), tmp_path / "later", plan_of(finished))
 
 
-def test_nothing_is_restored_of_another_experiment(
-    finished: MadeExperiment, store: Store, tmp_path: Path
-) -> None:
+def test_nothing_is_restored_of_another_experiment(finished: MadeExperiment, store: Store, tmp_path: Path) -> None:
     stored = store()
     other = finished.config.read_text(encoding="utf-8").replace("made-up\n", "another\n", 1)
     write_text(finished.config, other)
@@ -306,9 +291,7 @@ def test_an_archive_is_not_trusted(
     assert [path.name for path in (results / "de-en").iterdir()] == ["data"]
 
 
-def test_an_archive_that_is_cut_short_is_refused(
-    finished: MadeExperiment, store: Store, tmp_path: Path
-) -> None:
+def test_an_archive_that_is_cut_short_is_refused(finished: MadeExperiment, store: Store, tmp_path: Path) -> None:
     stored, results = store(), later_run(finished, tmp_path)
     archive = stored / "runs.tar.xz"
     archive.write_bytes(archive.read_bytes()[:-100])
@@ -338,9 +321,7 @@ def test_a_stored_folder_holds_valid_files_of_its_form_and_no_large_one(folder: 
         assert all(names.count(name) == len(endings) for name in names)
 
 
-@pytest.mark.parametrize(
-    "folder", [path for path in STORED if path.name != "bench"], ids=lambda folder: folder.name
-)
+@pytest.mark.parametrize("folder", [path for path in STORED if path.name != "bench"], ids=lambda folder: folder.name)
 def test_a_stored_record_counts_the_runs_of_the_scores(folder: Path) -> None:
     record, experiment = read_json(folder / "record.json"), read_yaml(folder / "experiment.yaml")
     scores = pd.read_csv(folder / "scores.csv")

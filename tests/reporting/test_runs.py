@@ -17,9 +17,7 @@ from pam.reporting import runs
 
 @pytest.fixture
 def small(tmp_path: Path) -> MadeExperiment:
-    return make_experiment(
-        tmp_path, tasks=["de-noun"], models=["soft", "postr-joint"], seeds=[1], count=4
-    )
+    return make_experiment(tmp_path, tasks=["de-noun"], models=["soft", "postr-joint"], seeds=[1], count=4)
 
 
 def load(made: MadeExperiment) -> list[runs.TaskRuns]:

@@ -27,9 +27,7 @@ from pam.reporting.render import Table
 COLUMNS = "task,model,metric,mean,sd,n,low,high,paper,difference,p_vs_soft,verdict,cpu_s,gpu_s"
 
 
-def make(
-    made: MadeExperiment, name: str, out: Path, **files: Sequence[Path]
-) -> list[dict[str, str]]:
+def make(made: MadeExperiment, name: str, out: Path, **files: Sequence[Path]) -> list[dict[str, str]]:
     """Makes a table by its command, of scores or the files given; returns the CSV's rows."""
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
@@ -53,9 +51,7 @@ def test_csv_has_exactly_the_promised_columns_and_a_row_per_task_and_model(
     assert [(row["task"], row["model"]) for row in rows] == expected
 
 
-def test_csv_is_in_per_cent_and_empty_where_nothing_is_known(
-    made: MadeExperiment, tmp_path: Path
-) -> None:
+def test_csv_is_in_per_cent_and_empty_where_nothing_is_known(made: MadeExperiment, tmp_path: Path) -> None:
     rows = make(made, "table2", tmp_path)
     soft, mono = rows[0], rows[2]
     assert (soft["paper"], soft["p_vs_soft"], soft["n"]) == ("85.5", "", "2")
@@ -67,9 +63,7 @@ def test_csv_is_in_per_cent_and_empty_where_nothing_is_known(
     assert paradigms[0]["verdict"] == "cannot tell"
 
 
-def test_an_unreadable_figure_of_the_paper_is_an_empty_cell(
-    made: MadeExperiment, tmp_path: Path
-) -> None:
+def test_an_unreadable_figure_of_the_paper_is_an_empty_cell(made: MadeExperiment, tmp_path: Path) -> None:
     figures = tmp_path / "paper_results.yaml"
     text = made.paper.read_text(encoding="utf-8").replace("soft: 85.50", "soft: null")
     figures.write_text(text, encoding="utf-8")
@@ -78,9 +72,7 @@ def test_an_unreadable_figure_of_the_paper_is_an_empty_cell(
     assert (rows[1]["paper"], rows[1]["verdict"]) == ("85.88", "cannot tell")
 
 
-def test_people_read_the_papers_figure_the_verdict_and_the_rule(
-    made: MadeExperiment, tmp_path: Path
-) -> None:
+def test_people_read_the_papers_figure_the_verdict_and_the_rule(made: MadeExperiment, tmp_path: Path) -> None:
     rows = make(made, "table2", tmp_path)
     for ending in (".md", ".html"):
         text = (tmp_path / f"table2{ending}").read_text(encoding="utf-8")
@@ -99,9 +91,7 @@ def test_figures_for_other_data_are_marked(tmp_path: Path) -> None:
     assert "not ours" in text
 
 
-def test_columns_for_the_paper_are_shown_where_it_has_a_figure(
-    made: MadeExperiment, tmp_path: Path
-) -> None:
+def test_columns_for_the_paper_are_shown_where_it_has_a_figure(made: MadeExperiment, tmp_path: Path) -> None:
     for name, shown in (("table2", True), ("table2_paradigms", False)):
         make(made, name, tmp_path)
         head = (tmp_path / f"{name}.md").read_text(encoding="utf-8").split("\n")[2]
@@ -127,9 +117,7 @@ def test_costs_have_a_row_per_run_and_a_sum(made: MadeExperiment, tmp_path: Path
     assert f"{sum(float(row['cpu_s']) for row in rows):,.0f}" in last
 
 
-def test_environment_counts_runs_by_version_and_hardware(
-    made: MadeExperiment, tmp_path: Path
-) -> None:
+def test_environment_counts_runs_by_version_and_hardware(made: MadeExperiment, tmp_path: Path) -> None:
     rows = make(made, "environment", tmp_path)
     facts = {(row["name"], row["value"]): row["runs"] for row in rows}
     assert facts["torch", "2.13.0"] == str(len(made.scores))
@@ -178,9 +166,7 @@ def test_table_1_has_the_columns_of_table_2_and_a_row_per_metric_and_model(
         assert text in page
 
 
-def test_gains_of_perplexity_are_positive_where_it_falls(
-    translated: MadeExperiment, tmp_path: Path
-) -> None:
+def test_gains_of_perplexity_are_positive_where_it_falls(translated: MadeExperiment, tmp_path: Path) -> None:
     rows = make(translated, "table1_gains", tmp_path)
     assert rows[1]["metric"] == "ppl"
     assert float(rows[1]["paper_gain"]) == pytest.approx(9.61 - 8.51)
@@ -203,9 +189,7 @@ def test_table_3_compares_both_readings_of_the_papers_column_and_says_so(
     assert "calls its column AER" in note
 
 
-def test_p_by_sacrebleu_stands_with_ours_one_a_seed(
-    translated: MadeExperiment, tmp_path: Path
-) -> None:
+def test_p_by_sacrebleu_stands_with_ours_one_a_seed(translated: MadeExperiment, tmp_path: Path) -> None:
     files = []
     for seed in (1, 2):
         run = [translated.run("de-en", model, seed) for model in ("soft", "postr-joint")]
@@ -226,9 +210,7 @@ def test_p_by_sacrebleu_stands_with_ours_one_a_seed(
     assert "tok:13a" in page
 
 
-def test_examples_show_every_model_beside_source_and_reference(
-    translated: MadeExperiment, tmp_path: Path
-) -> None:
+def test_examples_show_every_model_beside_source_and_reference(translated: MadeExperiment, tmp_path: Path) -> None:
     rows = make(translated, "examples", tmp_path, predictions=translated.predictions)
     systems = ["Source", "Reference", "Soft", "Prior-Joint", "Postr-Joint"]
     assert [row["label"] for row in rows] == systems * (len(rows) // 5)
@@ -265,11 +247,7 @@ def test_overhead_is_time_over_the_baselines(translated: MadeExperiment, tmp_pat
 def test_the_attentions_has_quality_certainty_speed_and_size_of_every_model(
     translated: MadeExperiment, tmp_path: Path
 ) -> None:
-    files = {
-        "scores": translated.scores,
-        "gold-scores": translated.gold_scores,
-        "analyses": translated.analyses,
-    }
+    files = {"scores": translated.scores, "gold-scores": translated.gold_scores, "analyses": translated.analyses}
     rows = {row["model"]: row for row in make(translated, "attentions", tmp_path, **files)}
     assert set(rows["soft"]["metric"].split()) == {"bleu_b4"}
     first = {(row["model"], row["metric"]): row for row in make(translated, "table1", tmp_path)}
@@ -278,9 +256,7 @@ def test_the_attentions_has_quality_certainty_speed_and_size_of_every_model(
         assert float(row["mean"]) == pytest.approx(float(bleu["mean"]), abs=1e-3)
         assert float(row["ppl"]) == pytest.approx(float(perplexity["mean"]), abs=1e-3)
         assert float(row["low"]) < float(row["mean"]) < float(row["high"])
-        one = analysis.load(
-            next(p for p in translated.analyses if model in p.parts and "seed1" in p.parts)
-        )
+        one = analysis.load(next(p for p in translated.analyses if model in p.parts and "seed1" in p.parts))
         assert float(row["entropy"]) == pytest.approx(one.entropy.mean, abs=0.05)
         assert 0 < float(row["one_minus_aer"]) < 100
     # A task without alignments and analyses, and what was not measured, leave cells empty.

@@ -17,9 +17,7 @@ from pam.reporting.comparison import RULE, judge_gain, judge_level
         (85.5, 80.0, 85.0, "not reproduced"),
     ],
 )
-def test_the_baseline_is_judged_by_its_level(
-    paper: float, low: float, high: float, word: str
-) -> None:
+def test_the_baseline_is_judged_by_its_level(paper: float, low: float, high: float, word: str) -> None:
     assert judge_level(paper, Interval(low, high), same_data=True, seeds=5).word == word
 
 
@@ -41,9 +39,7 @@ def test_the_baseline_is_judged_by_its_level(
         (0.0, 0.1, 0.5, "not reproduced"),
     ],
 )
-def test_other_models_are_judged_by_their_gain(
-    paper: float, low: float, high: float, word: str
-) -> None:
+def test_other_models_are_judged_by_their_gain(paper: float, low: float, high: float, word: str) -> None:
     assert judge_gain(paper, Interval(low, high), same_data=True, seeds=5).word == word
 
 

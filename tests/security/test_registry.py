@@ -28,9 +28,7 @@ def test_every_address_is_https_and_every_file_is_known_by_its_hash_or_its_size(
         assert all(url.startswith("https://") for url in file.urls), key
         assert (file.bytes or 0) < LARGEST, key
         if name in NO_SIZE:
-            assert not (file.sha256 or file.md5 or file.bytes), (
-                f"{key} is known, and can be held to it"
-            )
+            assert not (file.sha256 or file.md5 or file.bytes), f"{key} is known, and can be held to it"
         elif key in NO_HASH.get(name, ()):
             assert file.bytes is not None or not file.urls, key
         else:

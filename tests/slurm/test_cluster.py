@@ -29,14 +29,10 @@ def test_a_cluster_makes_the_tables_with_each_training_on_a_gpu_of_its_own(login
     given = {(one["SLURMD_NODENAME"], one["SLURM_STEP_GPUS"]) for one in started}
     assert len(given) == len(MODELS)
     for one in started:
-        assert one["CUDA_VISIBLE_DEVICES"] == login.cluster.gpu(
-            one["SLURMD_NODENAME"], one["SLURM_STEP_GPUS"]
-        )
+        assert one["CUDA_VISIBLE_DEVICES"] == login.cluster.gpu(one["SLURMD_NODENAME"], one["SLURM_STEP_GPUS"])
 
 
-def test_a_training_whose_node_dies_goes_on_from_its_last_state_on_another_node(
-    login: Login,
-) -> None:
+def test_a_training_whose_node_dies_goes_on_from_its_last_state_on_another_node(login: Login) -> None:
     login.experiment(LONG)
     login.slow_down(0.5)
     running = login.start(RUN, "--retries", "0")
@@ -64,9 +60,7 @@ def test_a_training_longer_than_the_time_limit_ends_in_several_jobs(login: Login
     assert login.outcome("soft") == login.undisturbed("soft")
 
 
-def test_an_error_of_the_user_ends_the_run_after_two_more_tries_and_is_shown(
-    login: Login,
-) -> None:
+def test_an_error_of_the_user_ends_the_run_after_two_more_tries_and_is_shown(login: Login) -> None:
     login.experiment("epochs: 1, learning_rate: 100000.0")
     login.slow_down(0)
     outcome = login.run(RUN)
@@ -76,9 +70,7 @@ def test_an_error_of_the_user_ends_the_run_after_two_more_tries_and_is_shown(
     assert "hint: lower `training.learning_rate`" in outcome.said
 
 
-def test_after_a_kill_of_snakemake_its_jobs_and_those_of_the_next_run_share_the_work(
-    login: Login,
-) -> None:
+def test_after_a_kill_of_snakemake_its_jobs_and_those_of_the_next_run_share_the_work(login: Login) -> None:
     login.experiment(LONG)
     login.slow_down(0.5)
     # One of two nodes, and one of its two cores, so that one of two trainings has to wait.

@@ -41,10 +41,7 @@ def train(run: RunConfig, data: Path, out: Path, processes: int) -> Outcome:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     out.mkdir(exist_ok=True)
-    started = [
-        CONTEXT.Process(target=_work, args=(rank, processes, port, run, data, out))
-        for rank in range(processes)
-    ]
+    started = [CONTEXT.Process(target=_work, args=(rank, processes, port, run, data, out)) for rank in range(processes)]
     for process in started:
         process.start()
     for process in started:
@@ -74,8 +71,7 @@ def _work(rank: int, size: int, port: int, run: RunConfig, data: Path, out: Path
     if rank == 0:
         save_tensors(out / "best", weights, {})
         rows = [
-            {name: value for name, value in row.items() if name not in ("wall_s", "cpu_s")}
-            for row in progress.history
+            {name: value for name, value in row.items() if name not in ("wall_s", "cpu_s")} for row in progress.history
         ]
         write_json(out / "history.json", rows)
     sys.stdout.flush()

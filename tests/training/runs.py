@@ -44,12 +44,7 @@ class Fault(NamedTuple):
     room_mb: int = 150
 
 
-SIGNALS = {
-    "killed": signal.SIGKILL,
-    "interrupted": signal.SIGINT,
-    "ended": signal.SIGTERM,
-    "halted": signal.SIGSTOP,
-}
+SIGNALS = {"killed": signal.SIGKILL, "interrupted": signal.SIGINT, "ended": signal.SIGTERM, "halted": signal.SIGSTOP}
 CONTEXT = multiprocessing.get_context("forkserver")
 # `torch._dynamo` is what the first optimizer imports, for a second or two.
 CONTEXT.set_forkserver_preload(

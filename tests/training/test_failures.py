@@ -31,9 +31,7 @@ def one_message(command: Command) -> tuple[str, str]:
     return said[0].removeprefix("error: "), said[1].removeprefix("  hint: ")
 
 
-def test_a_loss_that_is_no_number_stops_the_training_by_epoch_and_batch(
-    data: Path, tmp_path: Path
-) -> None:
+def test_a_loss_that_is_no_number_stops_the_training_by_epoch_and_batch(data: Path, tmp_path: Path) -> None:
     run = small.run("postr-joint", learning_rate=1e38, warmup_steps=0)
     message, hint = one_message(runs.train(run, data, tmp_path))
     assert "the loss is no longer a number (epoch 1, batch 2: loss nan" in message
@@ -141,9 +139,7 @@ def test_a_disk_that_is_really_full_is_reported_and_once_freed_the_training_resu
         pytest.skip("no file system can be mounted here")
     train = runs.arguments(RUN, data, tmp_path)
     script = [sys.executable, "-c", ON_A_SMALL_DISK, str(disk), str(tmp_path / "copy"), *train]
-    done = subprocess.run(
-        [*apart, *script], cwd=small.ROOT, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([*apart, *script], cwd=small.ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
     one_state, no_room, room_again = done.stderr.split("== ")[1:]
     full = "the disk is full\n  hint: free some space and run again\ncode 2\n"

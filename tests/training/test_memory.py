@@ -48,8 +48,7 @@ def run(size: int = FEW, decoded: int = FEW, **training: int) -> RunConfig:
             run(MANY),
             Fault(*STEP, 1, "confined"),
             f"a training step of {MANY} examples",
-            "lower `training.batch_size`, or raise `training.accumulate`, "
-            "which cuts a batch into parts",
+            "lower `training.batch_size`, or raise `training.accumulate`, which cuts a batch into parts",
         ),
         (
             run(decoded=MANY),
@@ -62,10 +61,7 @@ def run(size: int = FEW, decoded: int = FEW, **training: int) -> RunConfig:
 def test_a_batch_too_large_for_memory_names_the_setting_to_change(
     given: RunConfig, fault: Fault, work: str, hint: str, many: Path, tmp_path: Path
 ) -> None:
-    assert one_message(runs.train(given, many, tmp_path, fault)) == (
-        f"out of memory in {work}",
-        hint,
-    )
+    assert one_message(runs.train(given, many, tmp_path, fault)) == (f"out of memory in {work}", hint)
 
 
 @pytest.mark.faults
@@ -98,9 +94,7 @@ def model(many: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / "model"
 
 
-def confined(
-    name: str, point: str, files: tuple[Path, Path, Path], *options: object
-) -> runs.Command:
+def confined(name: str, point: str, files: tuple[Path, Path, Path], *options: object) -> runs.Command:
     """A command on a model, data and an output, with 50 MB more than at this point."""
     model, data, out = files
     arguments = [name, "--model", model, "--data", data, "--out", out, "--device", "cpu", *options]
@@ -108,9 +102,7 @@ def confined(
     return runs.start(arguments, out.with_suffix(".log"), fault)
 
 
-def test_decoding_too_many_at_once_names_the_setting_to_change(
-    model: Path, many: Path, tmp_path: Path
-) -> None:
+def test_decoding_too_many_at_once_names_the_setting_to_change(model: Path, many: Path, tmp_path: Path) -> None:
     files = model, many, tmp_path / "out.tsv"
     assert one_message(confined("predict", "_split", files)) == (
         f"out of memory in the decoding of {MANY} sources side by side",
@@ -120,9 +112,7 @@ def test_decoding_too_many_at_once_names_the_setting_to_change(
     assert fewer.end() == 0, fewer.said()
 
 
-def test_analyzing_too_many_at_once_names_the_setting_to_change(
-    model: Path, many: Path, tmp_path: Path
-) -> None:
+def test_analyzing_too_many_at_once_names_the_setting_to_change(model: Path, many: Path, tmp_path: Path) -> None:
     files = model, many, tmp_path / "out.json"
     assert one_message(confined("analyze", "_gather", files)) == (
         f"out of memory in the analysis of {MANY} rows side by side",
@@ -169,10 +159,7 @@ def _watched(given: RunConfig, data: Path, out: Path) -> None:
     write_json(out / "sizes.json", sizes)
 
 
-@pytest.mark.parametrize(
-    ("epochs", "settled"),
-    [(150, 50), pytest.param(4000, 1000, marks=pytest.mark.faults)],
-)
+@pytest.mark.parametrize(("epochs", "settled"), [(150, 50), pytest.param(4000, 1000, marks=pytest.mark.faults)])
 def test_memory_does_not_grow_with_epochs(
     epochs: int, settled: int, data: Path, tmp_path: Path, record: Recorder
 ) -> None:

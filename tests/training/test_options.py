@@ -13,17 +13,13 @@ from tests.training import runs, small
 from tests.training.trainers import trained, without_dropout
 
 
-def test_a_training_ends_after_its_most_steps_in_the_midst_of_an_epoch(
-    data: Path, tmp_path: Path
-) -> None:
+def test_a_training_ends_after_its_most_steps_in_the_midst_of_an_epoch(data: Path, tmp_path: Path) -> None:
     _, progress = trained(small.run(max_steps=6), data, tmp_path)
     assert [row["step"] for row in progress.history] == [4, 6]
     assert progress.history[-1]["examples"] == 90
 
 
-def test_a_training_that_ends_early_is_resumed_to_the_same_result(
-    data: Path, tmp_path: Path
-) -> None:
+def test_a_training_that_ends_early_is_resumed_to_the_same_result(data: Path, tmp_path: Path) -> None:
     run = small.run(max_steps=6, average=2)
     assert runs.train(run, data, tmp_path / "straight").end() == 0
     fault = runs.Fault("pam.training.trainer", "Trainer._step", 6)
@@ -75,8 +71,7 @@ def test_selection_by_loss_searches_no_outputs(data: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize("model", ["variational-sample", "hard-mono"])
 def test_more_metrics_change_nothing_in_a_training(model: str, data: Path, tmp_path: Path) -> None:
     plain, measured = (
-        trained(small.run(model, eval_metrics=chosen), data, tmp_path / str(chosen))
-        for chosen in (False, True)
+        trained(small.run(model, eval_metrics=chosen), data, tmp_path / str(chosen)) for chosen in (False, True)
     )
     for name, value in plain[0].items():
         assert torch.equal(value, measured[0][name])

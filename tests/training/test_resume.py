@@ -28,26 +28,11 @@ MOMENTS: dict[str, tuple[Fault, int]] = {
     "when a state is written and not yet flushed": (Fault("pam.io", "_flush", 5), 1),
     "when a state is flushed and not yet renamed": (Fault("pathlib", "Path.chmod", 5), 1),
     "when the first state is not yet renamed": (Fault("pathlib", "Path.chmod", 1), 0),
-    "when all is trained and nothing is written": (
-        Fault("pam.models.checkpoint", "save_model", 1),
-        1,
-    ),
-    "when the model is written and its history is not": (
-        Fault("pam.training.logging", "write_history", 1),
-        1,
-    ),
-    "when all is written and not marked as whole": (
-        Fault("pam.training.checkpoint", "Results.complete", 1),
-        1,
-    ),
-    "when all is written and the state is not cleared": (
-        Fault("pam.training.checkpoint", "StateFolder.clear", 1),
-        0,
-    ),
-    "when all is written and nothing is in its place": (
-        Fault("pam.training.checkpoint", "Results.publish", 1),
-        0,
-    ),
+    "when all is trained and nothing is written": (Fault("pam.models.checkpoint", "save_model", 1), 1),
+    "when the model is written and its history is not": (Fault("pam.training.logging", "write_history", 1), 1),
+    "when all is written and not marked as whole": (Fault("pam.training.checkpoint", "Results.complete", 1), 1),
+    "when all is written and the state is not cleared": (Fault("pam.training.checkpoint", "StateFolder.clear", 1), 0),
+    "when all is written and nothing is in its place": (Fault("pam.training.checkpoint", "Results.publish", 1), 0),
     "when some of it is in its place": (Fault("pam.training.checkpoint", "_link_or_copy", 4), 0),
 }
 
@@ -74,9 +59,7 @@ def test_a_training_killed_at_this_moment_goes_on_to_the_same_result(
 
 
 @pytest.mark.parametrize("model", ["acvi", "hard-moving"])
-def test_what_a_training_draws_and_averages_is_resumed_too(
-    model: str, data: Path, tmp_path: Path
-) -> None:
+def test_what_a_training_draws_and_averages_is_resumed_too(model: str, data: Path, tmp_path: Path) -> None:
     run, whole, killed = small.run(model), tmp_path / "whole", tmp_path / "killed"
     assert runs.train(run, data, whole).end() == 0
     assert runs.train(run, data, killed, Fault(*STEP, 7)).end() == -signal.SIGKILL
@@ -109,9 +92,7 @@ def test_a_training_that_is_interrupted_says_so_and_goes_on_later(
 
 
 @pytest.mark.slow
-def test_the_command_itself_killed_from_outside_goes_on_to_the_same_result(
-    data: Path, tmp_path: Path
-) -> None:
+def test_the_command_itself_killed_from_outside_goes_on_to_the_same_result(data: Path, tmp_path: Path) -> None:
     """`python -m pam train` whole, killed at no chosen moment but that a state is there."""
     run = small.run("postr-joint", epochs=20)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -130,9 +111,7 @@ def test_the_command_itself_killed_from_outside_goes_on_to_the_same_result(
     assert runs.result(killed) == runs.result(whole)
 
 
-def test_what_a_killed_process_left_half_written_is_cleared_away(
-    data: Path, tmp_path: Path
-) -> None:
+def test_what_a_killed_process_left_half_written_is_cleared_away(data: Path, tmp_path: Path) -> None:
     run, state = small.run(), tmp_path / "state"
     state.mkdir()
     (state / ".own").write_text("a file that is not ours")

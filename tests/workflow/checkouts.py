@@ -13,10 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = (
-    *("Snakefile", "Makefile", "pyproject.toml"),
-    *("cluster", "config", "envs", "pam", "profiles", "workflow"),
-)
+PARTS = (*("Snakefile", "Makefile", "pyproject.toml"), *("cluster", "config", "envs", "pam", "profiles", "workflow"))
 
 REGISTRY = """\
 small:
@@ -128,10 +125,7 @@ class Checkout:
 
     def run(self, *arguments: str, **environment: str) -> Outcome:
         """Runs Snakemake there on two cores."""
-        return self.command(
-            [sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor", *arguments],
-            **environment,
-        )
+        return self.command([sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor", *arguments], **environment)
 
     def plan(self, *arguments: str, **environment: str) -> Outcome:
         """What Snakemake would do."""
@@ -195,10 +189,7 @@ def with_own_data(made: Checkout) -> Checkout:
             lemma = "".join(draw.choices(letters, k=draw.randint(3, 6)))
             if lemma not in seen:
                 seen.add(lemma)
-                rows += [
-                    f"{lemma}\tnumber=singular\t{lemma}\n",
-                    f"{lemma}\tnumber=plural\t{lemma}en\n",
-                ]
+                rows += [f"{lemma}\tnumber=singular\t{lemma}\n", f"{lemma}\tnumber=plural\t{lemma}en\n"]
         made.write(f"own/{split}.tsv", "".join(rows))
     return made
 

@@ -10,13 +10,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from tests.workflow.checkouts import (
-    Checkout,
-    Outcome,
-    checkout,
-    with_own_data,
-    with_own_pairs,
-)
+from tests.workflow.checkouts import Checkout, Outcome, checkout, with_own_data, with_own_pairs
 
 OWN = ("--configfile", "own/experiment.yaml")
 PAIRS = ("--configfile", "own/translation.yaml")
@@ -40,9 +34,7 @@ def translated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkout, Outc
     return once(tmp_path_factory, "translated", lambda made: with_own_pairs(made).run(*PAIRS))
 
 
-def once(
-    places: pytest.TempPathFactory, name: str, run: Callable[[Checkout], Outcome]
-) -> tuple[Checkout, Outcome]:
+def once(places: pytest.TempPathFactory, name: str, run: Callable[[Checkout], Outcome]) -> tuple[Checkout, Outcome]:
     """A checkout in which something was run: of several test processes the first runs it."""
     place = places.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:

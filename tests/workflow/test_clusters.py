@@ -51,9 +51,7 @@ def asked_by(outcome: Outcome, rule: str) -> list[dict[str, str]]:
         ("{models: {prior-joint: {mem_mb: 7000}}}", {"soft": 3000, "prior-joint": 7000}),
     ],
 )
-def test_tasks_and_models_say_what_differs_for_them(
-    tmp_path: Path, resources: str, expected: dict[str, int]
-) -> None:
+def test_tasks_and_models_say_what_differs_for_them(tmp_path: Path, resources: str, expected: dict[str, int]) -> None:
     file = tmp_path / "experiment.yaml"
     file.write_text(
         "experiment: x\nmodels: [soft, prior-joint]\n"
@@ -78,13 +76,9 @@ def test_tasks_and_models_say_what_differs_for_them(
         ("{gpu_model: 'a100; rm'}", "`resources.gpu_model`: "),
     ],
 )
-def test_what_makes_no_sense_is_named_with_its_line(
-    tmp_path: Path, resources: str, message: str
-) -> None:
+def test_what_makes_no_sense_is_named_with_its_line(tmp_path: Path, resources: str, message: str) -> None:
     file = tmp_path / "experiment.yaml"
-    text = (
-        f"experiment: x\nmodels: [soft]\nresources: {resources}\ntasks: {{one: {{dataset: d}}}}\n"
-    )
+    text = f"experiment: x\nmodels: [soft]\nresources: {resources}\ntasks: {{one: {{dataset: d}}}}\n"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(UserError) as caught:
         load_plan(files=[file])
@@ -119,9 +113,7 @@ def test_a_cluster_without_gpus_is_one_word(outspoken: Checkout) -> None:
         assert {one["gpu"] for one in asked_by(outcome, rule)} == {"0"}
 
 
-def test_gpus_of_the_login_node_are_no_limit_to_those_of_the_cluster(
-    outspoken: Checkout, tmp_path: Path
-) -> None:
+def test_gpus_of_the_login_node_are_no_limit_to_those_of_the_cluster(outspoken: Checkout, tmp_path: Path) -> None:
     outspoken.edit("own/experiment.yaml", "device: cpu", "resources: {processes: 2}")
     path = fake_gpus(tmp_path / "bin", 1)
     on_cluster = outspoken.plan("train", *OWN, "--profile", "cluster", PATH=path)
@@ -130,9 +122,7 @@ def test_gpus_of_the_login_node_are_no_limit_to_those_of_the_cluster(
     assert {one["gpu"] for one in asked_by(here, "train_run")} == {"1"}
 
 
-def test_partition_account_and_kind_of_gpu_are_changed_in_one_place(
-    outspoken: Checkout,
-) -> None:
+def test_partition_account_and_kind_of_gpu_are_changed_in_one_place(outspoken: Checkout) -> None:
     path = outspoken.folder / "cluster/config.yaml"
     text = path.read_text(encoding="utf-8")
     for block in ("slurm_partition: cpu", "slurm_account: my-account"):
@@ -151,12 +141,9 @@ def test_partition_account_and_kind_of_gpu_are_changed_in_one_place(
 
 
 @pytest.mark.parametrize(
-    ("executor", "needed"),
-    [("cluster-generic", []), ("kubernetes", ["snakemake-storage-plugin-fs"])],
+    ("executor", "needed"), [("cluster-generic", []), ("kubernetes", ["snakemake-storage-plugin-fs"])]
 )
-def test_other_executors_plan_the_same_jobs(
-    outspoken: Checkout, executor: str, needed: list[str]
-) -> None:
+def test_other_executors_plan_the_same_jobs(outspoken: Checkout, executor: str, needed: list[str]) -> None:
     for plugin in (f"snakemake-executor-plugin-{executor}", *needed):
         if importlib.util.find_spec(plugin.replace("-", "_")) is None:
             pytest.skip(f"{plugin} is not installed")

@@ -20,11 +20,7 @@ def check(fresh: Checkout, outcome: Outcome, *texts: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "texts"),
     [
-        (
-            "seeds:",
-            "sedes:",
-            ("own/experiment.yaml:3: unknown key `sedes`", "hint: did you mean `seeds`?"),
-        ),
+        ("seeds:", "sedes:", ("own/experiment.yaml:3: unknown key `sedes`", "hint: did you mean `seeds`?")),
         (
             "models: [soft, mono-postr-joint]",
             "models: [soft, mono-post-joint]",
@@ -35,16 +31,10 @@ def check(fresh: Checkout, outcome: Outcome, *texts: str) -> None:
             "{dataset: smal}",
             ("own/experiment.yaml:6: unknown data set `smal`", "did you mean `small`?"),
         ),
-        (
-            "own/datasets.yaml",
-            "own/dataset.yaml",
-            ("own/dataset.yaml: no such file", "hint: check the name"),
-        ),
+        ("own/datasets.yaml", "own/dataset.yaml", ("own/dataset.yaml: no such file", "hint: check the name")),
     ],
 )
-def test_a_mistake_in_the_configuration(
-    fresh: Checkout, old: str, new: str, texts: tuple[str, ...]
-) -> None:
+def test_a_mistake_in_the_configuration(fresh: Checkout, old: str, new: str, texts: tuple[str, ...]) -> None:
     fresh.edit("own/experiment.yaml", old, new)
     check(fresh, fresh.run(*OWN), *texts)
 
@@ -66,9 +56,7 @@ def test_sizes_that_a_model_cannot_take_end_the_run_before_its_first_job(fresh: 
         ("sotf", "", "own/experiment.yaml:5: unknown model of the experiment `sotf`"),
     ],
 )
-def test_a_model_that_cannot_be_ends_a_dry_run(
-    fresh: Checkout, model: str, added: str, message: str
-) -> None:
+def test_a_model_that_cannot_be_ends_a_dry_run(fresh: Checkout, model: str, added: str, message: str) -> None:
     fresh.write("config/models/odd.yaml", f"label: Odd\n{added}\n")
     fresh.edit("own/experiment.yaml", "mono-postr-joint]", f"odd]\nbaseline: {model}")
     check(fresh, fresh.plan(*OWN), message, "hint: ")

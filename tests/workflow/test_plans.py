@@ -22,9 +22,7 @@ SEVEN = [*FOUR, "sparse", "variational", "prox-postr-joint"]
 DIRECTIONS = ["iwslt14-de-en", "iwslt14-en-de", "iwslt15-en-vi", "iwslt15-vi-en", "wat17-ja-en"]
 
 
-def test_the_default_experiment_is_german_nouns_and_a_demonstration_of_translation(
-    tmp_path: Path,
-) -> None:
+def test_the_default_experiment_is_german_nouns_and_a_demonstration_of_translation(tmp_path: Path) -> None:
     outcome = checkout(tmp_path / "checkout").plan()
     assert outcome.code == 0, outcome.said
     expected = {f"{model} on de-noun, seed 1" for model in SIX}
@@ -37,9 +35,7 @@ def test_the_default_experiment_is_german_nouns_and_a_demonstration_of_translati
     assert outcome.jobs["write_report"] == 1
 
 
-def test_table_2_of_the_paper_is_two_tasks_and_five_seeds_and_nothing_else(
-    tmp_path: Path,
-) -> None:
+def test_table_2_of_the_paper_is_two_tasks_and_five_seeds_and_nothing_else(tmp_path: Path) -> None:
     target = "results/paper/tables/table2.csv"
     outcome = checkout(tmp_path / "checkout").plan(target, "--configfile", "config/paper.yaml")
     assert outcome.code == 0, outcome.said
@@ -54,19 +50,12 @@ def test_table_2_of_the_paper_is_two_tasks_and_five_seeds_and_nothing_else(
     assert "results/quick" not in outcome.said
 
 
-def test_table_1_of_the_paper_is_five_directions_each_job_with_gpu_memory_and_time(
-    tmp_path: Path,
-) -> None:
+def test_table_1_of_the_paper_is_five_directions_each_job_with_gpu_memory_and_time(tmp_path: Path) -> None:
     target = "results/paper/tables/table1.csv"
     options = ("--configfile", "config/paper.yaml", "--config", "device=cuda")
     outcome = checkout(tmp_path / "checkout").plan(target, *options)
     assert outcome.code == 0, outcome.said
-    runs = [
-        f"{model} on {task}, seed {seed}"
-        for model in SEVEN
-        for task in DIRECTIONS
-        for seed in range(1, 6)
-    ]
+    runs = [f"{model} on {task}, seed {seed}" for model in SEVEN for task in DIRECTIONS for seed in range(1, 6)]
     assert outcome.trained == set(runs)
     asked = re.findall(r"Training .*: (\d thread\(s\), \d+ MB, \d+ min, \d GPU)", outcome.said)
     assert asked == ["2 thread(s), 16000 MB, 1440 min, 1 GPU"] * len(runs)
@@ -74,17 +63,13 @@ def test_table_1_of_the_paper_is_five_directions_each_job_with_gpu_memory_and_ti
     assert outcome.jobs["analyze_run"] == len(runs)
 
 
-def test_the_attentions_is_every_model_on_nouns_three_times_and_on_translation_once(
-    tmp_path: Path,
-) -> None:
+def test_the_attentions_is_every_model_on_nouns_three_times_and_on_translation_once(tmp_path: Path) -> None:
     outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/attentions.yaml")
     assert outcome.code == 0, outcome.said
     known = {path.stem for path in (ROOT / "config/models").glob("*.yaml")}
     joined = {"ensemble", "acvi-sampled", "ved-sampled"}
     named = {name.split(" on ")[0] for name in outcome.trained}
-    assert named == {name for name in known if not name.startswith("luong-")} - joined - {
-        "sparsemax"
-    }
+    assert named == {name for name in known if not name.startswith("luong-")} - joined - {"sparsemax"}
     trained = Counter(re.search(r" on ([^,]*)", name)[1] for name in outcome.trained)
     # Hard monotonic attention writes no translations.
     translating = len(named) - 1
@@ -98,9 +83,7 @@ def test_the_attentions_is_every_model_on_nouns_three_times_and_on_translation_o
     assert outcome.jobs["join_ensemble"] == (3 + 1 + 1) * len(joined)
 
 
-def test_the_ablation_trains_each_part_once_and_replaces_unknown_words_without_training(
-    tmp_path: Path,
-) -> None:
+def test_the_ablation_trains_each_part_once_and_replaces_unknown_words_without_training(tmp_path: Path) -> None:
     outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/ablation.yaml")
     assert outcome.code == 0, outcome.said
     whole = [name for name in outcome.trained if "multi30k-de-en" in name]
@@ -159,9 +142,7 @@ def test_the_small_experiment_is_seven_models_and_four_with_alignments(tmp_path:
         ),
     ],
 )
-def test_a_target_makes_what_it_needs_and_no_more(
-    fresh: Checkout, target: str, rules: set[str]
-) -> None:
+def test_a_target_makes_what_it_needs_and_no_more(fresh: Checkout, target: str, rules: set[str]) -> None:
     outcome = fresh.plan(target, *OWN)
     assert outcome.code == 0, outcome.said
     assert set(outcome.jobs) == rules

@@ -12,9 +12,7 @@ from tests.workflow.conftest import OWN
 pytestmark = pytest.mark.slow
 
 
-def test_a_training_of_two_processes_is_launched_and_not_done_again_by_one(
-    fresh: Checkout,
-) -> None:
+def test_a_training_of_two_processes_is_launched_and_not_done_again_by_one(fresh: Checkout) -> None:
     target = "results/tiny/nouns/soft/seed1/training.json"
     fresh.edit("own/experiment.yaml", "device: cpu", "resources: {processes: 2}\ndevice: cpu")
     outcome = fresh.run(target, *OWN)

@@ -77,22 +77,12 @@ def test_every_stage_is_a_rule_and_the_summary_counts_them_all(letters: Checkout
 @pytest.mark.parametrize(
     ("file", "old", "new", "jobs"),
     [
-        (
-            "own/experiment.yaml",
-            "merges: 5",
-            "merges: 6",
-            {"segment_text": 1, "prepare_data": 1},
-        ),
+        ("own/experiment.yaml", "merges: 5", "merges: 6", {"segment_text": 1, "prepare_data": 1}),
         (
             "own/datasets.yaml",
             "format: {source: de, target: en, read",
             "format: {lowercase: true, source: de, target: en, read",
-            {
-                "tokenize_text": 2,
-                "segment_text": 2,
-                "prepare_data": 2,
-                "prepare_word_alignments": 1,
-            },
+            {"tokenize_text": 2, "segment_text": 2, "prepare_data": 2, "prepare_word_alignments": 1},
         ),
         (
             "pam/data/translation/index.py",
@@ -132,9 +122,7 @@ def test_a_fault_in_a_task_ends_the_run_before_it_starts(
     assert outcome.code != 0 and message in outcome.said
     line = next(
         number
-        for number, text in enumerate(
-            (copy.folder / "own/experiment.yaml").read_text().splitlines(), 1
-        )
+        for number, text in enumerate((copy.folder / "own/experiment.yaml").read_text().splitlines(), 1)
         if new in text
     )
     assert f"own/experiment.yaml:{line}: " in outcome.said

@@ -30,12 +30,7 @@ def test_everything_is_made_by_one_command(ran: tuple[Checkout, Outcome]) -> Non
             assert (run / "model" / file).stat().st_size > 0, file
         scores = json.loads((run / "scores.json").read_text(encoding="utf-8"))
         assert scores["metrics"]["accuracy"]["n"] == 16
-    assert {path.suffix for path in (results / "tables").iterdir()} == {
-        ".csv",
-        ".md",
-        ".tex",
-        ".html",
-    }
+    assert {path.suffix for path in (results / "tables").iterdir()} == {".csv", ".md", ".tex", ".html"}
     figures = {path.name for path in (results / "figures").iterdir()}
     assert {"accuracy.svg", "accuracy.png", "curves.svg", "attention_nouns_seed1.svg"} <= figures
 
@@ -82,9 +77,7 @@ def test_a_model_predicts_by_itself(ran: tuple[Checkout, Outcome]) -> None:
     assert done.stdout.strip()
 
 
-def test_a_run_beside_itself_gives_the_same_weights(
-    ran: tuple[Checkout, Outcome], fresh: Checkout
-) -> None:
+def test_a_run_beside_itself_gives_the_same_weights(ran: tuple[Checkout, Outcome], fresh: Checkout) -> None:
     target = f"{RESULTS}/nouns/soft/seed1/training.json"
     outcome = fresh.run(target, *OWN, "--cores", "1")
     assert outcome.code == 0, outcome.said
@@ -96,9 +89,7 @@ def front_door(made: Checkout, *arguments: str) -> Outcome:
     return made.command([sys.executable, "workflow/scripts/run.py", *OWN, *arguments])
 
 
-def test_the_front_door_says_where_the_report_is_and_that_nothing_is_to_be_done(
-    finished: Checkout,
-) -> None:
+def test_the_front_door_says_where_the_report_is_and_that_nothing_is_to_be_done(finished: Checkout) -> None:
     report = finished.folder / RESULTS / "report.html"
     outcome = front_door(finished)
     assert outcome.code == 0

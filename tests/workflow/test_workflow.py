@@ -60,9 +60,7 @@ def pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workflow:
 
 def test_reading_it_does_not_wait_for_torch() -> None:
     code = "import sys, pam.workflow_report; print('torch' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
 
@@ -152,9 +150,7 @@ def test_a_tasks_own_format_is_an_argument(pairs: Workflow) -> None:
     assert pairs.fetched_gold(job(task="pairs")) == "data/links/.fetched"
 
 
-def test_files_of_ones_own_are_what_a_data_set_is_fetched_from(
-    nouns: Workflow, tmp_path: Path
-) -> None:
+def test_files_of_ones_own_are_what_a_data_set_is_fetched_from(nouns: Workflow, tmp_path: Path) -> None:
     files = nouns.local_files(job(dataset="small"))
     assert sorted(map(os.path.basename, files)) == ["dev.tsv", "test.tsv", "train.tsv"]
     identity = nouns.identity_of_files(job(dataset="small"))
@@ -187,9 +183,7 @@ def test_models_are_compared_with_the_baseline_where_it_is_run(pairs: Workflow) 
     assert pairs.of_baseline("run.yaml")(where) == ["results/translated/pairs/soft/seed1/run.yaml"]
 
 
-def test_ensembles_are_told_from_trained_models(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ensembles_are_told_from_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     flow = made(tmp_path, EXPERIMENT, REGISTRY, models=["soft", "postr-joint", "ensemble"])
     assert flow.ensembles == ["ensemble"] and flow.joined == "ensemble"
@@ -228,9 +222,7 @@ def test_a_gpu_is_asked_for_where_there_is_one_or_one_is_wanted(
     assert flow.resource("mem_mb")(run) == 7
 
 
-def test_tables_and_figures_are_those_of_the_experiments_tasks(
-    nouns: Workflow, pairs: Workflow
-) -> None:
+def test_tables_and_figures_are_those_of_the_experiments_tasks(nouns: Workflow, pairs: Workflow) -> None:
     shown = ReportFiles(nouns)
     assert "results/tiny/tables/table2.csv" in shown.tables()
     assert shown.front_tables() == ["results/tiny/tables/table2.html"]

@@ -13,16 +13,7 @@ from typing import Any
 
 import yaml
 
-from pam.config import (
-    Decoding,
-    Experiment,
-    ModelConfig,
-    Network,
-    Resources,
-    ResourcesByModel,
-    TaskConfig,
-    Training,
-)
+from pam.config import Decoding, Experiment, ModelConfig, Network, Resources, ResourcesByModel, TaskConfig, Training
 from pam.io import Strict, write_text
 from pam.models.options import COMPONENTS, Options
 
@@ -41,12 +32,7 @@ SECTIONS: dict[str, type[Strict]] = {
 }
 WIDTH = 120
 """Characters in a line of Markdown at most."""
-OVERRIDES = {
-    "network": "Network",
-    "training": "Training",
-    "decoding": "Decoding",
-    "resources": "ResourcesByModel",
-}
+OVERRIDES = {"network": "Network", "training": "Training", "decoding": "Decoding", "resources": "ResourcesByModel"}
 Schema = dict[str, Any]
 
 
@@ -97,12 +83,7 @@ def _kinds(component: str, kinds: dict[str, type[Options]]) -> Schema:
     # A plugin may add kinds, of which no schema knows.
     others = {"type": "object"}
     about = f"options by kind of {component}"
-    return {
-        "type": "object",
-        "description": about,
-        "properties": known,
-        "additionalProperties": others,
-    }
+    return {"type": "object", "description": about, "properties": known, "additionalProperties": others}
 
 
 def _without_titles(value: Any) -> Any:

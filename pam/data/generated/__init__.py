@@ -12,10 +12,7 @@ from pam.data.generated.cldr import Cldr
 from pam.data.generated.german_nouns import GermanNouns
 from pam.io import UserError, unknown
 
-GENERATORS: dict[str, type[Cldr] | type[GermanNouns]] = {
-    "babel": Cldr,
-    "german-nouns": GermanNouns,
-}
+GENERATORS: dict[str, type[Cldr] | type[GermanNouns]] = {"babel": Cldr, "german-nouns": GermanNouns}
 """Name of the package to its generator."""
 
 
@@ -39,6 +36,4 @@ def installed(name: str, version: str) -> Distribution:
     try:
         return distribution(name)
     except PackageNotFoundError as error:
-        raise UserError(
-            f"the package {name} is not installed", hint=f"pip install {name}=={version}"
-        ) from error
+        raise UserError(f"the package {name} is not installed", hint=f"pip install {name}=={version}") from error

@@ -17,13 +17,7 @@ from itertools import product
 from typing import Literal, NamedTuple, TypeVar
 
 from babel import Locale
-from babel.dates import (
-    DateTimeFormat,
-    format_time,
-    format_timedelta,
-    get_date_format,
-    tokenize_pattern,
-)
+from babel.dates import DateTimeFormat, format_time, format_timedelta, get_date_format, tokenize_pattern
 from babel.numbers import format_compact_decimal, format_currency, format_decimal, format_percent
 from babel.units import format_unit
 from pydantic import Field
@@ -75,8 +69,7 @@ def _new_phrase(draw: Draw, seen: set[str]) -> Both:
             seen |= sides
             return phrase
     raise UserError(
-        f"there are not many more phrases than {len(seen) // 2}",
-        hint="ask for fewer in `package: options:`",
+        f"there are not many more phrases than {len(seen) // 2}", hint="ask for fewer in `package: options:`"
     )
 
 
@@ -130,17 +123,13 @@ def words_of(spans: Iterable[tuple[str, str | None]]) -> Words:
         text += span
         origins += [origin] * len(span)
     return tuple(
-        Word(match[0], next(filter(None, origins[match.start() : match.end()]), None))
-        for match in _WORD.finditer(text)
+        Word(match[0], next(filter(None, origins[match.start() : match.end()]), None)) for match in _WORD.finditer(text)
     )
 
 
 def under(name: str, words: Words) -> Words:
     """The same words with origins that only they have, as long as only they bear the name."""
-    return tuple(
-        word if word.origin is None else word._replace(origin=f"{name} {word.origin}")
-        for word in words
-    )
+    return tuple(word if word.origin is None else word._replace(origin=f"{name} {word.origin}") for word in words)
 
 
 def linked(source: Words, target: Words) -> str:
@@ -283,9 +272,7 @@ def quantity(numbers: Sequence[int], *units: str) -> Slot:
 
     def field(draw: Draw) -> Both:
         unit, number = draw.one_of(units), draw.one_of(numbers)
-        return _both_counted(
-            number, lambda locale: format_unit(number, unit, "long", locale=locale)
-        )
+        return _both_counted(number, lambda locale: format_unit(number, unit, "long", locale=locale))
 
     return field
 
@@ -307,9 +294,7 @@ def price(draw: Draw) -> Both:
     number, currency = draw.one_of(LARGE), draw.one_of(CURRENCIES)
     return _both_counted(
         number,
-        lambda locale: format_currency(
-            number, currency, locale=locale, format_type="name", currency_digits=False
-        ),
+        lambda locale: format_currency(number, currency, locale=locale, format_type="name", currency_digits=False),
     )
 
 
@@ -329,9 +314,7 @@ def millions(draw: Draw) -> Both:
     number = draw.one_of(range(12, 100)) / 10
     return _both_counted(
         number,
-        lambda locale: format_compact_decimal(
-            number * 10**6, format_type="long", locale=locale, fraction_digits=1
-        ),
+        lambda locale: format_compact_decimal(number * 10**6, format_type="long", locale=locale, fraction_digits=1),
     )
 
 
@@ -445,9 +428,7 @@ partner, but need not. `{name}` is one of `FIELDS`, and `{name.2}` another of th
 ends each sentence, and a capital begins it.
 """
 
-_PART = re.compile(
-    r"(?P<text>[^/{}]+)(/(?P<origin>\d+)(?P<unsure>\??))?|\{(?P<slot>(?P<field>[a-z]+)(\.\d+)?)\}"
-)
+_PART = re.compile(r"(?P<text>[^/{}]+)(/(?P<origin>\d+)(?P<unsure>\??))?|\{(?P<slot>(?P<field>[a-z]+)(\.\d+)?)\}")
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ ACROSS = 18
 
 _LABEL = 7.5
 _ROW, _LETTER, _BAR = 0.165, 0.066, 0.9
-"""Inches of a source symbol's row, of a letter of a target word that is written upwards, and of a
-scale."""
+"""Inches of a source symbol's row, of a letter of a target word that is written upwards, and of a scale."""
 
 
 class Row(Strict, extra="ignore"):
@@ -118,9 +117,7 @@ def _row(axes: list[Axes], base: Row, other: Row, across: bool) -> None:
     ):
         panel.imshow(matrix, cmap=palette, vmin=low, vmax=1, aspect="auto", interpolation="none")
         panel.set_xticks(
-            range(len(base.target)),
-            [_END.get(one, one) for one in base.target],
-            rotation=90 if _upright(base) else 0,
+            range(len(base.target)), [_END.get(one, one) for one in base.target], rotation=90 if _upright(base) else 0
         )
         panel.set_yticks(range(len(base.source)), [_named(one) for one in base.source])
         named = panel is axes[0] or not across

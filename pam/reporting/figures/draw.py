@@ -1,8 +1,7 @@
 """Every kind of figure, drawn and written as SVG and PNG.
 
-To add a kind: a function that returns a figure, and a line in `KINDS` and in
-`pam.reporting.catalogue.FIGURE_CODE`. Its arguments are its options: `OPTIONS` says how each is
-read from the command line.
+To add a kind: a function that returns a figure, and a line in `KINDS` and in `pam.reporting.catalogue.FIGURE_CODE`. Its
+arguments are its options: `OPTIONS` says how each is read from the command line.
 """
 
 from __future__ import annotations
@@ -43,14 +42,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "rows": {"type": int, "default": 4, "help": "rows to draw (%(default)s)"},
     "metric": {
         "default": "accuracy",
-        "help": "its name, or a pattern such as bleu_b*, of which each task's first is drawn "
-        "(%(default)s)",
+        "help": "its name, or a pattern such as bleu_b*, of which each task's first is drawn (%(default)s)",
     },
-    "paper": {
-        "type": Path,
-        "default": Path("config/paper_results.yaml"),
-        "help": "the papers' results (%(default)s)",
-    },
+    "paper": {"type": Path, "default": Path("config/paper_results.yaml"), "help": "the papers' results (%(default)s)"},
     "paper_table": {"help": "table of that file to show with ours; none: no paper's marks"},
     "eval_metrics": {
         "action": "store_true",
@@ -83,9 +77,7 @@ def write(kind: str, words: Sequence[str], program: str | None = None) -> None:
         UserError: no such kind, or files of which it cannot be drawn.
     """
     parser = parser_of(kind, program)
-    parser.add_argument(
-        "--out", type=Path, required=True, help="an .svg or .png; the other is written too"
-    )
+    parser.add_argument("--out", type=Path, required=True, help="an .svg or .png; the other is written too")
     options = vars(parser.parse_args(words))
     out = options.pop("out")
     with style.styled():

@@ -26,9 +26,7 @@ Drawn = TypeVar("Drawn")
 """What is drawn of a row."""
 
 
-def compared(
-    experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None
-) -> list[Row]:
+def compared(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> list[Row]:
     """The rows to draw, compared as in the tables.
 
     Args:
@@ -52,9 +50,7 @@ def compared(
 # The figures.
 
 
-def quality(
-    experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None
-) -> Figure:
+def quality(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> Figure:
     """A metric by model with 95 % intervals, seeds and the paper's mark."""
     rows = compared(experiment, scores, metric, paper, paper_table)
     seeds = sorted({row.seeds for row in rows})
@@ -66,9 +62,7 @@ def quality(
     )
 
 
-def gains(
-    experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None
-) -> Figure:
+def gains(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> Figure:
     """Gains over the baseline with paired 95 % intervals, better to the right, and the paper's.
 
     Raises:
@@ -91,9 +85,7 @@ def gains(
     return _line_per_model(marks, axis, "ours, paired", zero=True)
 
 
-def cost(
-    experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None
-) -> Figure:
+def cost(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> Figure:
     """A metric against CPU (or GPU) seconds of training and decoding.
 
     An ensemble costs what its members do, besides its own decoding.
@@ -151,10 +143,7 @@ class Mark(NamedTuple):
 
 
 def _line_per_model(
-    marks: Sequence[tuple[Row, Mark]],
-    axis: Callable[[Metric], str],
-    words: str,
-    zero: bool = False,
+    marks: Sequence[tuple[Row, Mark]], axis: Callable[[Metric], str], words: str, zero: bool = False
 ) -> Figure:
     """One panel per task, one line per model, the first on top.
 
@@ -254,9 +243,7 @@ def far_out(values: Sequence[float]) -> list[int]:
         return []
     first, third = np.quantile(values, [0.25, 0.75])
     margin = FAR * (third - first)
-    return [
-        index for index, value in enumerate(values) if not first - margin <= value <= third + margin
-    ]
+    return [index for index, value in enumerate(values) if not first - margin <= value <= third + margin]
 
 
 def pin_across(axes: Axes, far: Sequence[Outlier]) -> None:
@@ -305,11 +292,4 @@ def _lines(beyond: Sequence[Outlier]) -> float:
 def _draw_outlier(axes: Axes, one: Outlier, x: float, y: float, arrow: str) -> None:
     style.draw_ours(axes, one.model, x, y)
     text = f"{arrow} {one.value:.1f}".replace("-", "\N{MINUS SIGN}")
-    axes.annotate(
-        text,
-        (x, y),
-        xytext=(8, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize="small",
-    )
+    axes.annotate(text, (x, y), xytext=(8, 0), textcoords="offset points", va="center", fontsize="small")

@@ -100,29 +100,17 @@ _LOOKS = {
     "postr-joint-dot": Look("#D55E00", "d", _DASHED),
     "prox-postr-joint": Look("#CC79A7", "v", _BROKEN),
     "mono-postr-joint": Look("#009E73", "P", _SOLID),
-    **_family(
-        "#0072B2", soft="o", soft_dot="s", soft_concat="p", soft_location="h", soft_unscaled="8"
-    ),
+    **_family("#0072B2", soft="o", soft_dot="s", soft_concat="p", soft_location="h", soft_unscaled="8"),
     **_family("#00798C", local_m="<", local_p=">"),
     **_family("#A6761D", structural="*", fertility="8", fertility_bounded="p"),
     **_family("#4B6E00", structured="p", agreement="h"),
     **_family("#56B4E9", sparsemax=">", sparse="<"),
-    **_family(
-        "#B0457B", acvi="o", **{"acvi-kl0.01": "p"}, acvi_sampled="8", ved="X", ved_sampled="d"
-    ),
+    **_family("#B0457B", acvi="o", **{"acvi-kl0.01": "p"}, acvi_sampled="8", ved="X", ved_sampled="d"),
     **_family("#8C1C3F", hard="X", hard_moving="*"),
-    **_family(
-        "#7A5195",
-        variational_sample="^",
-        variational_gumbel="v",
-        variational=">",
-        **{"variational-kl0.1": "<"},
-    ),
+    **_family("#7A5195", variational_sample="^", variational_gumbel="v", variational=">", **{"variational-kl0.1": "<"}),
     **_family("#2F4B7C", transformer="p", ensemble="*", soft_no_input_feeding="X", none="d"),
     **_family("#5A4A42", luong_base="o", luong_reverse="s", luong_dropout="^", luong_location="D"),
-    **_family(
-        "#C44E52", luong_feeding="P", luong_local_p=">", luong_unknown="*", luong_sampled="d"
-    ),
+    **_family("#C44E52", luong_feeding="P", luong_local_p=">", luong_unknown="*", luong_sampled="d"),
 }
 _COLORS = ("#56B4E9", "#7A5195", "#A6761D", "#4B6E00", "#8C1C3F", "#2F4B7C", "#00798C", "#B0457B")
 _MARKERS = ("<", ">", "X", "p", "h", "*", "d", "8")
@@ -135,9 +123,7 @@ def look(model: str) -> Look:
         return _LOOKS[model]
     number = zlib.crc32(model.encode())
     return Look(
-        _COLORS[number % len(_COLORS)],
-        _MARKERS[number // 8 % len(_MARKERS)],
-        _DASHES[number // 64 % len(_DASHES)],
+        _COLORS[number % len(_COLORS)], _MARKERS[number // 8 % len(_MARKERS)], _DASHES[number // 64 % len(_DASHES)]
     )
 
 
@@ -173,9 +159,7 @@ def styled() -> Iterator[None]:
 
 def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
     """A figure of `WIDTH` x `height` inches with a grid of axes, row by row."""
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(WIDTH, height), squeeze=False, layout="constrained", **options
-    )
+    figure, axes = plt.subplots(rows, columns, figsize=(WIDTH, height), squeeze=False, layout="constrained", **options)
     return figure, list(axes.flat)
 
 
@@ -209,9 +193,7 @@ def head(axes: Axes, text: str, across: int = 1) -> None:
     axes.set_title(fill(text, _LETTERS * across // columns))
 
 
-def legend_models(
-    figure: Figure, labels: Mapping[str, str], title: str | None = None, **options: Any
-) -> None:
+def legend_models(figure: Figure, labels: Mapping[str, str], title: str | None = None, **options: Any) -> None:
     """A legend of models below all panels, each as `look` has it.
 
     Args:
@@ -251,7 +233,5 @@ def save(figure: Figure, path: Path | str) -> None:
         for ending in ("svg", "png"):
             metadata = {"Date": None} if ending == "svg" else {"Software": None}
             with atomic_write(Path(path).with_suffix(f".{ending}")) as temporary:
-                figure.savefig(
-                    temporary, format=ending, metadata=metadata, dpi=_SETTINGS["savefig.dpi"]
-                )
+                figure.savefig(temporary, format=ending, metadata=metadata, dpi=_SETTINGS["savefig.dpi"])
     plt.close(figure)

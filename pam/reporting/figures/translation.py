@@ -15,15 +15,7 @@ from pam.evaluation.translation import LengthBin, by_length
 from pam.io import UserError, read_json
 from pam.reporting.comparison import Row, compare
 from pam.reporting.figures import style
-from pam.reporting.runs import (
-    TaskRuns,
-    check_known,
-    label_of,
-    labels,
-    load_analyses,
-    load_experiment,
-    load_runs,
-)
+from pam.reporting.runs import TaskRuns, check_known, label_of, labels, load_analyses, load_experiment, load_runs
 
 FEWEST_SYMBOLS, FEWEST_SENTENCES = 50, 10
 """Below that a bin's accuracy, or its BLEU, is noise and is left out."""
@@ -100,9 +92,7 @@ def coverage(experiment: Path, analyses: Sequence[Path]) -> Figure:
     return figure
 
 
-def _coverages(
-    axes: Axes, models: dict[str, list[Analysis]], counts: Callable[[Coverage], Sequence[int]]
-) -> None:
+def _coverages(axes: Axes, models: dict[str, list[Analysis]], counts: Callable[[Coverage], Sequence[int]]) -> None:
     for model, own in models.items():
         count = _total(own, lambda one: counts(one.coverage))
         style.steps(axes, own[0].coverage.edges, 100 * count / count.sum(), style.look(model))
@@ -125,17 +115,10 @@ def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> Figure:
 
 def _lengths_panel(axes: Axes, task: TaskRuns) -> None:
     beam = int(task.metrics(["bleu_b*"])[0].rpartition("_b")[2])
-    shown = [
-        one
-        for one in by_length(task.runs[0].scores.counts(), beam)
-        if one.sentences >= FEWEST_SENTENCES
-    ]
+    shown = [one for one in by_length(task.runs[0].scores.counts(), beam) if one.sentences >= FEWEST_SENTENCES]
     lows = [one.low for one in shown]
     for model, own in task.models.items():
-        by_seed = [
-            [one.value for one in by_length(run.scores.counts(), beam) if one.low in lows]
-            for run in own
-        ]
+        by_seed = [[one.value for one in by_length(run.scores.counts(), beam) if one.low in lows] for run in own]
         values = np.mean(np.array(by_seed, dtype=np.float64), axis=0)
         style.curve(axes, range(len(shown)), values, style.look(model))
     style.head(axes, task.label)
@@ -165,9 +148,7 @@ def bleu_by_size(experiment: Path, scores: Sequence[Path], data: Sequence[Path])
     sizes = {path.parent.parent.name: _pairs(path) for path in data}
     for task in tasks:
         if task.name not in sizes:
-            raise UserError(
-                f"no summary of the data of {task.name}", hint="name it with --data too"
-            )
+            raise UserError(f"no summary of the data of {task.name}", hint="name it with --data too")
     rows = compare(tasks, known, ["bleu_b*"], None, first=True)
     groups: dict[str, list[TaskRuns]] = {}
     for task in tasks:
