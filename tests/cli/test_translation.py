@@ -99,7 +99,7 @@ def unlearned(model: Path, word: str) -> Path:
     (number,) = load_model(model).target.encode([word])
     tensors, notes = load_tensors(model / WEIGHTS)
     for name, tensor in tensors.items():
-        if name.startswith(("readout.output.", "recurrence.embedding.")):
+        if name.startswith(("readout.output.", "decoder.embedding.")):
             tensor[[UNK, number]] = tensor[[number, UNK]]
     save_tensors(model / WEIGHTS, tensors, notes)
     return model
