@@ -60,9 +60,11 @@ IGNORED_MODULES = frozenset(
         "pam.experiment",
         "pam.fingerprint",
         "pam.io",
+        "pam.locking",
         "pam.models.fitting",
         "pam.models.options",
         "pam.renamed",
+        "pam.run_folder",
     }
 )
 """Modules that carry values, messages and bytes but decide no result.

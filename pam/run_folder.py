@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pam.io import UserError, parse, parse_yaml
+from pam.io import UserError, parse, parse_yaml, placed
 
 if TYPE_CHECKING:
     from pam.config import RunConfig
@@ -52,8 +52,19 @@ class RunFolder:
         """The run's configuration.
 
         Raises:
-            UserError: there is no `run.yaml`, or an error in it.
+            UserError: there is no `run.yaml`, or an error in it, or the model's parts do not fit.
         """
+        from pam.models.fitting import FitError, check_fit
+
+        run = self._read()
+        try:
+            check_fit(run.components, run.network)
+        except FitError as error:
+            files = [] if self.text is not None else [self.config_file]
+            raise placed(error, files, ["components", *error.keys]) from error
+        return run
+
+    def _read(self) -> RunConfig:
         from pam.config import RunConfig, load_run
 
         if self.text is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -158,8 +159,7 @@ def untouched(folder: Path) -> bool:
 
 
 def without_alignment(folder: Path) -> None:
-    split = Split.load(folder, "train")
-    Split(**{**vars(split), "alignments": None}).save(folder, "train")
+    replace(Split.load(folder, "train"), alignments=None).save(folder, "train")
     write_summary(folder, Prepared(folder).summary)
 
 
@@ -249,7 +249,8 @@ def test_a_run_is_not_trained_and_an_ensemble_not_joined_by_the_others_command(
 
 def test_components_that_do_not_fit_together_are_refused(called: Call, data: Path, tmp_path: Path) -> None:
     folder = run(tmp_path, model="postr-joint")
-    replaced(folder / "run.yaml", "marginalization: output", "marginalization: input")
+    summed = "marginalization:\n    kind: output\n    top_k: null"
+    replaced(folder / "run.yaml", summed, "marginalization: input")
     said = called("train", "--run", folder, "--data", data)
     assert "the posterior needs p(y | s, h_a) of each position" in said.message()[0]
 
@@ -272,7 +273,7 @@ def test_a_folder_where_a_file_is_to_be_written_is_named(
     out = tmp_path / "predictions.tsv"
     out.mkdir()
     said = called("predict", "--model", trained / "model", "--data", data, "--out", out)
-    assert said.message()[0].startswith(f"{out}: a file stands where a folder is needed")
+    assert said.message()[0].startswith(f"{out}: a file is where a folder is needed")
 
 
 def test_a_threads_setting_that_is_no_number_is_passed_over(

@@ -15,6 +15,7 @@ from pam.data.vocabulary import UNK
 from pam.decoding.length_prior import LengthPrior
 from pam.evaluation import attention as analysis
 from pam.evaluation import scores as record
+from pam.models import options
 from pam.models.checkpoint import WEIGHTS, load_model, load_tensors, save_tensors
 from tests.cli import phrases
 from tests.cli.conftest import Call
@@ -31,7 +32,7 @@ def train(data: Path, out: Path, epochs: int = 40) -> Path:
     """Trains Mono-Postr-Joint over the top 2 positions, until it has learned the phrases."""
     run = small.run("mono-postr-joint", epochs=epochs, batch_size=8, state_every_s=60.0, select="loss")
     sizes = {"embedding": 24, "encoder": 24, "decoder": 24, "dropout": 0.0}
-    top_2 = {"kind": "output", "top_k": 2}
+    top_2 = options.Output(top_k=2)
     run = run.model_copy(
         update={
             "network": run.network.model_copy(update=sizes),
@@ -98,7 +99,7 @@ def unlearned(model: Path, word: str) -> Path:
     (number,) = load_model(model).target.encode([word])
     tensors, notes = load_tensors(model / WEIGHTS)
     for name, tensor in tensors.items():
-        if name.startswith(("readout.output.", "recurrence.embedding.")):
+        if name.startswith(("readout.output.", "decoder.embedding.")):
             tensor[[UNK, number]] = tensor[[number, UNK]]
     save_tensors(model / WEIGHTS, tensors, notes)
     return model
