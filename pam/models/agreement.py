@@ -12,7 +12,7 @@ from pam.models.seq2seq import Seq2Seq, pay_at_end
 
 
 class Agreement(Seq2Seq):
-    """A model x to y, trained beside one y to x (Cohn et al. 2016, section 3.3). It maximizes
+    """A model x to y, trained with one y to x (Cohn et al. 2016, section 3.3). It maximizes
 
         log p(y | x) + log p(x | y) + weight * tr(A_{x to y} A_{y to x}),
 

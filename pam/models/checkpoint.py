@@ -18,7 +18,7 @@ from pam.config import RunConfig, load_run
 from pam.data.tokenizers import CODECS, Codec, load_codec
 from pam.data.vocabulary import Vocabulary
 from pam.io import UserError, atomic_write, dump_yaml, sha256_of, write_text
-from pam.models.build import build
+from pam.models.build import build, build_ensemble
 from pam.models.model import Model
 
 FORMAT = "pam-model-2"
@@ -91,7 +91,7 @@ class SavedModel:
 def save_model(folder: Path, run: RunConfig, task: str, origin: Path, weights: Mapping[str, Tensor]) -> None:
     """Writes a model folder; the weights last, as they complete it.
 
-    They hold the hashes of all files beside them, those too that stood in the folder before.
+    They hold the hashes of all files in the folder, those too that were there before.
 
     Args:
         task: the kind of task.
@@ -101,8 +101,8 @@ def save_model(folder: Path, run: RunConfig, task: str, origin: Path, weights: M
     for name in belongings(task):
         write_text(folder / name, (origin / name).read_text(encoding="utf-8"))
     write_text(folder / CONFIG, dump_yaml(run))
-    beside = sorted(path for path in folder.iterdir() if path.is_file() and path.name != WEIGHTS)
-    hashes = {path.name: sha256_of(path) for path in beside}
+    others = sorted(path for path in folder.iterdir() if path.is_file() and path.name != WEIGHTS)
+    hashes = {path.name: sha256_of(path) for path in others}
     notes = {"format": FORMAT, "task": task, "files": json.dumps(hashes)}
     save_tensors(folder / WEIGHTS, weights, notes)
 
@@ -132,7 +132,11 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
         )
     _check_files(folder, json.loads(notes["files"]))
     codec = load_codec(notes["task"], folder)
-    network = build(run.components, run.network, len(source), len(target))
+    sizes = len(source), len(target)
+    if run.members:
+        network = build_ensemble([(one.components, one.network) for one in run.members], *sizes)
+    else:
+        network = build(run.components, run.network, *sizes)
     _fill(network, tensors, folder)
     network.eval().to(device or torch.device("cpu"))
     return SavedModel(run, notes["task"], source, target, codec, network)

@@ -133,7 +133,7 @@ def fusedmax(scores: Tensor, mask: Tensor, weight: float) -> Tensor:
 
     Denoising lowers the best score by at most 2 weight, and a score that lies 2 weight below a
     level stays below it and draws its neighbours down as far as any could. So scores that lie more
-    than 1 + 4 weight below the best need not be told apart.
+    than 1 + 4 weight below the best need no distinction.
     """
     if weight == 0:
         return sparsemax(scores, mask)

@@ -89,7 +89,7 @@ def _log_ratios(values: Tensor, log_variance: Tensor) -> Tensor:
 
 
 class Ved(Latent):
-    """xi ~ N(mu(x), diag sigma^2(x)) beside soft attention (Bahuleyan et al. 2018, as 'Amortized Context Vector
+    """xi ~ N(mu(x), diag sigma^2(x)) next to soft attention (Bahuleyan et al. 2018, as 'Amortized Context Vector
     Inference' describes it), with the prior N(0, I).
 
     mu and log sigma^2 are linear in the encoder's final states. xi is fed to the output layer at each step with the

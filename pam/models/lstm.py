@@ -65,7 +65,7 @@ def run_lstms(
 ) -> tuple[Tensor, Tensor]:
     """Recurrent layers over a batch, of both directions or of one.
 
-    The backward LSTM reads each sentence reversed within its own length, so that padding stands
+    The backward LSTM reads each sentence reversed within its own length, so that padding is
     at the end in both directions and never changes a state. Both are plain `nn.LSTM`s over dense
     batches, for which torch has fused kernels.
 

@@ -133,7 +133,7 @@ class Structural(Mlp):
     What lies outside the sentence, and all before the first step, is 0. Global fertility adds weight * log N(f_a;
     mu(h_a), sigma^2(h_a)) to the objective, with f_a the attention that a real position has got in all, mu = softplus(w
     . h_a + b) and sigma^2 = exp(w' . h_a + b') + least. As published, least is 0, and the density is without bound:
-    what is most rewarded is attention whose sums can be told in advance, such as the same attention at every step.
+    what is most rewarded is attention whose sums can be foreseen, such as the same attention at every step.
     """
 
     def __init__(self, options: options.Structural, sizes: Sizes) -> None:
