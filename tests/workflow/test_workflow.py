@@ -103,9 +103,7 @@ def test_what_decides_a_training_is_told_from_what_does_not(nouns: Workflow) -> 
     soft = job(task="nouns", model="soft", seed="1")
     assert yaml.safe_load(nouns.run_text(soft))["label"] == "Soft"
     assert "label" not in nouns.training_config(soft)
-    assert nouns.training_config(soft) != nouns.training_config(
-        job(task="nouns", model="soft", seed="2")
-    )
+    assert nouns.training_config(soft) != nouns.training_config(job(task="nouns", model="soft", seed="2"))
     assert not {"beam", "beams", "dev"} & nouns.decoding(soft).keys()
     assert "device" not in yaml.safe_load(nouns.experiment_text(job()))
 
