@@ -27,8 +27,8 @@ if not workflow.configfiles:
 report: "workflow/report/workflow.rst"
 
 
-validate(config, "workflow/schemas/config.schema.yaml")
 flow = or_exit(Workflow.load, config, workflow.configfiles)
+validate(config, "workflow/schemas/config.schema.yaml")
 EXPERIMENT, shown = flow.experiment, ReportFiles(flow)
 CONDA = "../../envs/environment.yaml"
 config.update(EXPERIMENT.model_dump())

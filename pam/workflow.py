@@ -165,7 +165,12 @@ class Workflow:
 
     def main_beam(self, wildcards: Wildcards) -> int:
         """The first of a task's beams, on which models are compared."""
-        return self.beams[wildcards.task][0]
+        return self._beams(wildcards)[0]
+
+    def _beams(self, wildcards: Wildcards) -> list[int]:
+        """The beams of a task, the main one first; a task that is not there ends the process."""
+        or_exit(self.plan.task, wildcards.task)
+        return self.beams[wildcards.task]
 
     def _task_data(self, task: str) -> Dataset:
         """The entry of a task's data set, read as the task wants it."""
@@ -330,7 +335,7 @@ class Workflow:
 
         def files(wildcards: Wildcards) -> list[str]:
             run = self.run_of(wildcards.task, wildcards.model, wildcards.seed)
-            places = [run.predictions("test", beam) for beam in self.beams[wildcards.task]]
+            places = [run.predictions("test", beam) for beam in self._beams(wildcards)]
             return [str(place.with_name(file)) for place in places]
 
         return files

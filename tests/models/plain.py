@@ -20,14 +20,13 @@ from pam.data.vocabulary import BOS, PAD
 from pam.models import couplings, interfaces, lstm, options, readout, scores, seq2seq
 from pam.models.agreement import Agreement
 from pam.models.distributions import Softmax
-from pam.models.interfaces import Attention, Memory, Noise, Sizes
+from pam.models.interfaces import Attention, Memory, Noise
 from pam.models.kernels import SourceMatrix, lstm_cell_plain, read_plain, scores_plain
 from pam.models.logspace import ZERO
 from pam.models.marginalization import Bound
 from pam.models.posterior import Observation
 from pam.models.seq2seq import Seq2Seq, State
-
-SIZES = Sizes(query=5, values=6, embedding=4, direction=3, layers=1, rate=0.0)
+from tests.models import tiny
 
 
 class PlainCell:
@@ -64,7 +63,7 @@ class PlainMatrix(SourceMatrix):
 
 
 def _coupled(scores: Tensor, mask: Tensor, energies: Tensor, previous: Tensor) -> Tensor:
-    softmax = Softmax(options.Softmax(), SIZES)
+    softmax = Softmax(options.Softmax(), tiny.SIZES)
     return couplings.coupled(scores, mask, energies, previous, softmax)
 
 

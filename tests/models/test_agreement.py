@@ -64,3 +64,9 @@ def test_both_directions_are_told_how_far_the_training_is() -> None:
     model = made(latent="acvi")
     model.progress(0.95)
     assert (model.latent.share, model.back.latent.share) == (0.95, 0.95)
+
+
+def test_both_directions_take_their_products_in_bfloat16() -> None:
+    model = made()
+    model.use_bf16(True)
+    assert model.bf16 and model.back.bf16

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 
+import pytest
 import torch
 
 from pam.config import Decoding
-from pam.data.vocabulary import BOS
+from pam.data.vocabulary import BOS, EOS
 from pam.decoding.hypotheses import Hypotheses
 from pam.models.ensemble import Ensemble
 from pam.models.seq2seq import Seq2Seq
-from tests.decoding.best import decode
+from tests.decoding import varied
+from tests.decoding.best import decode, log_likelihoods
 from tests.models import plain, tiny
 
 NAMES = ("soft", "postr-joint", "structured")
@@ -69,6 +71,19 @@ def test_sums_cut_short_are_summed_over_all_positions_too() -> None:
     mean = torch.stack([one.exact.exp() for one in each]).mean(0)
     torch.testing.assert_close(found.exact.exp(), mean)
     assert (found.exact > found.log_probs + 1e-3).any()
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_the_log_prob_of_an_output_is_its_likelihood(beam: int) -> None:
+    model = Ensemble([varied.model(name) for name in NAMES]).eval()
+    for member in members_of(model):
+        member.readout.output.bias.data[EOS] -= 2.0  # not every output is empty
+    sources = varied.SOURCES
+    found = decode(model, sources, Decoding(beam=beam, max_ratio=1.0, max_extra=4))
+    for source, output in zip(sources, found, strict=True):
+        target = [*output.symbols, EOS] if output.complete else output.symbols
+        assert output.log_prob == pytest.approx(log_likelihoods(model, source, [target])[0])
+    assert len({tuple(output.symbols) for output in found}) > 1
 
 
 def test_an_ensemble_of_one_model_is_that_model() -> None:

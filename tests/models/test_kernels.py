@@ -313,15 +313,15 @@ def test_search_knows_every_symbol_and_the_normalizer_of_each_position(
 ) -> None:
     monkeypatch.setattr(output_kernels, "CHUNK", chunk)
     x, log_weights, weight, bias = mixture_given(True)
-    layer, s = OutputLayer(weight, bias), torch.sigmoid(2 * x)
-    log_probs, norms = mixture_log_probs(s, log_weights.exp(), layer)
-    logits = torch.tanh(x) @ weight.t() + bias
+    layer, z = OutputLayer(weight, bias), torch.tanh(x)
+    log_probs, norms = mixture_log_probs(z, log_weights.exp(), layer)
+    logits = z @ weight.t() + bias
     wanted = torch.logsumexp(log_weights[:, :, None] + torch.log_softmax(logits, 2), 1)
     torch.testing.assert_close(log_probs, wanted)
     torch.testing.assert_close(norms, torch.logsumexp(logits, 2))
     symbols = SYMBOLS[:, None].expand(-1, 4)
     torch.testing.assert_close(
-        layer.logits_of(s, symbols) - norms, torch.log_softmax(logits, 2).gather(2, symbols[:, :, None]).squeeze(2)
+        layer.logits_of(z, symbols) - norms, torch.log_softmax(logits, 2).gather(2, symbols[:, :, None]).squeeze(2)
     )
 
 

@@ -11,7 +11,7 @@ import torch
 from pam.data.vocabulary import BOS, STEP
 from pam.models import options
 from pam.models.couplings import BOUND, Monotone, Proximity
-from tests.models import tiny
+from tests.models import plain, tiny
 from tests.models.by_hand import distribution, next_state, one_sentence, position_log_probs, readout, scores, transition
 
 
@@ -39,9 +39,21 @@ def test_prior_joint_sums_over_every_alignment_sequence() -> None:
 SPARSE = ({"kind": "fusedmax", "weight": 0.2}, "sparsemax")
 
 
+BEFORE = tuple(
+    (f"{kind[:4]}-postr-joint", {"coupling": {"kind": kind, "first": "before"}}) for kind in ("monotone", "proximity")
+)
+POSTERIOR = ("postr-joint", "prox-postr-joint", "mono-postr-joint")
+
+
 @pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("changed", [{}, *({"distribution": kind} for kind in SPARSE)])
-@pytest.mark.parametrize("name", ["postr-joint", "prox-postr-joint", "mono-postr-joint"])
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        *((name, {}) for name in POSTERIOR),
+        *((name, {"distribution": kind}) for name in POSTERIOR for kind in SPARSE),
+        *BEFORE,
+    ],
+)
 def test_posterior_models_follow_bayes_rule_step_by_step(name: str, changed: dict[str, Any], layers: int) -> None:
     model = tiny.model(tiny.components(name, **changed), layers=layers)
     source, lengths, target = one_sentence()
@@ -52,7 +64,9 @@ def test_posterior_models_follow_bayes_rule_step_by_step(name: str, changed: dic
         query, hidden = next_state(model, previous, context, hidden)
         given = scores(model, memory, query)
         prior = distribution(model, given)
-        if posterior is not None:
+        if posterior is None and (name, changed) in BEFORE:
+            prior = transition(model, given, -1)  # just before the source
+        elif posterior is not None:
             prior = sum(
                 (posterior[a] * transition(model, given, a) for a in range(len(given))), torch.zeros_like(given)
             )
@@ -130,6 +144,25 @@ def test_top_k_of_all_positions_is_exact(name: str, top_k: int) -> None:
     cut.load_state_dict(exact.state_dict())
     batch = tiny.batch()
     torch.testing.assert_close(cut.log_likelihood(*batch), exact.log_likelihood(*batch))
+
+
+@pytest.mark.parametrize("mix", [None, 0.3])
+@torch.no_grad()
+def test_half_of_the_posterior_is_fed_back_where_the_sum_leaves_positions_out(mix: float | None) -> None:
+    """Or the given share, everywhere; the rest is the prior."""
+    cut, feeding = {"kind": "output", "top_k": 3}, {"kind": "posterior", "mix": mix}
+    model = tiny.model(tiny.components("postr-joint", marginalization=cut, input_feeding=feeding))
+    source, _, target = tiny.batch()
+    source, lengths = source[:1].expand(4, -1), torch.tensor([6, 4, 3, 2])
+    found = model.teacher_force(source, lengths, target).alignment
+    for t, step in enumerate(plain.steps(model, source, lengths, target)):
+        prior = step.attention.prior
+        kept = torch.zeros_like(prior).scatter(1, prior.topk(3).indices, 1.0)
+        joint = kept * prior * step.each().exp()
+        for row, length in enumerate(lengths.tolist()):
+            share = mix or (0.5 if length > 3 else 1.0)
+            wanted = share * joint[row] / joint[row].sum() + (1 - share) * prior[row]
+            torch.testing.assert_close(found[row, t], wanted)
 
 
 @pytest.mark.parametrize("layers", [1, 2])

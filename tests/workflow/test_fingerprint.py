@@ -243,7 +243,7 @@ def test_options_do_not_hide_a_component() -> None:
 
 
 def test_a_transformer_has_no_components_of_a_recurrence() -> None:
-    assert model_modules(run("transformer")) == ["pam.models.build:Transformer"]
+    assert model_modules(run("transformer")) == ["pam.models.build:transformer"]
 
 
 def test_an_ensemble_depends_on_its_members_components() -> None:

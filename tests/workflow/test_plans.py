@@ -12,6 +12,7 @@ import pytest
 
 from pam.config import Network, Training
 from pam.experiment import load_plan
+from pam.models import options
 from tests.workflow.checkouts import ROOT, Checkout, checkout
 from tests.workflow.conftest import OWN
 
@@ -118,7 +119,7 @@ def test_the_paper_experiment_trains_inflection_as_before() -> None:
     for task, epochs in (("ddn13-de-noun", 12), ("ddn13-de-verb", 5)):
         run = plan.run(task, "postr-joint", 1)
         assert (run.network, run.training) == (Network(), Training(epochs=epochs))
-        assert run.components.marginalization == {"kind": "output", "top_k": None}
+        assert run.components.marginalization == options.Output()
 
 
 def test_the_small_experiment_is_seven_models_and_four_with_alignments(tmp_path: Path) -> None:
