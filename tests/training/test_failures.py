@@ -106,6 +106,8 @@ from pam.cli import main
 disk, copy, arguments = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", disk], check=True)
 out = disk / "out"
+out.mkdir()
+shutil.copy2(Path(arguments[arguments.index("--run") + 1], "run.yaml"), out)
 
 def fill(name, leave):
     room = os.statvfs(disk)
@@ -113,7 +115,7 @@ def fill(name, leave):
 
 def train(title):
     print("==", title, file=sys.stderr)
-    print("code", main([*arguments, "--out", str(out)]), file=sys.stderr)
+    print("code", main([*arguments, "--run", str(out)]), file=sys.stderr)
 
 fill("most", 100_000)
 train("room for one state")

@@ -88,37 +88,42 @@ def test_what_the_message_names_helps(many: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def model(many: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that decodes too many at once."""
+    """The run of a model that decodes too many at once."""
     out = tmp_path_factory.mktemp("model")
     assert runs.train(run(decoded=MANY), many, out).end() == 0
-    return out / "model"
+    return out
 
 
-def confined(name: str, point: str, files: tuple[Path, Path, Path], *options: object) -> runs.Command:
-    """A command on a model, data and an output, with 50 MB more than at this point."""
-    model, data, out = files
-    arguments = [name, "--model", model, "--data", data, "--out", out, "--device", "cpu", *options]
-    fault = Fault(f"pam.commands.{name}", point, 1, "confined", 50)
+PREDICT = ("pam.decoding.predict", "predict_split")
+ANALYZE = ("pam.evaluation.analyze", "_gather")
+
+
+def confined(name: str, point: tuple[str, str], files: tuple[Path, Path, Path], *options: object) -> runs.Command:
+    """A command on a run, data and an output, with 50 MB more than at this point of a module."""
+    folder, data, out = files
+    arguments = [name, "--run", folder, "--data", data, "--out", out, "--device", "cpu", *options]
+    fault = Fault(*point, 1, "confined", 50)
     return runs.start(arguments, out.with_suffix(".log"), fault)
 
 
 def test_decoding_too_many_at_once_names_the_setting_to_change(model: Path, many: Path, tmp_path: Path) -> None:
     files = model, many, tmp_path / "out.tsv"
-    assert one_message(confined("predict", "_split", files)) == (
+    assert one_message(confined("predict", PREDICT, files)) == (
         f"out of memory in the decoding of {MANY} sources side by side",
         "lower `decoding.batch_size`, or the beam",
     )
-    fewer = confined("predict", "_split", files, "--run", small.write_run(tmp_path, run()))
+    text = small.write_run(tmp_path, run()).read_text(encoding="utf-8")
+    fewer = confined("predict", PREDICT, files, "--config", text)
     assert fewer.end() == 0, fewer.said()
 
 
 def test_analyzing_too_many_at_once_names_the_setting_to_change(model: Path, many: Path, tmp_path: Path) -> None:
     files = model, many, tmp_path / "out.json"
-    assert one_message(confined("analyze", "_gather", files)) == (
+    assert one_message(confined("analyze", ANALYZE, files)) == (
         f"out of memory in the analysis of {MANY} rows side by side",
         "lower `decoding.batch_size`, or --batch-size",
     )
-    fewer = confined("analyze", "_gather", files, "--batch-size", FEW)
+    fewer = confined("analyze", ANALYZE, files, "--batch-size", FEW)
     assert fewer.end() == 0, fewer.said()
 
 

@@ -59,7 +59,7 @@ def test_a_comment_in_a_configuration_does_nothing(finished: Checkout) -> None:
 
 
 def test_a_changed_component_retrains_the_models_that_use_it(finished: Checkout) -> None:
-    finished.edit("pam/models/couplings/monotone.py", "\nCOMPONENT =", "\nNOTE = 'changed'\nCOMPONENT =")
+    finished.edit("pam/models/couplings.py", "return torch.sigmoid(self.raw)", "return +torch.sigmoid(self.raw)")
     outcome = planned(finished)
     assert outcome.trained == {"mono-postr-joint on nouns, seed 1"}
     assert outcome.jobs["predict_run"] == outcome.jobs["score_run"] == 1
@@ -68,7 +68,7 @@ def test_a_changed_component_retrains_the_models_that_use_it(finished: Checkout)
 
 def test_a_changed_model_file_retrains_that_model(finished: Checkout) -> None:
     finished.edit(
-        "config/models/mono-postr-joint.yaml", "coupling: monotone", "coupling: {kind: monotone, first: free}"
+        "config/models/mono-postr-joint.yaml", "coupling: monotone", "coupling: {kind: monotone, first: before}"
     )
     outcome = planned(finished)
     assert outcome.trained == {"mono-postr-joint on nouns, seed 1"}
