@@ -16,7 +16,7 @@ from pam.models.posterior import Observation
 class PriorFeeding(InputFeeding):
     """c_t = sum_a prior_t(a) h_a: the symbol written is not looked at (equation 9)."""
 
-    def __init__(self, options: options.PriorFeeding, sizes: Sizes) -> None:
+    def __init__(self, options: options.PriorFeeding | options.NoFeeding, sizes: Sizes) -> None:
         super().__init__()
 
     def forward(self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor) -> Tensor:
@@ -94,17 +94,11 @@ class PointerFeeding(InputFeeding):
         return torch.where((symbol == STEP)[:, None], moved, alignment)
 
 
-class NoFeeding(InputFeeding):
-    """s_t = RNN(s_{t-1}, emb(y_{t-1})): attention without input feeding (Luong et al. 2015, section
-    3.3). The prior is handed on to couplings and scores."""
+class NoFeeding(PriorFeeding):
+    """s_t = RNN(s_{t-1}, emb(y_{t-1})): attention without input feeding (Luong et al. 2015, section 3.3). The prior is
+    handed on to couplings and scores."""
 
     feeds = False
-
-    def __init__(self, options: options.NoFeeding, sizes: Sizes) -> None:
-        super().__init__()
-
-    def forward(self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor) -> Tensor:
-        return attention.prior
 
 
 INPUT_FEEDINGS: dict[str, type[InputFeeding]] = {

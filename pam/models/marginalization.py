@@ -47,28 +47,22 @@ class Input(Marginalization):
 
     needs_context = True
 
-    def __init__(self, options: options.Input, sizes: Sizes) -> None:
+    def __init__(self, options: options.Input | options.NoAttention, sizes: Sizes) -> None:
         super().__init__()
 
     def emission(self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout) -> Emission:
-        return SingleEmission(projected + readout.of_values(attention.context), readout)
+        hidden = projected if attention.context is None else projected + readout.of_values(attention.context)
+        return SingleEmission(hidden, readout)
 
     def log_likelihood(self, gold: TokenGold) -> Tensor:
         return gold.of_context()
 
 
-class NoAttention(Marginalization):
+class NoAttention(Input):
     """p(y_t) = p(y_t | s_t), with the encoder's last state passed on as the decoder's first one
     (Sutskever et al. 2014)."""
 
-    def __init__(self, options: options.NoAttention, sizes: Sizes) -> None:
-        super().__init__()
-
-    def emission(self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout) -> Emission:
-        return SingleEmission(projected, readout)
-
-    def log_likelihood(self, gold: TokenGold) -> Tensor:
-        return gold.of_context()
+    needs_context = False
 
 
 @dataclass(frozen=True)

@@ -18,26 +18,18 @@ class NoInference(Inference):
 
     infers = False
 
-    def __init__(self, options: options.NoInference, sizes: Sizes) -> None:
+    def __init__(self, options: options.NoInference | options.PriorInference, sizes: Sizes) -> None:
         super().__init__()
 
-    def forward(
-        self, source: Tensor, lengths: Tensor, target: Tensor, embed_source: Embed, embed_target: Embed
-    ) -> None:
+    def forward(self, source: Tensor, lengths: Tensor, target: Tensor, *embed: Embed) -> None:
         return None
 
 
-class PriorInference(Inference):
-    """q_t = prior_t, so that the bound is Jensen's, E_prior[log p(y_t | s_t, h_a)] (Xu et al. 2015;
-    Orlova et al., section 2, hard attention)."""
+class PriorInference(NoInference):
+    """q_t = prior_t, so that the bound is Jensen's, E_prior[log p(y_t | s_t, h_a)] (Xu et al. 2015; Orlova et al.,
+    section 2, hard attention)."""
 
-    def __init__(self, options: options.PriorInference, sizes: Sizes) -> None:
-        super().__init__()
-
-    def forward(
-        self, source: Tensor, lengths: Tensor, target: Tensor, embed_source: Embed, embed_target: Embed
-    ) -> None:
-        return None
+    infers = True
 
 
 class _Reader(nn.Module):
