@@ -27,7 +27,7 @@ EXPERIMENT = """\
 experiment: letters
 models: [soft]
 tasks:
-  de-en: {dataset: letters, gold: links}
+  de-en: {dataset: letters, word_alignments: links}
   en-de: {dataset: letters, format: {source: en, target: de, subwords: {merges: 5}}}
 registries: [config/datasets.yaml, own/datasets.yaml]
 device: cpu
@@ -106,9 +106,9 @@ def test_a_change_runs_again_what_depends_on_it_and_no_more(
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("gold: links", "gold: linkz", "unknown data set `linkz`"),
-        ("gold: links", "gold: letters", "`letters` holds no word alignments"),
-        ("dataset: letters, gold", "dataset: links, gold", "holds word alignments"),
+        ("word_alignments: links", "word_alignments: linkz", "unknown data set `linkz`"),
+        ("word_alignments: links", "word_alignments: letters", "`letters` holds no word alignments"),
+        ("dataset: letters, word", "dataset: links, word", "holds word alignments"),
         ("merges: 5", "merge: 5", "`tasks.en-de.format.subwords.merges`"),
         ("source: en, target: de", "source: en", "same language"),
     ],
