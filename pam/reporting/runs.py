@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -78,36 +78,33 @@ def label_of(task: str, experiment: Experiment) -> str:
     return experiment.tasks[task].label or task
 
 
-class OfRun(Protocol):
-    """Whatever belongs to a run."""
+@dataclass(frozen=True)
+class History:
+    """One training: the run it belongs to and a column of numbers per name."""
 
-    @property
-    def task(self) -> str: ...
-    @property
-    def model(self) -> str: ...
-    @property
-    def label(self) -> str: ...
-    @property
-    def seed(self) -> int: ...
+    task: str
+    model: str
+    label: str
+    seed: int
+    columns: dict[str, Floats]
 
 
-Own = TypeVar("Own", bound=OfRun)
+Own = TypeVar("Own", ScoredRun, Analysis, History)
+"""Whatever belongs to a run."""
 ByTask = dict[str, dict[str, list[Own]]]
 """Task -> model -> seeds, ascending."""
 
 
 def by_task(found: Sequence[Own], experiment: Experiment) -> ByTask[Own]:
     """Groups what belongs to runs; tasks and models as the experiment has them, others last."""
-    grouped: ByTask[Own] = {}
-    for task in experiment.tasks:
-        own = [one for one in found if one.task == task]
-        models = [*experiment.models_of(task), *(one.model for one in own)]
-        seeds = {
-            model: sorted((one for one in own if one.model == model), key=lambda one: one.seed) for model in models
-        }
-        if own:
-            grouped[task] = {model: ascending for model, ascending in seeds.items() if ascending}
-    return grouped
+    grouped: ByTask[Own] = {task: {model: [] for model in experiment.models_of(task)} for task in experiment.tasks}
+    for one in found:
+        grouped[one.task].setdefault(one.model, []).append(one)
+    ordered = {
+        task: {model: sorted(seeds, key=lambda one: one.seed) for model, seeds in models.items() if seeds}
+        for task, models in grouped.items()
+    }
+    return {task: models for task, models in ordered.items() if models}
 
 
 def labels(grouped: ByTask[Own]) -> dict[str, str]:
@@ -127,11 +124,8 @@ def load_runs(paths: Sequence[Path | str], experiment: Experiment) -> list[TaskR
         run = _read(Path(path), experiment)
         key = (run.task, run.model, run.seed)
         if key in runs:
-            raise UserError(
-                f"the same run as {runs[key].path}: {run.task}, {run.model}, seed {run.seed}",
-                file=path,
-                hint="name each file once",
-            )
+            words = f"the same run as {runs[key].path}: {run.task}, {run.model}, seed {run.seed}"
+            raise UserError(words, file=path, hint="name each file once")
         runs[key] = run
     if not runs:
         raise UserError("no scores to report", hint="name at least one scores.json")
@@ -147,15 +141,11 @@ def load_runs(paths: Sequence[Path | str], experiment: Experiment) -> list[TaskR
 def _read(path: Path, experiment: Experiment) -> ScoredRun:
     scores = record.load(path)
     if scores.task is None or scores.model is None or scores.seed is None:
-        raise UserError(
-            "these scores do not say which run they belong to", file=path, hint="score the predictions again with --run"
-        )
+        hint = "score the predictions again with --run"
+        raise UserError("these scores do not say which run they belong to", file=path, hint=hint)
     if scores.experiment != experiment.experiment or scores.task not in experiment.tasks:
-        raise UserError(
-            f"this is task `{scores.task}` of experiment `{scores.experiment}`, not of `{experiment.experiment}`",
-            file=path,
-            hint="report each experiment on its own",
-        )
+        words = f"this is task `{scores.task}` of experiment `{scores.experiment}`, not of `{experiment.experiment}`"
+        raise UserError(words, file=path, hint="report each experiment on its own")
     return ScoredRun(path, scores.task, scores.model, scores.label or scores.model, scores.seed, scores)
 
 
@@ -198,10 +188,8 @@ def check_known(patterns: Sequence[str], tasks: Sequence[TaskRuns]) -> None:
 def _line_of(path: Path, unit: str) -> int | None:
     """The line of `scores.json` that holds a unit's counts."""
     start = f"    {json.dumps(unit, ensure_ascii=False)}: ["
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
-        if line.startswith(start):
-            return number
-    return None
+    lines = enumerate(path.read_text(encoding="utf-8").split("\n"), start=1)
+    return next((number for number, line in lines if line.startswith(start)), None)
 
 
 def mean_if_known(values: Sequence[float | None]) -> float | None:
@@ -226,17 +214,14 @@ def load_analyses(paths: Sequence[Path], experiment: Experiment) -> ByTask[Analy
     """
     found = [attention.load(path) for path in paths]
     for path, one in zip(paths, found, strict=True):
-        _check_task(one, path, experiment)
+        _check_task(one.task, path, experiment)
     return by_task(found, experiment)
 
 
-def _check_task(found: OfRun, path: Path, experiment: Experiment) -> None:
-    if found.task not in experiment.tasks:
-        raise UserError(
-            f"this is task `{found.task}`, not one of `{experiment.experiment}`",
-            file=path,
-            hint="draw each experiment on its own",
-        )
+def _check_task(task: str, path: Path, experiment: Experiment) -> None:
+    if task not in experiment.tasks:
+        words = f"this is task `{task}`, not one of `{experiment.experiment}`"
+        raise UserError(words, file=path, hint="draw each experiment on its own")
 
 
 # Training histories, `history.csv`.
@@ -244,17 +229,6 @@ def _check_task(found: OfRun, path: Path, experiment: Experiment) -> None:
 HISTORY_COLUMNS = ("epoch", "step", "train_loss", "dev_loss")
 OPTIONAL_COLUMNS = ("dev_accuracy", "dev_token_accuracy", "dev_objective")
 """Columns that are empty where a training did not measure them after each epoch."""
-
-
-@dataclass(frozen=True)
-class History:
-    """One training: the run it belongs to and a column of numbers per name."""
-
-    task: str
-    model: str
-    label: str
-    seed: int
-    columns: dict[str, Floats]
 
 
 def load_histories(paths: Sequence[Path], experiment: Experiment) -> ByTask[History]:
@@ -268,7 +242,7 @@ def load_histories(paths: Sequence[Path], experiment: Experiment) -> ByTask[Hist
     for path in paths:
         run = load_run(path.with_name("run.yaml"))
         found.append(History(run.task, run.model, run.label, run.seed, history_columns(path)))
-        _check_task(found[-1], path, experiment)
+        _check_task(run.task, path, experiment)
     return by_task(found, experiment)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from pam.config import Experiment
 from pam.reporting.catalogue import FIGURE_CODE, FIGURES, TABLES
-from pam.reporting.figures.draw import KINDS, parser_of
+from pam.reporting.figures import KINDS, parser_of
 from pam.reporting.tables import BUILDERS
 
 INFLECTION = {"table2", "table2_gains", "table2_paradigms", "table2_paradigms_gains"}

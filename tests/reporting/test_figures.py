@@ -22,12 +22,11 @@ from matplotlib.figure import Figure
 from pam.commands import report
 from pam.evaluation import attention as analysis
 from pam.io import UserError, write_json
-from pam.reporting import runs
+from pam.reporting import runs, style
 from pam.reporting.catalogue import FIGURES
 from pam.reporting.comparison import compare
-from pam.reporting.figures import style, translation
+from pam.reporting.figures import KINDS, parser_of
 from pam.reporting.figures.attention import attention
-from pam.reporting.figures.draw import KINDS, parser_of
 from pam.reporting.runs import history_columns, load_experiment
 
 
@@ -168,7 +167,7 @@ def test_bleu_by_size_puts_tasks_of_the_same_data_by_their_training_pairs(tmp_pa
         summaries.append(made.folder / name / "data" / "summary.json")
         write_json(summaries[-1], {"splits": {"train": {"rows": rows}}})
     with style.styled():
-        figure = translation.bleu_by_size(made.config, made.scores, summaries)
+        figure = KINDS["bleu_by_size"](made.config, made.scores, summaries)
         (panel,) = figure.axes
         assert panel.get_xscale() == "log"
         assert {tuple(line.get_xdata()) for line in panel.lines} == {(100, 10_000)}

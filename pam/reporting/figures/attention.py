@@ -1,7 +1,8 @@
-"""Heat maps of two models' alignments and their difference (Shankar & Sarawagi, Figures 2, 5)."""
+"""What models attend to: heat maps of alignments, the uncertainty of attention and what it covers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -12,9 +13,14 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from pydantic import Field
 
+from pam.evaluation.attention import COVERED, Analysis, Coverage
 from pam.evaluation.inputs import read_record
+from pam.evaluation.metrics import Floats
 from pam.io import Strict, UserError
-from pam.reporting.figures import style
+from pam.reporting import style
+from pam.reporting.runs import label_of, labels, load_analyses, load_experiment
+
+# Heat maps of two models' alignments and their difference (Shankar & Sarawagi, Figures 2, 5).
 
 ACROSS = 18
 """Target symbols up to which three panels fit side by side and words stay legible."""
@@ -68,7 +74,8 @@ def attention(base: Path, other: Path, rows: int) -> Figure:
     for axes, (first, second) in zip(panels, pairs, strict=True):
         _row(list(axes), first, second, across)
     for axes in panels[:1] if across else panels:
-        for panel, title in zip(axes, _titles(ours, theirs), strict=True):
+        titles = ours.label, theirs.label, f"{theirs.label} − {ours.label}"
+        for panel, title in zip(axes, titles, strict=True):
             _head(panel, title, above=22 if pairs[0][0].lemma else 6)
     _scales(figure, grid, ours.label, theirs.label, across)
     return figure
@@ -78,11 +85,8 @@ def _read(path: Path) -> Alignments:
     content = read_record(Alignments, path)
     for row in content.rows:
         if [len(line) for line in row.alignment] != [len(row.source)] * len(row.target):
-            raise UserError(
-                f"the alignment of `{' '.join(row.target)}` does not fit its symbols",
-                file=path,
-                hint="delete the file and make it again",
-            )
+            words = f"the alignment of `{' '.join(row.target)}` does not fit its symbols"
+            raise UserError(words, file=path, hint="delete the file and make it again")
     return content
 
 
@@ -90,11 +94,8 @@ def _check_same_rows(base: Alignments, other: Alignments, path: Path) -> None:
     first, second = ([(row.source, row.target) for row in one.rows] for one in (base, other))
     for index in range(max(len(first), len(second))):
         if first[index : index + 1] != second[index : index + 1]:
-            raise UserError(
-                f"row {index + 1} is not the same as in the other model's file",
-                file=path,
-                hint="make both files from the same rows of the same data",
-            )
+            words = f"row {index + 1} is not the same as in the other model's file"
+            raise UserError(words, file=path, hint="make both files from the same rows of the same data")
 
 
 def _upright(row: Row) -> bool:
@@ -140,21 +141,9 @@ def _named(symbol: str) -> str:
     return f"{symbol} {_END[symbol]}" if symbol in _END else symbol
 
 
-def _titles(base: Alignments, other: Alignments) -> tuple[str, str, str]:
-    return base.label, other.label, f"{other.label} − {base.label}"
-
-
 def _head(panel: Axes, title: str, above: float) -> None:
     """A panel's title, so many points above it."""
-    panel.annotate(
-        title,
-        (0.5, 1),
-        xytext=(0, above),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        ha="center",
-        weight="bold",
-    )
+    panel.annotate(title, (0.5, 1), (0, above), "axes fraction", "offset points", ha="center", weight="bold")
 
 
 def _scales(figure: Figure, grid: np.ndarray, base: str, other: str, across: bool) -> None:
@@ -174,3 +163,87 @@ def _scales(figure: Figure, grid: np.ndarray, base: str, other: str, across: boo
         bar.set_label(words, fontsize=8)
         bar.outline.set_visible(False)
         bar.ax.tick_params(labelsize=_LABEL)
+
+
+# How uncertain attention is, and how much of a sentence it covers, under teacher forcing.
+
+FEWEST_SYMBOLS = 50
+"""Below that a bin's accuracy is noise and is left out."""
+
+
+def entropy_accuracy(experiment: Path, analyses: Sequence[Path]) -> Figure:
+    """Accuracy as attention grows uncertain, and how often it is (Shankar & Sarawagi, Figure 3).
+
+    Two panels per task: accuracy above, the histogram of entropies below; seeds together.
+    """
+    known = load_experiment(experiment)
+    tasks = load_analyses(analyses, known)
+    figure, axes = style.task_panels(len(tasks), height=4.4, deep=2)
+    for place, (task, models) in enumerate(tasks.items()):
+        upper, lower = axes[2 * place : 2 * place + 2]
+        lower.sharex(upper)
+        _accuracy(upper, models)
+        _entropies(lower, models)
+        style.head(upper, label_of(task, known))
+        if place % style.ACROSS == 0:
+            upper.set_ylabel("right symbols (%)")
+            lower.set_ylabel("share of symbols (%)")
+    style.legend_models(figure, labels(tasks))
+    return figure
+
+
+def _total(analyses: Sequence[Analysis], counts: Callable[[Analysis], Sequence[int]]) -> Floats:
+    """Counts, such as those of a histogram, added up over seeds."""
+    total: Floats = np.sum([counts(one) for one in analyses], axis=0, dtype=np.float64)
+    return total
+
+
+def _accuracy(axes: Axes, models: dict[str, list[Analysis]]) -> None:
+    for model, own in models.items():
+        edges = np.array(own[0].entropy.edges)
+        count = _total(own, lambda one: one.entropy.count)
+        correct = _total(own, lambda one: one.entropy.correct)
+        shown = count >= FEWEST_SYMBOLS
+        middles = (edges[:-1] + edges[1:]) / 2
+        style.curve(axes, middles[shown], 100 * correct[shown] / count[shown], style.look(model))
+    axes.tick_params(labelbottom=False)
+
+
+def _entropies(axes: Axes, models: dict[str, list[Analysis]]) -> None:
+    last = 0
+    for model, own in models.items():
+        edges = own[0].entropy.edges
+        count = _total(own, lambda one: one.entropy.count)
+        style.steps(axes, edges, 100 * count / count.sum(), style.look(model))
+        last = max(last, *np.flatnonzero(count >= FEWEST_SYMBOLS).tolist(), 0)
+    axes.set_xlim(0, edges[last + 1])
+    axes.set_xlabel("entropy of attention (nats)")
+
+
+def coverage(experiment: Path, analyses: Sequence[Path]) -> Figure:
+    """How much of a source sentence attention covers (Shankar & Sarawagi, Figure 4).
+
+    Two panels per task: distribution over sentences above, over source words below.
+    """
+    known = load_experiment(experiment)
+    tasks = load_analyses(analyses, known)
+    figure, axes = style.task_panels(len(tasks), height=4.4, deep=2)
+    for place, (task, models) in enumerate(tasks.items()):
+        upper, lower = axes[2 * place : 2 * place + 2]
+        _coverages(upper, models, lambda found: found.sentences)
+        _coverages(lower, models, lambda found: found.words)
+        style.head(upper, label_of(task, known))
+        upper.set_xlabel(f"share of source words attended {COVERED} or more in all")
+        lower.set_xlabel("attention that a source word got in all, at most 1")
+        if place % style.ACROSS == 0:
+            upper.set_ylabel("sentences (%)")
+            lower.set_ylabel("source words (%)")
+    style.legend_models(figure, labels(tasks), marker=None)
+    return figure
+
+
+def _coverages(axes: Axes, models: dict[str, list[Analysis]], counts: Callable[[Coverage], Sequence[int]]) -> None:
+    for model, own in models.items():
+        count = _total(own, lambda one: counts(one.coverage))
+        style.steps(axes, own[0].coverage.edges, 100 * count / count.sum(), style.look(model))
+    axes.set_xlim(0, 1)

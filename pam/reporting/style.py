@@ -5,11 +5,10 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 
@@ -68,8 +67,7 @@ _SETTINGS: dict[Any, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(NamedTuple):
     """How a model is drawn wherever it appears."""
 
     color: str
@@ -78,10 +76,7 @@ class Look:
 
 
 _SOLID: Any = "-"
-_DASHED: Any = (0, (4, 1.5))
-_DOTTED: Any = (0, (1.2, 1.2))
-_BROKEN: Any = (0, (5, 1.2, 1.2, 1.2))
-_LONG: Any = (0, (9, 2))
+_DASHED, _DOTTED, _BROKEN, _LONG = (0, (4, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)), (0, (9, 2))
 _DASHES = (_SOLID, _DASHED, _DOTTED, _BROKEN, _LONG)
 
 
@@ -122,9 +117,8 @@ def look(model: str) -> Look:
     if model in _LOOKS:
         return _LOOKS[model]
     number = zlib.crc32(model.encode())
-    return Look(
-        _COLORS[number % len(_COLORS)], _MARKERS[number // 8 % len(_MARKERS)], _DASHES[number // 64 % len(_DASHES)]
-    )
+    picks: Any = (_COLORS, number), (_MARKERS, number // 8), (_DASHES, number // 64)
+    return Look(*(known[place % len(known)] for known, place in picks))
 
 
 def draw_ours(axes: Axes, model: str, x: float, y: float) -> None:

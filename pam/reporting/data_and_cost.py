@@ -1,8 +1,8 @@
-"""What every run cost and on what it ran, and the time of every model over the baseline's."""
+"""What the report says of data and cost: sizes and licences, what every run cost and on what it ran."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,10 +11,9 @@ import pandas as pd
 from pam.config import Experiment
 from pam.reporting.comparison import PaperTable
 from pam.reporting.render import Column, Table, table_of
-from pam.reporting.runs import ScoredRun, TaskRuns, processor_seconds
+from pam.reporting.runs import ScoredRun, TaskRuns, label_of, processor_seconds
 
-TIME_RATIO, ANY_ROW = "time_ratio", "any"
-"""Where the papers' results have an overhead, whatever the task."""
+# Cost of every run.
 
 SECONDS = ("wall_s", "cpu_s", "gpu_s")
 TRAINING = (*("device", "examples_per_second", "peak_memory_mb"), *("epochs", "best_epoch", "parameters", "resumed"))
@@ -45,8 +44,7 @@ def costs(tasks: Sequence[TaskRuns], title: str) -> Table:
     records = [_cost(run) | {"task_label": task.label} for task in tasks for run in task.runs]
     frame = pd.DataFrame(records, dtype=object)
     table = table_of(title, frame, COSTS, dict.fromkeys(SECONDS, 1), COSTS_SHOWN, (COSTS_NOTE,))
-    known = [frame[key].dropna() for key in SECONDS]
-    totals = [f"{sum(values):,.0f}" if len(values) else "" for values in known]
+    totals = [f"{sum(known):,.0f}" if len(known) else "" for known in (frame[key].dropna() for key in SECONDS)]
     table.shown.loc[len(frame)] = ["All", "", "", str(len(frame)), *totals, *[""] * 5]
     return table
 
@@ -69,21 +67,23 @@ def _cost(run: ScoredRun) -> dict[str, Any]:
 def environment(tasks: Sequence[TaskRuns], title: str) -> Table:
     """Every distinct version, machine and device, with the number of runs that ran on it."""
     facts = [fact for task in tasks for run in task.runs for fact in _facts(run.scores.training)]
-    frame = pd.DataFrame(facts, columns=["kind", "name", "value"])
-    counts = frame.value_counts().rename("runs").reset_index()
-    order = ["kind", "name", "runs", "value"]
-    counts = counts.sort_values(order, ascending=[True, True, False, True])
-    shown = counts.astype(str).rename(columns=str.capitalize)
-    return Table(title, counts, shown, "lllr")
+    counts = pd.DataFrame(facts, columns=["kind", "name", "value"]).value_counts().rename("runs").reset_index()
+    counts = counts.sort_values(["kind", "name", "runs", "value"], ascending=[True, True, False, True])
+    return Table(title, counts, counts.astype(str).rename(columns=str.capitalize), "lllr")
 
 
 def _facts(training: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     if training.get("device"):
         yield "device", "device", str(training["device"])
     for kind in ("hardware", "versions"):
-        for name, value in (training.get(kind) or {}).items():
-            if value is not None:
-                yield kind, str(name), str(value)
+        known = (training.get(kind) or {}).items()
+        yield from ((kind, str(name), str(value)) for name, value in known if value is not None)
+
+
+# Time over the baseline's.
+
+TIME_RATIO, ANY_ROW = "time_ratio", "any"
+"""Where the papers' results have an overhead, whatever the task."""
 
 
 class Time(NamedTuple):
@@ -158,10 +158,104 @@ def _mean_seconds(times: Sequence[Time]) -> float:
 
 def _times(run: ScoredRun) -> Iterator[Time]:
     training = run.scores.training
-    spent = processor_seconds(training)
-    if spent is not None and training.get("epochs"):
+    if (spent := processor_seconds(training)) and training.get("epochs"):
         yield Time("training", spent[0], spent[1] / training["epochs"])
     for beam, decoding in run.decodings.items():
-        spent = processor_seconds(decoding)
-        if spent is not None:
+        if spent := processor_seconds(decoding):
             yield Time(f"decoding, beam {beam}", *spent)
+
+
+# Sizes of the data, what was dropped on the way and why, licences.
+
+SPLITS = ("train", "dev", "test")
+
+Summary = dict[str, Any]
+"""The content of a `summary.json`."""
+
+
+def datasets(experiment: Experiment, data: Mapping[str, Summary], gold: Mapping[str, Summary]) -> list[Table]:
+    """A table for each kind of task, one for the stages, one for word alignments; empty ones not.
+
+    Args:
+        data: task to the summary of its prepared data.
+        gold: the same of the word alignments of those tasks that have some.
+    """
+    labels = {name: label_of(name, experiment) for name in experiment.tasks}
+    tables = []
+    for kind, (title, headings, align, rows_of) in KINDS.items():
+        own = {task: found for task, found in data.items() if found["task"] == kind}
+        rows = [(labels[task], found["dataset"], *row) for task, found in own.items() for row in rows_of(found)]
+        notes = [note for task in own for note in _notes(labels[task], own[task], experiment.tasks[task].note)]
+        tables.append(_table(title, f"Task|Data set|{headings}", "ll" + align, rows, notes))
+    stages = [(labels[task], *row) for task, found in data.items() for row in _stages(found["stages"])]
+    headings = "Task|Stage|Split|Pairs in|Pairs out|Dropped|Why"
+    tables.append(_table("Stages of preparing", headings, "lllrrrp", stages))
+    links = [(labels[task], *_links(found)) for task, found in gold.items()]
+    headings = "Task|Data set|Sentences|Sure links|Possible links|Unknown"
+    notes = [note for task, found in gold.items() for note in _notes(labels[task], found)]
+    tables.append(_table("Word alignments", headings, "llrrrr", links, notes))
+    return [table for table in tables if len(table.shown)]
+
+
+def _table(title: str, headings: str, align: str, rows: Sequence[tuple[Any, ...]], notes: Sequence[str] = ()) -> Table:
+    """A table for the report alone."""
+    texts = [[one if isinstance(one, str) else "" if one is None else f"{one:,.0f}" for one in row] for row in rows]
+    return Table(
+        title, pd.DataFrame(), pd.DataFrame(texts, columns=headings.split("|"), dtype=object), align, tuple(notes)
+    )
+
+
+def _inflection(found: Summary) -> Iterator[tuple[Any, ...]]:
+    for split in SPLITS:
+        counts = found["splits"][split]
+        unseen = sum(counts["unseen_source"].values()) + sum(counts["unseen_target"].values())
+        twice = counts["duplicate_rows"], counts["cells_with_several_forms"]
+        yield split, counts["rows"], counts["lemmas"], *twice, unseen
+
+
+def _translation(found: Summary) -> Iterator[tuple[Any, ...]]:
+    for split in SPLITS:
+        counts = found["splits"][split]
+        sides = [(side, counts[side]) for side in ("source", "target")]
+        own = [(found["languages"][side], of_side["symbols"], of_side["unknown"]) for side, of_side in sides]
+        longest = max(of_side["longest"] for _, of_side in sides)
+        yield split, counts["rows"], *own[0], *own[1], longest, found["pairs_in_train_too"].get(split)
+
+
+KINDS = {
+    "inflection": (
+        "Morphological inflection",
+        "Split|Rows|Lemmas|Duplicates|Several forms|Unseen",
+        "lrrrrr",
+        _inflection,
+    ),
+    "translation": (
+        "Translation",
+        "Split|Pairs|From|Symbols|Unknown|To|Symbols|Unknown|Longest|In train too",
+        "lrlrrlrrrr",
+        _translation,
+    ),
+}
+"""Kind of task to its table's title, headings and alignment, and a row for each split of a task's summary."""
+
+
+def _stages(stages: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    rows = []
+    for one in stages:
+        reasons = "; ".join(f"{reason}: {count:,}" for reason, count in one["dropped"].items())
+        counts = (one["pairs_in"], one["pairs_out"], sum(one["dropped"].values()))
+        rows.append((one["stage"], one["split"], *counts, reasons))
+    return rows
+
+
+def _links(found: dict[str, Any]) -> tuple[Any, ...]:
+    unknown = found["source"]["unknown"] + found["target"]["unknown"]
+    links = found["links"]
+    return found["dataset"], found["rows"], links["sure"], links["possible"], unknown
+
+
+def _notes(label: str, found: dict[str, Any], note: str = "") -> list[str]:
+    """What the task's author says of it, whose data these are, and what preparing noticed."""
+    licence = f"{found['title']}. Licence: {found['licence'] or 'not stated'}."
+    texts = [note, licence, found["citation"], *found.get("warnings", [])]
+    return [f"{label}: {text}" for text in texts if text]
