@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from pam.config import Experiment, TaskConfig, load_run
 from pam.evaluation import attention
 from pam.evaluation import scores as record
 from pam.evaluation.attention import Analysis
+from pam.evaluation.inputs import read_predictions
 from pam.evaluation.metrics import Floats, metric_of
 from pam.evaluation.scores import Scores
 from pam.io import UserError, parse, read_yaml, unknown
@@ -59,10 +60,7 @@ class TaskRuns:
         return [run for of_model in self.models.values() for run in of_model]
 
     def metrics(self, patterns: Sequence[str]) -> list[str]:
-        """Names of the metrics that every run has and that match a pattern such as `bleu_b*`.
-
-        They are in the order of the patterns, and of the runs' scores within one.
-        """
+        """The metrics that every run has and that match a pattern such as `bleu_b*`, in the order of the patterns."""
         known = [name for name in self.runs[0].scores.metrics if all(name in run.scores.metrics for run in self.runs)]
         matching = [name for one in patterns for name in known if fnmatchcase(name, one)]
         return list(dict.fromkeys(matching))
@@ -89,7 +87,18 @@ class History:
     columns: dict[str, Floats]
 
 
-Own = TypeVar("Own", ScoredRun, Analysis, History)
+class Outputs(NamedTuple):
+    """What one model made of a test split: sources, references and outputs, line by line."""
+
+    path: Path
+    task: str
+    model: str
+    label: str
+    seed: int
+    lines: list[tuple[str, ...]]
+
+
+Own = TypeVar("Own", ScoredRun, Analysis, History, Outputs)
 """Whatever belongs to a run."""
 ByTask = dict[str, dict[str, list[Own]]]
 """Task -> model -> seeds, ascending."""
@@ -98,7 +107,7 @@ ByTask = dict[str, dict[str, list[Own]]]
 def by_task(found: Sequence[Own], experiment: Experiment) -> ByTask[Own]:
     """Groups what belongs to runs; tasks and models as the experiment has them, others last."""
     grouped: ByTask[Own] = {task: {model: [] for model in experiment.models_of(task)} for task in experiment.tasks}
-    for one in found:
+    for one in (one for one in found if one.task in grouped):
         grouped[one.task].setdefault(one.model, []).append(one)
     ordered = {
         task: {model: sorted(seeds, key=lambda one: one.seed) for model, seeds in models.items() if seeds}
@@ -166,12 +175,11 @@ def check_comparable(first: ScoredRun, other: ScoredRun) -> None:
         if not same or not np.array_equal(mine.counts[index, judged], theirs.counts[index, judged]):
             what, line = f"the first difference is `{name}`", _line_of(other.path, name)
             break
-    raise UserError(
+    words, hint = (
         f"scored on another test set than {first.path}: {what}",
-        file=other.path,
-        line=line,
-        hint="predict and score both runs on the same prepared data",
+        "predict and score both runs on the same prepared data",
     )
+    raise UserError(words, file=other.path, line=line, hint=hint)
 
 
 def check_known(patterns: Sequence[str], tasks: Sequence[TaskRuns]) -> None:
@@ -224,6 +232,15 @@ def _check_task(task: str, path: Path, experiment: Experiment) -> None:
         raise UserError(words, file=path, hint="draw each experiment on its own")
 
 
+def load_outputs(paths: Sequence[Path], experiment: Experiment) -> ByTask[Outputs]:
+    """Reads and groups translations, each `predictions.tsv` in a folder beside its run's `run.yaml`."""
+    found = []
+    for path in paths:
+        run, lines = load_run(path.parents[1] / "run.yaml"), read_predictions(path, ("source", "target", "predicted"))
+        found.append(Outputs(path, run.task, run.model, run.label, run.seed, lines))
+    return by_task(found, experiment)
+
+
 # Training histories, `history.csv`.
 
 HISTORY_COLUMNS = ("epoch", "step", "train_loss", "dev_loss")
@@ -241,19 +258,17 @@ def load_histories(paths: Sequence[Path], experiment: Experiment) -> ByTask[Hist
     found = []
     for path in paths:
         run = load_run(path.with_name("run.yaml"))
-        found.append(History(run.task, run.model, run.label, run.seed, history_columns(path)))
         _check_task(run.task, path, experiment)
+        found.append(History(run.task, run.model, run.label, run.seed, history_columns(path)))
     return by_task(found, experiment)
 
 
 def history_columns(path: Path) -> dict[str, Floats]:
     """The columns of `history.csv`, each (epochs,)."""
     hint = "delete the run's history and train again"
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError as error:
-        raise UserError("no such file", file=path, hint="train the run first") from error
-    reader = csv.DictReader(lines)
+    if not path.is_file():
+        raise UserError("no such file", file=path, hint="train the run first")
+    reader = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
     for column in HISTORY_COLUMNS:
         if column not in (reader.fieldnames or ()):
             raise UserError(f"missing column `{column}`", file=path, line=1, hint=hint)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
 from textwrap import fill
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import matplotlib as mpl
 
@@ -22,6 +22,9 @@ from matplotlib.lines import Line2D
 from pam.evaluation.metrics import Floats
 from pam.io import atomic_write
 
+Drawn = TypeVar("Drawn")
+"""What is drawn of a task, or of a row."""
+
 WIDTH = 7.2
 """Width of a figure in inches: a text column, and what the report shows without scaling."""
 
@@ -31,10 +34,8 @@ ACROSS = 3
 _LETTERS = 63
 """Of a heading, in the width of a figure."""
 
-INK = "#222222"
-FAINT = "#9a9a9a"
-PAPER = "#222222"
-"""Color of whatever a paper reports."""
+INK = PAPER = "#222222"
+"""Color of lines and texts, and of whatever a paper reports."""
 
 _SETTINGS: dict[Any, Any] = {
     "text.parse_math": False,  # a word or label with two dollar signs is no formula
@@ -132,14 +133,15 @@ def draw_paper(axes: Axes, x: float, y: float) -> None:
     axes.plot(x, y, "|", color=PAPER, ms=15, mew=2, zorder=6)
 
 
-def curve(axes: Axes, x: Sequence[float] | Floats, y: Floats, look: Look) -> None:
+def curve(axes: Axes, model: str, x: Sequence[float] | Floats, y: Sequence[float] | Floats) -> None:
     """A model's line with a mark at each of its points."""
-    axes.plot(x, y, color=look.color, ls=look.dashes, marker=look.marker, ms=4.5, mew=0)
+    color, marker, dashes = look(model)
+    axes.plot(x, y, color=color, ls=dashes, marker=marker, ms=4.5, mew=0)
 
 
-def steps(axes: Axes, edges: Sequence[float], values: Floats, look: Look) -> None:
+def steps(axes: Axes, model: str, edges: Sequence[float] | Floats, values: Floats) -> None:
     """A model's histogram as an outline, so that several can lie over each other."""
-    axes.stairs(values, edges, color=look.color, ls=look.dashes, lw=1.6, baseline=None)
+    axes.stairs(values, edges, color=look(model).color, ls=look(model).dashes, lw=1.6, baseline=None)
 
 
 @contextmanager
@@ -158,26 +160,37 @@ def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figu
 
 
 def task_panels(tasks: int, height: float, deep: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure with panels for each of several tasks, and room for a legend below.
-
-    Args:
-        height: inches of one line of panels.
-        deep: panels of one task, below each other.
+    """A figure with panels for each of several tasks, `deep` below each other, and room for a legend below.
 
     Returns:
-        the figure, and its axes task by task, each task's from top to bottom.
+        the figure, each line of tasks so many inches high, and its axes task by task, each task's from top to bottom.
     """
     columns = min(ACROSS, tasks)
     lines = -(-tasks // columns)
     figure, axes = panels(lines * deep, columns, height=0.35 + lines * height)
-    own = [
-        axes[(place // columns * deep + level) * columns + place % columns]
-        for place in range(tasks)
-        for level in range(deep)
-    ]
+    levels = [(place, place // columns * deep + level) for place in range(tasks) for level in range(deep)]
+    own = [axes[line * columns + place % columns] for place, line in levels]
     for unused in axes:
         unused.set_visible(unused in own)
     return figure, own
+
+
+def draw_tasks(
+    tasks: Sequence[tuple[str, Drawn]], draw: Callable[..., None], height: float, left: Sequence[str]
+) -> Figure:
+    """Panels for each task below its heading; `draw` takes what is drawn of a task, then its panels.
+
+    Args:
+        left: words at the axes of a task's panels, from top to bottom, where they are at the left edge.
+    """
+    figure, axes = task_panels(len(tasks), height, len(left))
+    for place, (label, drawn) in enumerate(tasks):
+        own = axes[place * len(left) :][: len(left)]
+        draw(drawn, *own)
+        head(own[0], label)
+        for panel, words in zip(own, left, strict=True):
+            panel.set_ylabel(words if place % ACROSS == 0 else "")
+    return figure
 
 
 def head(axes: Axes, text: str, across: int = 1) -> None:
@@ -188,31 +201,24 @@ def head(axes: Axes, text: str, across: int = 1) -> None:
 
 
 def legend_models(figure: Figure, labels: Mapping[str, str], title: str | None = None, **options: Any) -> None:
-    """A legend of models below all panels, each as `look` has it.
+    """A legend of models by their names below all panels, each as `look` has it.
 
     Args:
-        labels: model to its name.
-        title: words above the legend.
         options: of every entry's line, such as `ls="none"` where only marks are drawn.
     """
     handles = []
     for model, label in labels.items():
-        own = look(model)
-        lines = {"color": own.color, "ls": own.dashes, "marker": own.marker} | options
-        handles.append(Line2D([], [], label=label, **lines))
+        color, marker, dashes = look(model)
+        handles.append(Line2D([], [], label=label, **({"color": color, "ls": dashes, "marker": marker} | options)))
     height = figure.get_figheight()
     for most in (4, 3, 2, 1):
         # Rows of about equal length.
         rows = -(-len(handles) // most)
         # A figure has room for two rows; more would be taken from its panels.
         figure.set_figheight(height + 0.1875 * max(0, rows - 2))
-        legend = figure.legend(
-            handles=handles,
-            loc="outside lower center",
-            ncols=-(-len(handles) // rows),
-            title=title,
-            title_fontsize="medium",
-        )
+        columns = -(-len(handles) // rows)
+        words = {"title": title, "title_fontsize": "medium"}
+        legend = figure.legend(handles=handles, loc="outside lower center", ncols=columns, **words)
         if most == 1 or legend.get_window_extent().width <= figure.bbox.width:
             return
         legend.remove()

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from pam.config import Experiment, load_run
+from pam.config import Experiment
 from pam.evaluation import attention
-from pam.evaluation.inputs import read_predictions, read_record
+from pam.evaluation.inputs import read_record
 from pam.evaluation.metrics import perplexity
 from pam.evaluation.translation import Significance
 from pam.io import UserError, unknown
@@ -22,7 +22,7 @@ from pam.reporting import data_and_cost
 from pam.reporting.catalogue import TABLES, TableSpec, gains_of
 from pam.reporting.comparison import RULE, PaperTable, Row, check_rows, compare, frame_of
 from pam.reporting.render import Column, Table, probability, signed, table_of
-from pam.reporting.runs import ScoredRun, TaskRuns, label_of, load_runs, processor_seconds
+from pam.reporting.runs import Outputs, ScoredRun, TaskRuns, label_of, load_outputs, load_runs, processor_seconds
 
 
 @dataclass(frozen=True)
@@ -348,53 +348,31 @@ EXAMPLES_NOTE = (
 )
 
 
-class Outputs(NamedTuple):
-    """What one model made of a test split: sources, references and outputs, line by line."""
-
-    path: Path
-    task: str
-    model: str
-    label: str
-    seed: int
-    lines: list[tuple[str, ...]]
-
-
 def examples(spec: TableSpec, inputs: Inputs) -> Table:
     """Some sentences of each task with the outputs of every model's first seed.
 
     Raises:
         UserError: predictions of one task are about different sentences.
     """
-    experiment, read = inputs.experiment, [_read(path) for path in inputs.predictions]
-    lines: list[tuple[str, int, str, str, str]] = []
-    for name in experiment.tasks:
-        models = _in_order([one for one in read if one.task == name], experiment)
+    lines: list[tuple[str, str, int, str, str, str]] = []
+    for task, by_model in load_outputs(inputs.predictions, inputs.experiment).items():
+        models = [seeds[0] for seeds in by_model.values()]
+        _check_same_sentences(models)
         for place in _most_different([one.lines for one in models]):
             source, target, _ = models[0].lines[place]
             texts = [("", "Source", source), ("", "Reference", target)]
             texts += [(one.model, one.label, one.lines[place][2]) for one in models]
-            lines += [(name, place + 1, *text) for text in texts]
-    frame = pd.DataFrame(lines, columns=EXAMPLES, dtype=object)
-    frame["task_label"] = [label_of(task, experiment) for task in frame["task"]]
+            lines += [(label_of(task, inputs.experiment), task, place + 1, *text) for text in texts]
+    frame = pd.DataFrame(lines, columns=["task_label", *EXAMPLES], dtype=object)
     frame["shown"] = frame["text"].replace("", "(empty)")
     return table_of(inputs.title(spec), frame, EXAMPLES, {}, EXAMPLES_SHOWN, (EXAMPLES_NOTE,), group=2)
 
 
-def _read(path: Path) -> Outputs:
-    run = load_run(path.parent.parent / "run.yaml")
-    lines = read_predictions(path, ("source", "target", "predicted"))
-    return Outputs(path, run.task, run.model, run.label, run.seed, lines)
-
-
-def _in_order(found: Sequence[Outputs], experiment: Experiment) -> list[Outputs]:
-    """The first seed of each model, models as the experiment names them."""
-    first = {one.model: one for one in sorted(found, key=lambda one: -one.seed)}
-    models = [first[model] for model in experiment.models if model in first]
+def _check_same_sentences(models: Sequence[Outputs]) -> None:
     for other in models[1:]:
         if [line[:2] for line in other.lines] != [line[:2] for line in models[0].lines]:
             words, hint = f"these are not the sentences of {models[0].path}", "predict again on the same prepared data"
             raise UserError(words, file=other.path, hint=hint)
-    return models
 
 
 def _most_different(outputs: Sequence[Sequence[tuple[str, ...]]]) -> list[int]:
@@ -403,7 +381,7 @@ def _most_different(outputs: Sequence[Sequence[tuple[str, ...]]]) -> list[int]:
     That is the sentence with most different outputs, the first of equals; those whose
     source has a length in `WORDS` come before all others.
     """
-    sentences = len(outputs[0]) if outputs else 0
+    sentences = len(outputs[0])
 
     def rank(number: int) -> tuple[bool, int]:
         return len(outputs[0][number][0].split()) in WORDS, len({lines[number][2] for lines in outputs})

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
@@ -13,7 +14,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from pam.evaluation.attention import COVERED, Analysis, Coverage
+from pam.evaluation.attention import COVERED, Analysis
 from pam.evaluation.inputs import read_record
 from pam.evaluation.metrics import Floats
 from pam.io import Strict, UserError
@@ -61,21 +62,17 @@ def attention(base: Path, other: Path, rows: int) -> Figure:
     _check_same_rows(ours, theirs, other)
     pairs = list(zip(ours.rows, theirs.rows, strict=True))[:rows]
     across = all(len(row.target) <= ACROSS for row, _ in pairs)
-    heights = [_height(row) for row, _ in pairs for _ in range(1 if across else 3)]
-    figure, grid = plt.subplots(
-        len(heights),
-        3 if across else 1,
-        figsize=(style.WIDTH, _BAR * (1 if across else 3) + sum(heights)),
-        height_ratios=heights,
-        squeeze=False,
-        layout="constrained",
-    )
+    rows_of, columns = (1, 3) if across else (3, 1)
+    heights = [_height(row) for row, _ in pairs for _ in range(rows_of)]
+    height = _BAR * rows_of + sum(heights)
+    figure, axes = style.panels(len(heights), columns, height, height_ratios=heights)
+    grid = np.array(axes).reshape(-1, columns)
     panels = grid.reshape(len(pairs), 3)
-    for axes, (first, second) in zip(panels, pairs, strict=True):
-        _row(list(axes), first, second, across)
-    for axes in panels[:1] if across else panels:
-        titles = ours.label, theirs.label, f"{theirs.label} − {ours.label}"
-        for panel, title in zip(axes, titles, strict=True):
+    titles = ours.label, theirs.label, f"{theirs.label} − {ours.label}"
+    for own, (first, second) in zip(panels, pairs, strict=True):
+        _row(list(own), first, second, across)
+    for own in panels[:1] if across else panels:
+        for panel, title in zip(own, titles, strict=True):
             _head(panel, title, above=22 if pairs[0][0].lemma else 6)
     _scales(figure, grid, ours.label, theirs.label, across)
     return figure
@@ -91,10 +88,10 @@ def _read(path: Path) -> Alignments:
 
 
 def _check_same_rows(base: Alignments, other: Alignments, path: Path) -> None:
-    first, second = ([(row.source, row.target) for row in one.rows] for one in (base, other))
-    for index in range(max(len(first), len(second))):
-        if first[index : index + 1] != second[index : index + 1]:
-            words = f"row {index + 1} is not the same as in the other model's file"
+    rows = ([(row.source, row.target) for row in one.rows] for one in (base, other))
+    for number, (first, second) in enumerate(zip_longest(*rows), start=1):
+        if first != second:
+            words = f"row {number} is not the same as in the other model's file"
             raise UserError(words, file=path, hint="make both files from the same rows of the same data")
 
 
@@ -117,12 +114,10 @@ def _row(axes: list[Axes], base: Row, other: Row, across: bool) -> None:
         (axes[2], second - first, "RdBu_r", -1),
     ):
         panel.imshow(matrix, cmap=palette, vmin=low, vmax=1, aspect="auto", interpolation="none")
-        panel.set_xticks(
-            range(len(base.target)), [_END.get(one, one) for one in base.target], rotation=90 if _upright(base) else 0
-        )
+        symbols, upright = [_END.get(one, one) for one in base.target], 90 if _upright(base) else 0
+        panel.set_xticks(range(len(symbols)), symbols, rotation=upright)
         panel.set_yticks(range(len(base.source)), [_named(one) for one in base.source])
-        named = panel is axes[0] or not across
-        panel.tick_params(length=0, labelsize=_LABEL, labelleft=named)
+        panel.tick_params(length=0, labelsize=_LABEL, labelleft=panel is axes[0] or not across)
         panel.set_xticks(np.arange(len(base.target) - 1) + 0.5, minor=True)
         panel.set_yticks(np.arange(len(base.source) - 1) + 0.5, minor=True)
         panel.tick_params(which="minor", length=0)
@@ -176,19 +171,29 @@ def entropy_accuracy(experiment: Path, analyses: Sequence[Path]) -> Figure:
 
     Two panels per task: accuracy above, the histogram of entropies below; seeds together.
     """
+    return _analyzed(experiment, analyses, _entropy_panels, ("right symbols (%)", "share of symbols (%)"))
+
+
+def coverage(experiment: Path, analyses: Sequence[Path]) -> Figure:
+    """How much of a source sentence attention covers (Shankar & Sarawagi, Figure 4).
+
+    Two panels per task: distribution over sentences above, over source words below.
+    """
+    return _analyzed(experiment, analyses, _coverage_panels, ("sentences (%)", "source words (%)"), marker=None)
+
+
+Models = dict[str, list[Analysis]]
+"""Model to the analyses of its seeds."""
+
+
+def _analyzed(
+    experiment: Path, analyses: Sequence[Path], draw: Callable[..., None], left: tuple[str, str], **legend: Any
+) -> Figure:
     known = load_experiment(experiment)
     tasks = load_analyses(analyses, known)
-    figure, axes = style.task_panels(len(tasks), height=4.4, deep=2)
-    for place, (task, models) in enumerate(tasks.items()):
-        upper, lower = axes[2 * place : 2 * place + 2]
-        lower.sharex(upper)
-        _accuracy(upper, models)
-        _entropies(lower, models)
-        style.head(upper, label_of(task, known))
-        if place % style.ACROSS == 0:
-            upper.set_ylabel("right symbols (%)")
-            lower.set_ylabel("share of symbols (%)")
-    style.legend_models(figure, labels(tasks))
+    named = [(label_of(task, known), models) for task, models in tasks.items()]
+    figure = style.draw_tasks(named, draw, 4.4, left)
+    style.legend_models(figure, labels(tasks), **legend)
     return figure
 
 
@@ -198,52 +203,30 @@ def _total(analyses: Sequence[Analysis], counts: Callable[[Analysis], Sequence[i
     return total
 
 
-def _accuracy(axes: Axes, models: dict[str, list[Analysis]]) -> None:
-    for model, own in models.items():
-        edges = np.array(own[0].entropy.edges)
-        count = _total(own, lambda one: one.entropy.count)
-        correct = _total(own, lambda one: one.entropy.correct)
-        shown = count >= FEWEST_SYMBOLS
-        middles = (edges[:-1] + edges[1:]) / 2
-        style.curve(axes, middles[shown], 100 * correct[shown] / count[shown], style.look(model))
-    axes.tick_params(labelbottom=False)
-
-
-def _entropies(axes: Axes, models: dict[str, list[Analysis]]) -> None:
+def _entropy_panels(models: Models, upper: Axes, lower: Axes) -> None:
+    lower.sharex(upper)
     last = 0
     for model, own in models.items():
-        edges = own[0].entropy.edges
-        count = _total(own, lambda one: one.entropy.count)
-        style.steps(axes, edges, 100 * count / count.sum(), style.look(model))
-        last = max(last, *np.flatnonzero(count >= FEWEST_SYMBOLS).tolist(), 0)
-    axes.set_xlim(0, edges[last + 1])
-    axes.set_xlabel("entropy of attention (nats)")
+        edges = np.array(own[0].entropy.edges)
+        count, correct = _total(own, lambda one: one.entropy.count), _total(own, lambda one: one.entropy.correct)
+        shown = count >= FEWEST_SYMBOLS
+        middles = (edges[:-1] + edges[1:]) / 2
+        style.curve(upper, model, middles[shown], 100 * correct[shown] / count[shown])
+        style.steps(lower, model, edges, 100 * count / count.sum())
+        last = max(last, *np.flatnonzero(shown).tolist(), 0)
+    upper.tick_params(labelbottom=False)
+    lower.set_xlim(0, edges[last + 1])
+    lower.set_xlabel("entropy of attention (nats)")
 
 
-def coverage(experiment: Path, analyses: Sequence[Path]) -> Figure:
-    """How much of a source sentence attention covers (Shankar & Sarawagi, Figure 4).
-
-    Two panels per task: distribution over sentences above, over source words below.
-    """
-    known = load_experiment(experiment)
-    tasks = load_analyses(analyses, known)
-    figure, axes = style.task_panels(len(tasks), height=4.4, deep=2)
-    for place, (task, models) in enumerate(tasks.items()):
-        upper, lower = axes[2 * place : 2 * place + 2]
-        _coverages(upper, models, lambda found: found.sentences)
-        _coverages(lower, models, lambda found: found.words)
-        style.head(upper, label_of(task, known))
-        upper.set_xlabel(f"share of source words attended {COVERED} or more in all")
-        lower.set_xlabel("attention that a source word got in all, at most 1")
-        if place % style.ACROSS == 0:
-            upper.set_ylabel("sentences (%)")
-            lower.set_ylabel("source words (%)")
-    style.legend_models(figure, labels(tasks), marker=None)
-    return figure
-
-
-def _coverages(axes: Axes, models: dict[str, list[Analysis]], counts: Callable[[Coverage], Sequence[int]]) -> None:
+def _coverage_panels(models: Models, upper: Axes, lower: Axes) -> None:
+    upper.set_xlabel(f"share of source words attended {COVERED} or more in all")
+    lower.set_xlabel("attention that a source word got in all, at most 1")
     for model, own in models.items():
-        count = _total(own, lambda one: counts(one.coverage))
-        style.steps(axes, own[0].coverage.edges, 100 * count / count.sum(), style.look(model))
-    axes.set_xlim(0, 1)
+        sentences, words = (
+            _total(own, lambda one: one.coverage.sentences),
+            _total(own, lambda one: one.coverage.words),
+        )
+        for panel, count in ((upper, sentences), (lower, words)):
+            style.steps(panel, model, own[0].coverage.edges, 100 * count / count.sum())
+            panel.set_xlim(0, 1)

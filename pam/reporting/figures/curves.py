@@ -145,24 +145,19 @@ def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> Figure:
     tasks = load_runs(scores, load_experiment(experiment))
     check_known(["bleu_b*"], tasks)
     tasks = [task for task in tasks if task.metrics(["bleu_b*"])]
-    figure, axes = style.task_panels(len(tasks), height=3.0)
-    for place, (panel, task) in enumerate(zip(axes, tasks, strict=True)):
-        _lengths_panel(panel, task)
-        if place % style.ACROSS == 0:
-            panel.set_ylabel("BLEU")
+    figure = style.draw_tasks([(task.label, task) for task in tasks], _lengths_panel, 3.0, ("BLEU",))
     style.legend_models(figure, labels({task.name: task.models for task in tasks}))
     return figure
 
 
-def _lengths_panel(axes: Axes, task: TaskRuns) -> None:
+def _lengths_panel(task: TaskRuns, axes: Axes) -> None:
     beam = int(task.metrics(["bleu_b*"])[0].rpartition("_b")[2])
     shown = [one for one in by_length(task.runs[0].scores.counts(), beam) if one.sentences >= FEWEST_SENTENCES]
     lows = [one.low for one in shown]
     for model, own in task.models.items():
         by_seed = [[one.value for one in by_length(run.scores.counts(), beam) if one.low in lows] for run in own]
         values = np.mean(np.array(by_seed, dtype=np.float64), axis=0)
-        style.curve(axes, range(len(shown)), values, style.look(model))
-    style.head(axes, task.label)
+        style.curve(axes, model, range(len(shown)), values)
     axes.set_xticks(range(len(shown)), [_named(one) for one in shown])
     axes.set_xlabel("words of the source, and sentences")
 
@@ -186,7 +181,7 @@ def bleu_by_size(experiment: Path, scores: Sequence[Path], data: Sequence[Path])
     """
     known = load_experiment(experiment)
     tasks = load_runs(scores, known)
-    sizes = {path.parent.parent.name: _pairs(path) for path in data}
+    sizes = {path.parent.parent.name: int(read_json(path)["splits"]["train"]["rows"]) for path in data}
     for task in tasks:
         if task.name not in sizes:
             raise UserError(f"no summary of the data of {task.name}", hint="name it with --data too")
@@ -194,27 +189,21 @@ def bleu_by_size(experiment: Path, scores: Sequence[Path], data: Sequence[Path])
     groups: dict[str, list[TaskRuns]] = {}
     for task in tasks:
         groups.setdefault(task.config.family(), []).append(task)
-    figure, axes = style.task_panels(len(groups), height=3.0)
-    for place, (panel, group) in enumerate(zip(axes, groups.values(), strict=True)):
+    named = []
+    for group in groups.values():
+        names = {one.name for one in group}
         largest = max(group, key=lambda task: sizes[task.name])
-        style.head(panel, largest.label)
-        _sizes_panel(panel, [row for row in rows if row.task in {one.name for one in group}], sizes)
-        if place % style.ACROSS == 0:
-            panel.set_ylabel("BLEU, 95 %")
+        named.append((largest.label, [(sizes[row.task], row) for row in rows if row.task in names]))
+    figure = style.draw_tasks(named, _sizes_panel, 3.0, ("BLEU, 95 %",))
     style.legend_models(figure, {row.model: row.label for row in rows})
     return figure
 
 
-def _pairs(summary: Path) -> int:
-    return int(read_json(summary)["splits"]["train"]["rows"])
-
-
-def _sizes_panel(axes: Axes, rows: list[Row], sizes: dict[str, int]) -> None:
-    for model in dict.fromkeys(row.model for row in rows):
-        own = sorted((sizes[row.task], row) for row in rows if row.model == model)
-        pairs = np.array([size for size, _ in own])
-        style.curve(axes, pairs, np.array([row.mean for _, row in own]), style.look(model))
-        lows, highs = [row.low for _, row in own], [row.high for _, row in own]
+def _sizes_panel(sized: list[tuple[int, Row]], axes: Axes) -> None:
+    for model in dict.fromkeys(row.model for _, row in sized):
+        pairs, own = zip(*sorted((size, row) for size, row in sized if row.model == model), strict=True)
+        style.curve(axes, model, pairs, [row.mean for row in own])
+        lows, highs = [row.low for row in own], [row.high for row in own]
         axes.vlines(pairs, lows, highs, color=style.look(model).color, lw=1.2)
     axes.set_xscale("log")
     axes.set_xlabel("training pairs")

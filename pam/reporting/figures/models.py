@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -21,9 +21,6 @@ from pam.io import UserError, unknown
 from pam.reporting import style
 from pam.reporting.comparison import Row, check_rows, compare, load_papers
 from pam.reporting.runs import load_experiment, load_runs
-
-Drawn = TypeVar("Drawn")
-"""What is drawn of a row."""
 
 
 def compared(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> list[Row]:
@@ -198,7 +195,7 @@ def _worded(metric: Metric) -> str:
     return f"{metric.label} ({notes})" if notes else metric.label
 
 
-def _by_task(rows: Sequence[tuple[Row, Drawn]]) -> list[list[tuple[Row, Drawn]]]:
+def _by_task(rows: Sequence[tuple[Row, style.Drawn]]) -> list[list[tuple[Row, style.Drawn]]]:
     """Rows of each task, tasks in their order, each with what is drawn of it."""
     tasks = dict.fromkeys(row.task for row, _ in rows)
     return [[one for one in rows if one[0].task == task] for task in tasks]
