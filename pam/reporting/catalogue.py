@@ -124,6 +124,8 @@ def gains_of(spec: TableSpec, label: str = "") -> TableSpec:
 _inflection = partial(TableSpec, kind=INFLECTION, files=SCORES)
 _translation = partial(TableSpec, kind=TRANSLATION, files=SCORES)
 _costs = partial(TableSpec, kind=None, files=SCORES, category=COSTS)
+_variational = partial(_translation, paper="table_variational")
+_ablation = partial(_translation, paper="table_ablation")
 
 _TABLE1 = _translation(
     "Table 1: perplexity and BLEU",
@@ -191,34 +193,30 @@ TABLES: dict[str, TableSpec] = {
         files=DEV_SCORES,
         only=(LATENT, has_dev),
     ),
-    "table_variational": _translation(
+    "table_variational": _variational(
         "Variational attention: development split",
         title="Accuracy and perplexity on the development split (Orlova et al., Latent Alignment "
         "and Variational Attention, section 4)",
         metrics=("token_accuracy", "ppl"),
-        paper="table_variational",
         files=DEV_SCORES,
         only=(SAMPLED, has_dev),
     ),
-    "table_variational_bleu": _translation(
+    "table_variational_bleu": _variational(
         "Variational attention: BLEU",
         title="BLEU on the test split (Orlova et al., Latent Alignment and Variational Attention, section 4)",
         metrics=("bleu_b*",),
-        paper="table_variational",
         only=(SAMPLED,),
     ),
-    "table_ablation": _translation(
+    "table_ablation": _ablation(
         "What each part adds",
         title="What each part adds to translation without attention (Luong et al. 2015, Table 1)",
         metrics=("ppl", "bleu_b*"),
-        paper="table_ablation",
         only=(has_one_of("luong-base"),),
     ),
-    "table_ablation_aer": _translation(
+    "table_ablation_aer": _ablation(
         "Alignment error of attentions",
         title="Alignment error rate of attention (Luong et al. 2015, Table 6)",
         metrics=("aer",),
-        paper="table_ablation",
         files=GOLD_SCORES,
         only=(has_one_of("local-m", "local-p"), has_gold),
     ),
@@ -271,17 +269,14 @@ def _compared(label: str, kind: str, draws: str, metric: str, paper: str | None 
     return FigureSpec(label, kind, SCORES, (has_baseline,) * (draws == "gains"), draws=draws, options=options)
 
 
+_ALIGNMENT = _compared("Alignment: 1 - AER", TRANSLATION, "quality", "one_minus_aer", "table3")
 _CURVES = FigureSpec("Learning curves", None, HISTORIES, also_reads=RUN_CONFIG, trained=True, draws="curves")
 
 FIGURES: dict[str, FigureSpec] = {
     "bleu": _compared("BLEU", TRANSLATION, "quality", "bleu_b*", "table1"),
     "bleu_gains": _compared("Gains in BLEU", TRANSLATION, "gains", "bleu_b*", "table1"),
     "perplexity": _compared("Perplexity", TRANSLATION, "quality", "ppl", "table1"),
-    "alignment": replace(
-        _compared("Alignment: 1 - AER", TRANSLATION, "quality", "one_minus_aer", "table3"),
-        files=GOLD_SCORES,
-        only=(has_gold,),
-    ),
+    "alignment": replace(_ALIGNMENT, files=GOLD_SCORES, only=(has_gold,)),
     "entropy_accuracy": FigureSpec("Figure 3: entropy and accuracy", TRANSLATION, ANALYSES, draws="entropy_accuracy"),
     "coverage": FigureSpec("Figure 4: coverage", TRANSLATION, ANALYSES, draws="coverage"),
     "bleu_by_length": FigureSpec("BLEU by sentence length", TRANSLATION, SCORES, draws="bleu_by_length"),

@@ -45,20 +45,13 @@ def load_papers(path: Path | str) -> dict[str, PaperTable]:
 
 
 def check_rows(papers: Mapping[str, PaperTable], tasks: Sequence[TaskRuns]) -> None:
-    """Checks that every row that a task names is in one of the tables.
-
-    Raises:
-        UserError: a task names a row that no table has.
-    """
-    by_row = [rows for table in papers.values() for rows in table.metrics.values()]
-    known = list(dict.fromkeys(name for rows in by_row for name in rows))
+    """Raises a `UserError` if a task names a row that no table has; the hint names all rows."""
+    known = list(dict.fromkeys(row for table in papers.values() for rows in table.metrics.values() for row in rows))
     for task in tasks:
         named = task.config.paper or task.config.paper_reference
         if named is not None and named not in known:
-            raise UserError(
-                f"task `{task.name}` names `{named}`, which is no row of the paper's tables",
-                hint=f"rows: {', '.join(known)}; or leave `paper` and `paper_reference` null",
-            )
+            words = f"task `{task.name}` names `{named}`, which is no row of the paper's tables"
+            raise UserError(words, hint=f"rows: {', '.join(known)}; or leave `paper` and `paper_reference` null")
 
 
 # Reproduced, not reproduced, or cannot tell: the one rule for every table.
@@ -177,11 +170,8 @@ class Row(NamedTuple):
 def frame_of(rows: Sequence[Row]) -> pd.DataFrame:
     """The rows as a frame, with `n` seeds and the metric's name."""
     frame = pd.DataFrame(rows, columns=Row._fields, dtype=object)
-    return frame.assign(
-        metric=[row.metric.name for row in rows],
-        n=[row.seeds for row in rows],
-        difference=pd.Series([row.difference for row in rows], dtype=object),
-    )
+    differences = pd.Series([row.difference for row in rows], dtype=object)
+    return frame.assign(metric=[row.metric.name for row in rows], n=[row.seeds for row in rows], difference=differences)
 
 
 def compare(

@@ -141,10 +141,8 @@ def load_runs(paths: Sequence[Path | str], experiment: Experiment) -> list[TaskR
     first: dict[str, ScoredRun] = {}
     for run in runs.values():
         check_comparable(first.setdefault(run.task, run), run)
-    return [
-        TaskRuns(name, label_of(name, experiment), experiment.tasks[name], models)
-        for name, models in by_task(list(runs.values()), experiment).items()
-    ]
+    grouped = by_task(list(runs.values()), experiment).items()
+    return [TaskRuns(name, label_of(name, experiment), experiment.tasks[name], models) for name, models in grouped]
 
 
 def _read(path: Path, experiment: Experiment) -> ScoredRun:
@@ -159,10 +157,9 @@ def _read(path: Path, experiment: Experiment) -> ScoredRun:
 
 
 def check_comparable(first: ScoredRun, other: ScoredRun) -> None:
-    """Checks that two runs were scored on the same units, in the same order.
+    """Raises a `UserError` if two runs were scored on other units, or in another order.
 
-    Raises:
-        UserError: names the first unit that differs and its line in the second file.
+    It names the first unit that differs and its line in the second file.
     """
     if first.scores.references == other.scores.references:
         return
@@ -183,11 +180,7 @@ def check_comparable(first: ScoredRun, other: ScoredRun) -> None:
 
 
 def check_known(patterns: Sequence[str], tasks: Sequence[TaskRuns]) -> None:
-    """Checks that some task has a metric that matches.
-
-    Raises:
-        UserError: none has; names the closest that there is.
-    """
+    """Raises a `UserError` if no task has a metric that matches; it names the closest that there is."""
     if not any(task.metrics(patterns) for task in tasks):
         known = dict.fromkeys(name for task in tasks for name in task.metrics(["*"]))
         raise unknown("metric", ", ".join(patterns), list(known))
@@ -215,11 +208,7 @@ def processor_seconds(recorded: dict[str, Any]) -> tuple[str, float] | None:
 
 
 def load_analyses(paths: Sequence[Path], experiment: Experiment) -> ByTask[Analysis]:
-    """Reads and groups analyses.
-
-    Raises:
-        UserError: an analysis of a task that the experiment does not have.
-    """
+    """Reads and groups analyses; a `UserError` if one is of a task that the experiment does not have."""
     found = [attention.load(path) for path in paths]
     for path, one in zip(paths, found, strict=True):
         _check_task(one.task, path, experiment)

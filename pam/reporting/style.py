@@ -113,8 +113,10 @@ _MARKERS = ("<", ">", "X", "p", "h", "*", "d", "8")
 
 
 def look(model: str) -> Look:
-    """The model's look. Okabe and Ito's colors, distinct also without color vision; a model
-    that is not listed gets one by its name alone, so it too is the same everywhere."""
+    """The model's look, in Okabe and Ito's colors, distinct also without color vision.
+
+    A model that is not listed gets one by its name alone, so it too is the same everywhere.
+    """
     if model in _LOOKS:
         return _LOOKS[model]
     number = zlib.crc32(model.encode())
@@ -176,7 +178,7 @@ def task_panels(tasks: int, height: float, deep: int = 1) -> tuple[Figure, list[
 
 
 def draw_tasks(
-    tasks: Sequence[tuple[str, Drawn]], draw: Callable[..., None], height: float, left: Sequence[str]
+    tasks: Sequence[tuple[str, Drawn]], draw: Callable[..., None], height: float, left: Sequence[str] = ("",)
 ) -> Figure:
     """Panels for each task below its heading; `draw` takes what is drawn of a task, then its panels.
 
@@ -189,7 +191,8 @@ def draw_tasks(
         draw(drawn, *own)
         head(own[0], label)
         for panel, words in zip(own, left, strict=True):
-            panel.set_ylabel(words if place % ACROSS == 0 else "")
+            if words and place % ACROSS == 0:
+                panel.set_ylabel(words)
     return figure
 
 

@@ -39,11 +39,7 @@ class Inputs:
 
     @cached_property
     def tasks(self) -> list[TaskRuns]:
-        """The scored runs.
-
-        Raises:
-            UserError: they cannot be in one table, or a task names a row that no paper has.
-        """
+        """The scored runs; a `UserError` if they cannot be in one table, or a task names an unknown row of a paper."""
         tasks = load_runs(self.scores, self.experiment)
         check_rows(self.papers, tasks)
         return tasks
@@ -59,9 +55,9 @@ class Inputs:
 
     def notes(self, rows: Sequence[Row]) -> list[str]:
         """What the experiment says of the tasks that are shown."""
-        shown = {row.task: row.task_label for row in rows}
-        notes = {task: self.experiment.tasks[task].note for task in shown}
-        return [f"{shown[task]}: {note}" for task, note in notes.items() if note]
+        labels = {row.task: row.task_label for row in rows}
+        noted = [(label, self.experiment.tasks[task].note) for task, label in labels.items()]
+        return [f"{label}: {note}" for label, note in noted if note]
 
 
 def build(name: str, inputs: Inputs) -> Table:
@@ -205,15 +201,16 @@ def _gain_note(baseline: str) -> str:
     )
 
 
+_OTHER_DATA_NOTE = (
+    "* The paper's figure is for the paper's own data, which are not ours; it is shown for "
+    "orientation and decides nothing."
+)
+
+
 def _verdict_notes(rows: Sequence[Row], paper: PaperTable | None) -> list[str]:
-    notes = []
+    notes = [f"Paper: {paper.source}. {paper.note}".strip()] if paper is not None and _reported(rows) else []
     if any(row.paper is not None and not row.same_data for row in rows):
-        notes.append(
-            "* The paper's figure is for the paper's own data, which are not ours; it is shown for "
-            "orientation and decides nothing."
-        )
-    if paper is not None and _reported(rows):
-        notes.append(f"Paper: {paper.source}. {paper.note}".strip())
+        notes.insert(0, _OTHER_DATA_NOTE)
     return [*notes, f"Verdict. {RULE}"]
 
 
@@ -232,11 +229,7 @@ _SACREBLEU_NOTE = (
 
 
 def _p_by_sacrebleu(rows: Sequence[Row], paths: Sequence[Path]) -> list[str | None] | None:
-    """p of each row, one per seed; None where nothing was tested.
-
-    Raises:
-        UserError: a file is missing or holds no tests.
-    """
+    """p of each row, one per seed; None where nothing was tested."""
     if not paths:
         return None
     found: dict[tuple[str, str, str], list[str]] = {}
@@ -305,8 +298,7 @@ def _means(records: Sequence[dict[str, Any]], columns: Sequence[str]) -> pd.Data
     def mean(seeds: pd.Series[float]) -> float:
         return float(seeds.mean(skipna=False))
 
-    frame = pd.DataFrame(records, columns=["task", "model", *columns])
-    frame = frame.astype(dict.fromkeys(columns, float))
+    frame = pd.DataFrame(records, columns=["task", "model", *columns]).astype(dict.fromkeys(columns, float))
     return frame.groupby(["task", "model"], as_index=False).agg(dict.fromkeys(columns, mean))
 
 

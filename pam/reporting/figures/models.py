@@ -90,9 +90,8 @@ def cost(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, pap
     spent = [(row, seconds) for row, seconds in costs if seconds is not None]
     if not spent:
         raise UserError("no cost is known", hint="score the runs again with --training")
-    tasks = _by_task(spent)
-    figure, axes = style.task_panels(len(tasks), height=3.1)
-    for panel, task in zip(axes, tasks, strict=True):
+
+    def draw(task: list[tuple[Row, float]], panel: Axes) -> None:
         far = far_out([row.mean for row, _ in task])
         for place, (row, seconds) in enumerate(task):
             if place not in far:
@@ -101,9 +100,10 @@ def cost(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, pap
                 style.draw_ours(panel, row.model, seconds, row.mean)
         pin_along(panel, [Outlier(row.model, row.mean, seconds) for row, seconds in (task[place] for place in far)])
         panel.margins(x=0.1)
-        style.head(panel, task[0][0].task_label)
         panel.set_ylabel(_worded(task[0][0].metric))
         panel.set_xlabel(f"{'GPU' if on_gpu else 'CPU'} seconds of training and decoding")
+
+    figure = style.draw_tasks([(task[0][0].task_label, task) for task in _by_task(spent)], draw, 3.1)
     style.legend_models(figure, {row.model: row.label for row, _ in spent}, ls="none", ms=7)
     return figure
 
