@@ -10,7 +10,7 @@ import pandas as pd
 
 from pam.config import Experiment
 from pam.reporting.comparison import PaperTable
-from pam.reporting.render import Column, Table, table_of
+from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, table_of
 from pam.reporting.runs import ScoredRun, TaskRuns, label_of, processor_seconds
 
 # Cost of every run.
@@ -19,8 +19,8 @@ SECONDS = ("wall_s", "cpu_s", "gpu_s")
 TRAINING = (*("device", "examples_per_second", "peak_memory_mb"), *("epochs", "best_epoch", "parameters", "resumed"))
 COSTS = ("task", "model", "seed", *SECONDS, *TRAINING, "decoded_per_second")
 COSTS_SHOWN = (
-    Column("Task", "{task_label}", "l"),
-    Column("Model", "{label}", "l"),
+    TASK,
+    MODEL,
     Column("Device", "{device}", "l"),
     Column("Seed", "{seed}"),
     Column("Wall s", "{wall_s:,.0f}"),
@@ -96,14 +96,21 @@ class Time(NamedTuple):
 
 OVERHEAD = ("task", "phase", "model", "processor", "seconds", "ratio", "n", "paper")
 OVERHEAD_SHOWN = (
-    Column("Task", "{task_label}", "l"),
+    TASK,
     Column("Phase", "{phase}", "l"),
-    Column("Model", "{label}", "l"),
+    MODEL,
     Column("On", "{processor}", "l"),
     Column("Seconds", "{seconds:.1f}"),
     Column("Ratio", "{ratio:.2f}"),
-    Column("Seeds", "{n}"),
+    SEEDS,
     Column("Paper", "{paper:.2f}"),
+)
+
+
+OVERHEAD_NOTE = (
+    "Seconds: of one epoch of training, its development split included, and of decoding the test split, processor or "
+    "GPU seconds, mean over seeds. Ratio: over the baseline's ({}). Other work on the machine blurs such ratios; "
+    "`python -m pam bench` takes the models in turns."
 )
 
 
@@ -113,18 +120,12 @@ def overhead(tasks: Sequence[TaskRuns], experiment: Experiment, paper: PaperTabl
     Seconds are those of the GPU where one was used, else of the processor. A ratio is formed only
     between times on the same kind of processor.
     """
-    notes = [
-        "Seconds: of one epoch of training, its development split included, and of decoding "
-        "the test split, processor or GPU seconds, mean over seeds. Ratio: over the baseline's "
-        f"({experiment.baseline}). Other work on the machine blurs such ratios; `python -m pam "
-        "bench` takes the models in turns."
-    ]
+    notes = [OVERHEAD_NOTE.format(experiment.baseline)]
     if paper is not None:
         notes.append(f"Paper: {paper.source}. {paper.note}")
     rows = [row for task in tasks for row in _overheads(task, experiment.baseline, paper)]
     frame = pd.DataFrame(rows, columns=[*OVERHEAD, "task_label", "label"], dtype=object)
-    digits = {"seconds": 3, "ratio": 3}
-    return table_of(title, frame, OVERHEAD, digits, OVERHEAD_SHOWN, notes, group=2)
+    return table_of(title, frame, OVERHEAD, {"seconds": 3, "ratio": 3}, OVERHEAD_SHOWN, notes, group=2)
 
 
 def _overheads(task: TaskRuns, baseline: str, paper: PaperTable | None) -> Iterator[dict[str, Any]]:

@@ -29,6 +29,9 @@ class Column(NamedTuple):
     align: Literal["l", "p", "r"] = "r"
 
 
+TASK, MODEL, SEEDS = Column("Task", "{task_label}", "l"), Column("Model", "{label}", "l"), Column("Seeds", "{n}")
+
+
 @dataclass(frozen=True)
 class Table:
     """A table for machines (`data`, the CSV) and for people (`shown`, all other formats).

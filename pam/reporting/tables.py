@@ -21,7 +21,7 @@ from pam.io import UserError, unknown
 from pam.reporting import data_and_cost
 from pam.reporting.catalogue import TABLES, TableSpec, gains_of
 from pam.reporting.comparison import RULE, PaperTable, Row, check_rows, compare, frame_of
-from pam.reporting.render import Column, Table, probability, signed, table_of
+from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, probability, signed, table_of
 from pam.reporting.runs import Outputs, ScoredRun, TaskRuns, label_of, load_outputs, load_runs, processor_seconds
 
 
@@ -88,7 +88,6 @@ DIGITS = {
 }
 
 
-TASK, MODEL, SEEDS = Column("Task", "{task_label}", "l"), Column("Model", "{label}", "l"), Column("Seeds", "{n}")
 VERDICT = Column("Verdict", "{verdict}", "l")
 
 
