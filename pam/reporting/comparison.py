@@ -33,11 +33,7 @@ class PaperTable(Strict):
 
 
 def load_papers(path: Path | str) -> dict[str, PaperTable]:
-    """Reads all tables of `path`.
-
-    Raises:
-        UserError: not YAML, or a value that is not a number; names file and line.
-    """
+    """Reads all tables of `path`; a `UserError` names file and line of what is not YAML or not a number."""
     content = read_yaml(path)
     if not isinstance(content, dict):
         raise UserError("expected tables by name", file=path, hint="see config/README.md")

@@ -124,7 +124,7 @@ def write_archive(path: Path, folder: Path, files: Sequence[Path]) -> None:
 
 @contextmanager
 def unpacked(stored: Path) -> Iterator[Path]:
-    """A temporary folder with the files of the runs that are stored in a folder.
+    """A temporary folder with the files of the stored runs.
 
     Raises:
         UserError: the archive is damaged, too large or leads out of the folder.
@@ -182,7 +182,7 @@ def commands(results: Path, runs: Sequence[str], call: dict[str, Any], out: Path
 
 @dataclass
 class Outcome:
-    """What became of the runs of a plan; each is in one of these."""
+    """What became of the runs of a plan: restored, present before, stored with another configuration, not stored."""
 
     restored: list[Name] = field(default_factory=list)
     present: list[Name] = field(default_factory=list)
@@ -195,9 +195,6 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
 
     All files of a run get the same time, which is later than its data's: the workflow takes them
     as up to date, and trains only what is missing.
-
-    Returns:
-        the runs restored, present before, stored with another configuration, not stored.
 
     Raises:
         UserError: another experiment or no runs are stored, or a task has no prepared data yet.
@@ -238,13 +235,10 @@ def check_restorable(stored: Path, results: Path, plan: Plan) -> None:
 
 
 def same_configuration(stored: Path, run: RunConfig) -> bool:
-    """Whether a stored run was trained and decoded as `run` asks for.
-
-    One of an earlier form, which is not read any more, was not.
-    """
+    """Whether a stored run was trained and decoded as `run` asks for."""
     try:
         found = load_run(stored)
-    except UserError:
+    except UserError:  # of an earlier form, which is not read any more
         return False
     decoding = [one.decoding.model_dump(exclude={"batch_size"}) for one in (found, run)]
     return found.training_config() == run.training_config() and decoding[0] == decoding[1]

@@ -67,7 +67,7 @@ class TaskRuns:
 
 
 def load_experiment(path: Path | str) -> Experiment:
-    """Reads the experiment's configuration (YAML or JSON)."""
+    """The experiment's configuration (YAML or JSON)."""
     return parse(Experiment, read_yaml(path), path)
 
 

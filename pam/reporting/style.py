@@ -130,11 +130,6 @@ def draw_ours(axes: Axes, model: str, x: float, y: float) -> None:
     axes.plot(x, y, own.marker, color=own.color, mec="white", mew=0.7, ms=8.5, zorder=5)
 
 
-def draw_paper(axes: Axes, x: float, y: float) -> None:
-    """The mark of a figure that a paper reports, on a line of its own."""
-    axes.plot(x, y, "|", color=PAPER, ms=15, mew=2, zorder=6)
-
-
 def curve(axes: Axes, model: str, x: Sequence[float] | Floats, y: Sequence[float] | Floats) -> None:
     """A model's line with a mark at each of its points."""
     color, marker, dashes = look(model)

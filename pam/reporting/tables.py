@@ -340,11 +340,7 @@ EXAMPLES_NOTE = (
 
 
 def examples(spec: TableSpec, inputs: Inputs) -> Table:
-    """Some sentences of each task with the outputs of every model's first seed.
-
-    Raises:
-        UserError: predictions of one task are about different sentences.
-    """
+    """Some sentences of each task with the outputs of every model's first seed; a `UserError` if they are of others."""
     lines: list[tuple[str, str, int, str, str, str]] = []
     for task, by_model in load_outputs(inputs.predictions, inputs.experiment).items():
         models = [seeds[0] for seeds in by_model.values()]

@@ -55,11 +55,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def parser_of(kind: str, program: str | None = None) -> argparse.ArgumentParser:
-    """The parser of a kind's options.
-
-    Raises:
-        UserError: no such kind; names the closest.
-    """
+    """The parser of a kind's options; a `UserError` that names the closest if there is no such kind."""
     if kind not in KINDS:
         raise unknown("kind of figure", kind, list(KINDS))
     parser = argparse.ArgumentParser(program, description=inspect.getdoc(KINDS[kind]))

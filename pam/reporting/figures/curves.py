@@ -63,12 +63,7 @@ EVAL_METRICS = (
 
 
 def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> Figure:
-    """A row of panels per task: accuracy or training loss, then development loss.
-
-    Args:
-        histories: `history.csv` of every run, its `run.yaml` in the same folder.
-        eval_metrics: draw `EVAL_METRICS` instead.
-    """
+    """A row of panels per task: accuracy or training loss, then development loss; or `EVAL_METRICS`."""
     known = load_experiment(experiment)
     tasks = load_histories(histories, known)
     columns = len(EVAL_METRICS) if eval_metrics else 2
@@ -112,7 +107,7 @@ def _panel(axes: Axes, models: dict[str, list[History]], kind: Kind) -> None:
 
 
 def _column(history: History, kind: Kind) -> Floats:
-    """A column of a history; an error if it was not measured."""
+    """A column of a history; a `UserError` if it was not measured."""
     if kind.column not in history.columns:
         words = f"the training of {history.model} on {history.task} has not measured {kind.column}"
         raise UserError(words, hint="set `training: {eval_metrics: true}` and train again")

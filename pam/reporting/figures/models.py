@@ -53,11 +53,7 @@ def quality(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, 
 
 
 def gains(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> Figure:
-    """Gains over the baseline with paired 95 % intervals, better to the right, and the paper's.
-
-    Raises:
-        UserError: there is no model but the baseline.
-    """
+    """Gains over the baseline with paired 95 % intervals, better to the right, and the paper's."""
     rows = compared(experiment, scores, metric, paper, paper_table)
     baseline = next((row.label for row in rows if row.gain is None), "the baseline")
     gained = [(row, row.gain, row.gain_low, row.gain_high) for row in rows]
@@ -164,7 +160,7 @@ def _draw_marks(axes: Axes, marks: Sequence[tuple[str, Mark]]) -> None:
     far = far_out([mark.value for _, mark in marks])
     for place, (model, mark) in enumerate(marks):
         if mark.paper is not None:
-            style.draw_paper(axes, mark.paper, place)
+            axes.plot(mark.paper, place, "|", color=style.PAPER, ms=15, mew=2, zorder=6)
         if place in far:
             continue
         color = style.look(model).color
