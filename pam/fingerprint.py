@@ -42,7 +42,7 @@ CHOICES: dict[str, set[str]] = {
     "pam.models.scores": {"SCORES"},
     "pam.models.variational": {"INFERENCES", "ESTIMATORS"},
     "pam.models.windows": {"WINDOWS"},
-    "pam.reporting.figures.draw": {"KINDS"},
+    "pam.reporting.figures": {"KINDS"},
 }
 """Modules that hold what a configuration chooses from, and the dictionaries by which it is chosen.
 

@@ -45,8 +45,8 @@ CODE = {
     "score": ("pam.evaluation.score",),
     "significance": ("pam.evaluation.translation:compare_runs",),
     "tables": ("pam.reporting.tables", "pam.reporting.render"),
-    "figures": ("pam.reporting.figures.style",),
-    "report": ("pam.reporting.datasets",),
+    "figures": ("pam.reporting.style",),
+    "report": ("pam.reporting.data_and_cost:datasets",),
 }
 """Command to the modules that decide what it makes; a change of one runs its jobs again."""
 

@@ -53,9 +53,9 @@ def add_figures(parser: argparse.ArgumentParser) -> None:
 
 
 def run_figures(args: argparse.Namespace) -> int:
-    from pam.reporting.figures import draw
+    from pam.reporting import figures
 
-    draw.write(args.kind, args.rest, f"python -m pam figures {args.kind}")
+    figures.write(args.kind, args.rest, f"python -m pam figures {args.kind}")
     return 0
 
 

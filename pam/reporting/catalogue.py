@@ -1,11 +1,11 @@
 """What a report can show: tables and figures, of which kind of task, made of which files.
 
-The workflow reads nothing else to know them, and this file imports nothing that is slow. An
-experiment's report has those that one of its tasks, by its kind, has something to say in.
+The workflow reads nothing else to know them, and this file imports nothing that is slow. An experiment's report has
+those that one of its tasks, by its kind, has something to say in.
 
-To add a table that compares models: an entry in `TABLES`. To add another table: an entry, and its
-function in `pam.reporting.tables.BUILDERS`. To add a figure: an entry in `FIGURES` and, if nothing
-draws it yet, its function in `pam.reporting.figures.draw.KINDS` and its module in `FIGURE_CODE`.
+To add a table that compares models: an entry in `TABLES`. To add another table: an entry, and its function in
+`pam.reporting.tables.BUILDERS`. To add a figure: an entry in `FIGURES` and, if nothing draws it yet, its function in
+`pam.reporting.figures.KINDS` and its module in `FIGURE_CODE`.
 """
 
 from __future__ import annotations
@@ -24,22 +24,13 @@ INFLECTION, TRANSLATION = "inflection", "translation"
 ANALYZED = frozenset({TRANSLATION})
 """Kinds of task whose scores have the perplexity of an analysis under teacher forcing."""
 
-SCORES = {"scores": "{run}/scores.json"}
-GOLD_SCORES = {"scores": "{run}/gold_scores.json"}
+SCORES, GOLD_SCORES = {"scores": "{run}/scores.json"}, {"scores": "{run}/gold_scores.json"}
 DEV_SCORES = {"scores": "{run}/dev/scores.json"}
-GOLD_SCORES_TOO = {"gold-scores": "{run}/gold_scores.json"}
-SIGNIFICANCE = {"significance": "{task}/significance/seed{seed}.json"}
-PREDICTIONS = {"predictions": "{run}/beam{beam}/predictions.tsv"}
-ANALYSES = {"analyses": "{run}/analysis.json"}
-HISTORIES = {"histories": "{run}/history.csv"}
+ANALYSES, HISTORIES = {"analyses": "{run}/analysis.json"}, {"histories": "{run}/history.csv"}
 RUN_CONFIG = ("{run}/run.yaml",)
 
 Condition = Callable[[Experiment, str], bool]
 """Whether something is shown of a task, by the experiment and the task's name."""
-
-
-def always(experiment: Experiment, task: str) -> bool:
-    return True
 
 
 def has_gold(experiment: Experiment, task: str) -> bool:
@@ -66,8 +57,7 @@ def has_dev(experiment: Experiment, task: str) -> bool:
 
 def has_eval_metrics(experiment: Experiment, task: str) -> bool:
     """Its trainings measure single symbols and the objective after each epoch."""
-    own, common = experiment.tasks[task].training, experiment.training
-    return bool(own.get("eval_metrics", common.eval_metrics))
+    return bool(experiment.tasks[task].training.get("eval_metrics", experiment.training.eval_metrics))
 
 
 def has_one_of(*models: str) -> Condition:
@@ -75,12 +65,7 @@ def has_one_of(*models: str) -> Condition:
     return lambda experiment, task: bool(set(models) & set(experiment.models_of(task)))
 
 
-def both(one: Condition, other: Condition) -> Condition:
-    return lambda experiment, task: one(experiment, task) and other(experiment, task)
-
-
 LATENT, SAMPLED = has_one_of("acvi", "ved"), has_one_of("variational-sample")
-WINDOWED = has_one_of("local-m", "local-p")
 
 
 @dataclass(frozen=True)
@@ -92,7 +77,7 @@ class Item:
         kind: kind of task that it shows; None: every kind.
         files: option of its command to the files that it takes. `{run}` and `{task}` are their
             folders, `{seed}` and `{beam}` a run's seed and its main beam.
-        only: which tasks of that kind it shows.
+        only: what must hold of a task of that kind to be shown.
         also_reads: files in the folders of those that it reads without being given them.
         trained: whether it shows only models with a training of their own.
     """
@@ -100,17 +85,14 @@ class Item:
     label: str
     kind: str | None
     files: Mapping[str, str]
-    only: Condition = always
+    only: tuple[Condition, ...] = ()
     also_reads: tuple[str, ...] = ()
     trained: bool = False
 
     def shows(self, experiment: Experiment, kinds: Mapping[str, str]) -> list[str]:
-        """The tasks of an experiment that it shows.
-
-        Args:
-            kinds: task to its kind.
-        """
-        return [task for task in experiment.tasks if self.kind in (None, kinds[task]) and self.only(experiment, task)]
+        """The tasks of an experiment that it shows, by the kind of each."""
+        own = [task for task in experiment.tasks if self.kind in (None, kinds[task])]
+        return [task for task in own if all(holds(experiment, task) for holds in self.only)]
 
 
 @dataclass(frozen=True)
@@ -142,6 +124,8 @@ def gains_of(spec: TableSpec, label: str = "") -> TableSpec:
 _inflection = partial(TableSpec, kind=INFLECTION, files=SCORES)
 _translation = partial(TableSpec, kind=TRANSLATION, files=SCORES)
 _costs = partial(TableSpec, kind=None, files=SCORES, category=COSTS)
+_variational = partial(_translation, paper="table_variational")
+_ablation = partial(_translation, paper="table_ablation")
 
 _TABLE1 = _translation(
     "Table 1: perplexity and BLEU",
@@ -168,7 +152,7 @@ _TABLE3 = _translation(
     metrics=("one_minus_aer", "aer", "one_minus_aer_prior"),
     paper="table3",
     files=GOLD_SCORES,
-    only=has_gold,
+    only=(has_gold,),
     front=True,
 )
 
@@ -179,7 +163,7 @@ TABLES: dict[str, TableSpec] = {
         "sacreBLEU, chrF, exact perplexity",
         title="sacreBLEU and chrF of readable text, and perplexity with the exact sum over positions",
         metrics=("sacrebleu_b*", "chrf_b*", "ppl_exact"),
-        files=SCORES | SIGNIFICANCE,
+        files=SCORES | {"significance": "{task}/significance/seed{seed}.json"},
     ),
     "table2": _TABLE2,
     "table2_gains": gains_of(_TABLE2, "Table 2: gains over the baseline"),
@@ -192,14 +176,14 @@ TABLES: dict[str, TableSpec] = {
         title="The development split: next symbol, perplexity and BLEU",
         metrics=("token_accuracy", "ppl", "bleu_b*"),
         files=DEV_SCORES,
-        only=has_dev,
+        only=(has_dev,),
     ),
     "table_acvi_mt": _translation(
         "Latent contexts: BLEU",
         title="BLEU on the test split (Amortized Context Vector Inference, Table 4)",
         metrics=("bleu_b*",),
         paper="table_acvi_mt",
-        only=LATENT,
+        only=(LATENT,),
     ),
     "table_acvi_mt_dev": _translation(
         "Latent contexts: BLEU, development split",
@@ -207,43 +191,39 @@ TABLES: dict[str, TableSpec] = {
         metrics=("bleu_b*",),
         paper="table_acvi_mt_dev",
         files=DEV_SCORES,
-        only=both(LATENT, has_dev),
+        only=(LATENT, has_dev),
     ),
-    "table_variational": _translation(
+    "table_variational": _variational(
         "Variational attention: development split",
         title="Accuracy and perplexity on the development split (Orlova et al., Latent Alignment "
         "and Variational Attention, section 4)",
         metrics=("token_accuracy", "ppl"),
-        paper="table_variational",
         files=DEV_SCORES,
-        only=both(SAMPLED, has_dev),
+        only=(SAMPLED, has_dev),
     ),
-    "table_variational_bleu": _translation(
+    "table_variational_bleu": _variational(
         "Variational attention: BLEU",
         title="BLEU on the test split (Orlova et al., Latent Alignment and Variational Attention, section 4)",
         metrics=("bleu_b*",),
-        paper="table_variational",
-        only=SAMPLED,
+        only=(SAMPLED,),
     ),
-    "table_ablation": _translation(
+    "table_ablation": _ablation(
         "What each part adds",
         title="What each part adds to translation without attention (Luong et al. 2015, Table 1)",
         metrics=("ppl", "bleu_b*"),
-        paper="table_ablation",
-        only=has_one_of("luong-base"),
+        only=(has_one_of("luong-base"),),
     ),
-    "table_ablation_aer": _translation(
+    "table_ablation_aer": _ablation(
         "Alignment error of attentions",
         title="Alignment error rate of attention (Luong et al. 2015, Table 6)",
         metrics=("aer",),
-        paper="table_ablation",
         files=GOLD_SCORES,
-        only=both(WINDOWED, has_gold),
+        only=(has_one_of("local-m", "local-p"), has_gold),
     ),
     "attentions": TableSpec(
         "All models at a glance",
         None,
-        SCORES | GOLD_SCORES_TOO | ANALYSES,
+        SCORES | {"gold-scores": "{run}/gold_scores.json"} | ANALYSES,
         title="All models at a glance",
         builder="attentions",
     ),
@@ -251,7 +231,7 @@ TABLES: dict[str, TableSpec] = {
         "Examples of translations",
         title="Translations of all models",
         builder="examples",
-        files=PREDICTIONS,
+        files={"predictions": "{run}/beam{beam}/predictions.tsv"},
         also_reads=RUN_CONFIG,
     ),
     "overhead": _costs(
@@ -268,13 +248,11 @@ TABLES: dict[str, TableSpec] = {
 _FIGURES = "pam.reporting.figures"
 FIGURE_CODE = {
     **dict.fromkeys(("quality", "gains", "cost"), f"{_FIGURES}.models"),
-    **dict.fromkeys(("entropy_accuracy", "coverage"), f"{_FIGURES}.translation"),
-    **dict.fromkeys(("bleu_by_length", "bleu_by_size"), f"{_FIGURES}.translation"),
-    "curves": f"{_FIGURES}.curves",
-    "attention": f"{_FIGURES}.attention",
+    **dict.fromkeys(("curves", "bleu_by_length", "bleu_by_size"), f"{_FIGURES}.curves"),
+    **dict.fromkeys(("attention", "entropy_accuracy", "coverage"), f"{_FIGURES}.attention"),
 }
 """The module that draws each kind of figure, whose change draws it again; a test checks that it is
-the module of the function in `pam.reporting.figures.draw.KINDS`."""
+the module of the function in `pam.reporting.figures.KINDS`."""
 
 
 @dataclass(frozen=True)
@@ -285,28 +263,20 @@ class FigureSpec(Item):
     options: tuple[str, ...] = ()
 
 
-def _compared(
-    label: str,
-    kind: str,
-    draws: str,
-    metric: str,
-    paper: str | None = None,
-    files: Mapping[str, str] = SCORES,
-    only: Condition = always,
-) -> FigureSpec:
+def _compared(label: str, kind: str, draws: str, metric: str, paper: str | None = None) -> FigureSpec:
     """A figure of one metric of every model."""
     options = ("--metric", metric, *(("--paper-table", paper) if paper else ()))
-    only = has_baseline if draws == "gains" else only
-    return FigureSpec(label, kind, files, only, draws=draws, options=options)
+    return FigureSpec(label, kind, SCORES, (has_baseline,) * (draws == "gains"), draws=draws, options=options)
 
+
+_ALIGNMENT = _compared("Alignment: 1 - AER", TRANSLATION, "quality", "one_minus_aer", "table3")
+_CURVES = FigureSpec("Learning curves", None, HISTORIES, also_reads=RUN_CONFIG, trained=True, draws="curves")
 
 FIGURES: dict[str, FigureSpec] = {
     "bleu": _compared("BLEU", TRANSLATION, "quality", "bleu_b*", "table1"),
     "bleu_gains": _compared("Gains in BLEU", TRANSLATION, "gains", "bleu_b*", "table1"),
     "perplexity": _compared("Perplexity", TRANSLATION, "quality", "ppl", "table1"),
-    "alignment": _compared(
-        "Alignment: 1 - AER", TRANSLATION, "quality", "one_minus_aer", "table3", GOLD_SCORES, has_gold
-    ),
+    "alignment": replace(_ALIGNMENT, files=GOLD_SCORES, only=(has_gold,)),
     "entropy_accuracy": FigureSpec("Figure 3: entropy and accuracy", TRANSLATION, ANALYSES, draws="entropy_accuracy"),
     "coverage": FigureSpec("Figure 4: coverage", TRANSLATION, ANALYSES, draws="coverage"),
     "bleu_by_length": FigureSpec("BLEU by sentence length", TRANSLATION, SCORES, draws="bleu_by_length"),
@@ -314,7 +284,7 @@ FIGURES: dict[str, FigureSpec] = {
         "BLEU by training pairs",
         TRANSLATION,
         SCORES | {"data": "{task}/data/summary.json"},
-        has_sizes,
+        (has_sizes,),
         draws="bleu_by_size",
     ),
     "bleu_cost": _compared("BLEU against cost", TRANSLATION, "cost", "bleu_b*"),
@@ -323,16 +293,9 @@ FIGURES: dict[str, FigureSpec] = {
     "gains": _compared("Gains, forms", INFLECTION, "gains", "accuracy", "table2"),
     "gains_paradigms": _compared("Gains, paradigms", INFLECTION, "gains", "paradigm_accuracy"),
     "cost": _compared("Accuracy against cost", INFLECTION, "cost", "accuracy"),
-    "curves": FigureSpec("Learning curves", None, HISTORIES, also_reads=RUN_CONFIG, trained=True, draws="curves"),
-    "curves_watched": FigureSpec(
-        "Learning curves: symbols and bound",
-        None,
-        HISTORIES,
-        has_eval_metrics,
-        also_reads=RUN_CONFIG,
-        trained=True,
-        draws="curves",
-        options=("--eval-metrics",),
+    "curves": _CURVES,
+    "curves_watched": replace(
+        _CURVES, label="Learning curves: symbols and bound", only=(has_eval_metrics,), options=("--eval-metrics",)
     ),
 }
 """Figures of a whole experiment. Heat maps are made for one task and seed each, by `attention`."""

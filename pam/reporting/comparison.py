@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -30,17 +29,11 @@ class PaperTable(Strict):
 
     def value(self, metric: str, row: str | None, model: str) -> float | None:
         """The paper's value, or None where it has none or it cannot be read."""
-        if row is None:
-            return None
-        return self.metrics.get(metric, {}).get(row, {}).get(model)
+        return self.metrics.get(metric, {}).get(row or "", {}).get(model)
 
 
 def load_papers(path: Path | str) -> dict[str, PaperTable]:
-    """Reads all tables of `path`.
-
-    Raises:
-        UserError: not YAML, or a value that is not a number; names file and line.
-    """
+    """Reads all tables of `path`; a `UserError` names file and line of what is not YAML or not a number."""
     content = read_yaml(path)
     if not isinstance(content, dict):
         raise UserError("expected tables by name", file=path, hint="see config/README.md")
@@ -48,20 +41,13 @@ def load_papers(path: Path | str) -> dict[str, PaperTable]:
 
 
 def check_rows(papers: Mapping[str, PaperTable], tasks: Sequence[TaskRuns]) -> None:
-    """Checks that every row that a task names is in one of the tables.
-
-    Raises:
-        UserError: a task names a row that no table has.
-    """
-    by_row = [rows for table in papers.values() for rows in table.metrics.values()]
-    known = list(dict.fromkeys(name for rows in by_row for name in rows))
+    """Raises a `UserError` if a task names a row that no table has; the hint names all rows."""
+    known = list(dict.fromkeys(row for table in papers.values() for rows in table.metrics.values() for row in rows))
     for task in tasks:
         named = task.config.paper or task.config.paper_reference
         if named is not None and named not in known:
-            raise UserError(
-                f"task `{task.name}` names `{named}`, which is no row of the paper's tables",
-                hint=f"rows: {', '.join(known)}; or leave `paper` and `paper_reference` null",
-            )
+            words = f"task `{task.name}` names `{named}`, which is no row of the paper's tables"
+            raise UserError(words, hint=f"rows: {', '.join(known)}; or leave `paper` and `paper_reference` null")
 
 
 # Reproduced, not reproduced, or cannot tell: the one rule for every table.
@@ -98,14 +84,7 @@ def _lacking(paper: float | None, same_data: bool, seeds: int) -> str:
 
 
 def judge_level(paper: float | None, ours: Interval, same_data: bool, seeds: int) -> Verdict:
-    """Judges the baseline by its own figure.
-
-    Args:
-        paper: the paper's figure.
-        ours: interval of our mean over seeds.
-        same_data: whether the task's data are those of the paper.
-        seeds: trainings of the baseline.
-    """
+    """Judges the baseline by the paper's figure and the interval of our mean over its seeds."""
     lacking = _lacking(paper, same_data, seeds)
     if paper is None or lacking:
         return Verdict("cannot tell", lacking)
@@ -115,12 +94,9 @@ def judge_level(paper: float | None, ours: Interval, same_data: bool, seeds: int
 
 
 def judge_gain(paper: float | None, ours: Interval, same_data: bool, seeds: int) -> Verdict:
-    """Judges any other model by its gain over the baseline.
+    """Judges any other model by the paper's gain G and the paired interval of our gain g.
 
     Args:
-        paper: the paper's gain G.
-        ours: paired interval of our gain g.
-        same_data: whether the task's data are those of the paper.
         seeds: trainings of the model or of the baseline, whichever has fewer.
     """
     lacking = _lacking(paper, same_data, seeds)
@@ -143,9 +119,7 @@ class Row(NamedTuple):
     model is better: where lower is better, as with perplexity, it is the baseline's mean minus the model's.
 
     Attributes:
-        values: the metric for each seed, in ascending order of seeds.
-        mean: mean over seeds.
-        sd: standard deviation across seeds (n - 1 below); None for a single seed.
+        values: the metric for each seed, in ascending order of seeds; mean, sd (n - 1 below): of these.
         low, high: bootstrap interval of `mean` over units, seeds held fixed.
         paper: the paper's value, shown also where its data are others than ours.
         same_data: whether the paper's value was measured on this data set.
@@ -192,11 +166,8 @@ class Row(NamedTuple):
 def frame_of(rows: Sequence[Row]) -> pd.DataFrame:
     """The rows as a frame, with `n` seeds and the metric's name."""
     frame = pd.DataFrame(rows, columns=Row._fields, dtype=object)
-    return frame.assign(
-        metric=[row.metric.name for row in rows],
-        n=[row.seeds for row in rows],
-        difference=pd.Series([row.difference for row in rows], dtype=object),
-    )
+    differences = pd.Series([row.difference for row in rows], dtype=object)
+    return frame.assign(metric=[row.metric.name for row in rows], n=[row.seeds for row in rows], difference=differences)
 
 
 def compare(
@@ -220,44 +191,31 @@ def compare(
     rows: list[Row] = []
     for task in tasks:
         metrics = [metric_of(name) for name in task.metrics(patterns)[: 1 if first else None]]
-        models = _resample(task, metrics)
-        for one in metrics:
-            rows += _rows(task, models, one, experiment.baseline, paper)
+        for metric, models in _resampled(task, metrics):
+            rows += _rows(task, models, metric, experiment.baseline, paper)
     return rows
 
 
-@dataclass(frozen=True)
-class _Model:
-    """A model's counts: per seed (seeds, columns), and resampled (seeds, resamples, columns)."""
+class _Model(NamedTuple):
+    """A model's runs, their values of a metric (seeds,), and the mean over seeds in each resample (resamples,)."""
 
     runs: list[ScoredRun]
-    columns: tuple[str, ...]
-    totals: Floats
-    draws: Floats
-
-    def values(self, metric: Metric) -> Floats:
-        return metric.value(self.totals[:, self._places(metric)])
-
-    def resampled(self, metric: Metric) -> Floats:
-        """The mean over seeds in each resample, (resamples,)."""
-        mean: Floats = metric.value(self.draws[..., self._places(metric)]).mean(axis=0)
-        return mean
-
-    def _places(self, metric: Metric) -> list[int]:
-        return [self.columns.index(column) for column in metric.columns]
+    values: Floats
+    means: Floats
 
 
-def _resample(task: TaskRuns, metrics: Sequence[Metric]) -> dict[str, _Model]:
-    """The counts that these metrics need, of every model under the same draws."""
-    columns = tuple(dict.fromkeys(column for one in metrics for column in one.columns))
+def _resampled(task: TaskRuns, metrics: Sequence[Metric]) -> Iterator[tuple[Metric, dict[str, _Model]]]:
+    """Every model by each metric, all under the same draws of units."""
+    columns = list(dict.fromkeys(column for one in metrics for column in one.columns))
     counts = np.stack([run.scores.counts().of(columns) for run in task.runs])
     totals, draws = counts.sum(axis=1), bootstrap.resampled_sums(counts)
-    models, start = {}, 0
-    for name, of_model in task.models.items():
-        own = slice(start, start + len(of_model))
-        models[name] = _Model(of_model, columns, totals[own], draws[own])
-        start += len(of_model)
-    return models
+    ends = np.cumsum([len(runs) for runs in task.models.values()])[:-1]
+    for metric in metrics:
+        places = [columns.index(column) for column in metric.columns]
+        values = np.split(metric.value(totals[:, places]), ends)
+        drawn = np.split(metric.value(draws[..., places]), ends)
+        means = [seeds.mean(axis=0) for seeds in drawn]
+        yield metric, dict(zip(task.models, map(_Model, task.models.values(), values, means), strict=True))
 
 
 def _rows(
@@ -267,22 +225,21 @@ def _rows(
     paper_row = task.config.paper or task.config.paper_reference
     reported = {name: paper.value(metric.name, paper_row, name) if paper else None for name in [*models, baseline]}
     rows = []
-    for name, model in models.items():
-        spread, values = bootstrap.interval(model.resampled(metric)), model.values(metric)
+    for name, (runs, values, means) in models.items():
+        spread, costs = bootstrap.interval(means), [run.scores.cost for run in runs]
         gain: dict[str, float | None] = {}
         verdict = Verdict("cannot tell", "the baseline was not run")
         if name == baseline:
             verdict = judge_level(reported[name], spread, same_data, len(values))
         elif baseline in models:
             papers = reported[name], reported[baseline]
-            gain, verdict = _gain(metric, model, models[baseline], papers, same_data)
-        costs = [run.scores.cost for run in model.runs]
+            gain, verdict = _gain(metric, models[name], models[baseline], papers, same_data)
         rows.append(
             Row(
                 task=task.name,
                 task_label=task.label,
                 model=name,
-                label=model.runs[0].label,
+                label=runs[0].label,
                 metric=metric,
                 values=tuple(values.tolist()),
                 mean=float(values.mean()),
@@ -295,7 +252,8 @@ def _rows(
                 reason=verdict.reason,
                 cpu_s=mean_if_known([cost.cpu_s for cost in costs]),
                 gpu_s=mean_if_known([cost.gpu_s for cost in costs]),
-                members=_members(model.runs[0]),
+                # By the folders of their models, MODEL/seedN/model.
+                members=tuple(Path(one).parts[-3:][0] for one in runs[0].scores.training.get("members", [])),
                 **gain,
             )
         )
@@ -305,28 +263,13 @@ def _rows(
 def _gain(
     metric: Metric, model: _Model, baseline: _Model, papers: tuple[float | None, float | None], same_data: bool
 ) -> tuple[dict[str, float | None], Verdict]:
-    """What a row says of the gain over the baseline, and the verdict.
-
-    Args:
-        papers: the paper's value of the model and of the baseline.
-    """
+    """What a row says of the gain over the baseline, and the verdict; `papers` are of the model and the baseline."""
     sign = -1.0 if metric.lower_is_better else 1.0
-    value = sign * float(model.values(metric).mean() - baseline.values(metric).mean())
-    differences = sign * (model.resampled(metric) - baseline.resampled(metric))
-    interval, (own, other) = bootstrap.interval(differences), papers
+    value = sign * float(model.values.mean() - baseline.values.mean())
+    differences = sign * (model.means - baseline.means)
+    spread, (own, other) = bootstrap.interval(differences), papers
     paper_gain = None if own is None or other is None else sign * (own - other)
-    gain = {
-        "gain": value,
-        "gain_low": interval.low,
-        "gain_high": interval.high,
-        "p": bootstrap.p_value(differences, value),
-        "paper_gain": paper_gain,
-    }
+    p = bootstrap.p_value(differences, value)
+    gain = {"gain": value, "gain_low": spread.low, "gain_high": spread.high, "p": p, "paper_gain": paper_gain}
     seeds = min(len(model.runs), len(baseline.runs))
-    return gain, judge_gain(paper_gain, interval, same_data, seeds)
-
-
-def _members(run: ScoredRun) -> tuple[str, ...]:
-    """By the folders of their models, MODEL/seedN/model."""
-    folders = run.scores.training.get("members", [])
-    return tuple(Path(folder).parts[-3:][0] for folder in folders)
+    return gain, judge_gain(paper_gain, spread, same_data, seeds)

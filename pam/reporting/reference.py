@@ -21,7 +21,7 @@ import shutil
 import tarfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -57,41 +57,32 @@ Name = tuple[str, str, int]
 
 def run_path(name: Name) -> str:
     """A run's folder within its experiment's results."""
-    task, model, seed = name
-    return f"{task}/{model}/seed{seed}"
+    return "{}/{}/seed{}".format(*name)
 
 
 def store(results: Path, out: Path, command: str, commit: str) -> None:
-    """Stores what an experiment measured; what `out` held before is replaced.
+    """Stores what an experiment measured in the folder `out`; what it held before is replaced.
 
-    Runs whose scores are already stored there stay attributed to the command that made them.
-
-    Args:
-        results: folder of an experiment that has run.
-        out: folder to be written.
-        command: what made the results, with the code of `commit`.
+    Runs whose scores are already stored there stay attributed to the command that made them; the others are said to be
+    made by `command` with the code of `commit`.
 
     Raises:
         UserError: no run has scores, or what is stored in `out` is damaged.
     """
     experiment = load_experiment(results / EXPERIMENT)
-    names = [name for name in experiment.runs() if (results / run_path(name) / SCORES).is_file()]
-    if not names:
+    tasks = {run_path(name): name[0] for name in experiment.runs() if (results / run_path(name) / SCORES).is_file()}
+    if not tasks:
         raise UserError("no run has scores", file=results, hint="let the experiment run first")
-    closed = {task for task, _, _ in names if forbids_derivatives(results / task)}
+    closed = {task for task in tasks.values() if forbids_derivatives(results / task)}
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    call = {"date": today, "command": command, "commit": commit}
-    made_by = record(results, list(map(run_path, names)), call, out)
+    made_by = record(results, list(tasks), {"date": today, "command": command, "commit": commit}, out)
     made = out.with_name(f".{out.name}.part")
     shutil.rmtree(made, ignore_errors=True)
     copy_shown(results, made, closed)
-    files = {
-        f"{run_path(name)}/{file}": results / run_path(name) / file
-        for name in names
-        for file in files_to_store(results / run_path(name), closed=name[0] in closed)
-    }
-    write_archive(made / ARCHIVE, files)
-    rows = [score_row(results / run_path(name)) for name in names]
+    write_archive(
+        made / ARCHIVE, results, [file for run in tasks for file in measured(results / run, tasks[run] in closed)]
+    )
+    rows = [score_row(results / run) for run in tasks]
     pd.DataFrame(rows).to_csv(made / "scores.csv", index=False, lineterminator="\n")
     write_json(made / RECORD, made_by)
     shutil.rmtree(out, ignore_errors=True)
@@ -114,20 +105,17 @@ def copy_shown(results: Path, out: Path, closed: set[str]) -> None:
     shutil.copyfile(results / EXPERIMENT, out / EXPERIMENT)
 
 
-def files_to_store(run: Path, *, closed: bool) -> list[str]:
-    """What a run measured, as paths within its folder; without text if its data is `closed`."""
+def measured(run: Path, closed: bool) -> list[Path]:
+    """The files of what a run measured; without text if its data is `closed`."""
     patterns = MEASURED if closed else MEASURED + TEXTS
-    return [
-        path.relative_to(run).as_posix()
-        for path in run.rglob("*")
-        if path.is_file() and any(fnmatch(path.name, pattern) for pattern in patterns)
-    ]
+    files = (path for path in run.rglob("*") if path.is_file())
+    return [path for path in files if any(fnmatch(path.name, pattern) for pattern in patterns)]
 
 
-def write_archive(path: Path, files: Mapping[str, Path]) -> None:
-    """Writes files by their names in the archive; the same content gives the same bytes."""
+def write_archive(path: Path, folder: Path, files: Sequence[Path]) -> None:
+    """Writes files by their paths in a folder; the same content gives the same bytes."""
     with atomic_write(path) as temporary, tarfile.open(temporary, "w:xz") as archive:
-        for name, file in sorted(files.items()):
+        for name, file in sorted((file.relative_to(folder).as_posix(), file) for file in files):
             content = file.read_bytes()
             member = tarfile.TarInfo(name)  # of no time and no owner
             member.size = len(content)
@@ -136,7 +124,7 @@ def write_archive(path: Path, files: Mapping[str, Path]) -> None:
 
 @contextmanager
 def unpacked(stored: Path) -> Iterator[Path]:
-    """A temporary folder with the files of the runs that are stored in a folder.
+    """A temporary folder with the files of the stored runs.
 
     Raises:
         UserError: the archive is damaged, too large or leads out of the folder.
@@ -162,13 +150,12 @@ def score_row(run: Path) -> dict[str, Any]:
 def record(results: Path, runs: Sequence[str], call: dict[str, Any], out: Path) -> dict[str, Any]:
     """How many runs there are, what they cost, where and by which commands they were made."""
     scores = [read_json(results / run / SCORES) for run in runs]
-    cost = {key: round(sum(one["cost"][key] or 0 for one in scores)) for key in ("cpu_s", "gpu_s")}
     machines = Counter(
         json.dumps({key: one["training"].get(key) for key in ("hardware", "versions")}) for one in scores
     )
     return {
         "runs": len(runs),
-        "cost": cost,
+        "cost": {key: round(sum(one["cost"][key] or 0 for one in scores)) for key in ("cpu_s", "gpu_s")},
         "machines": [json.loads(text) | {"runs": n} for text, n in machines.most_common()],
         "commands": commands(results, runs, call, out),
     }
@@ -184,7 +171,8 @@ def commands(results: Path, runs: Sequence[str], call: dict[str, Any], out: Path
     if (out / ARCHIVE).is_file():
         earlier = read_json(out / RECORD)["commands"]
         with unpacked(out) as old:
-            same = {run for run in runs if same_bytes(old / run / SCORES, results / run / SCORES)}
+            stored = [run for run in runs if (old / run / SCORES).is_file()]
+            same = {run for run in stored if (old / run / SCORES).read_bytes() == (results / run / SCORES).read_bytes()}
     made_by = {run: identity(one) for one in earlier for run in one["runs"] if run in same}
     found = {identity(one): one | {"runs": []} for one in [*earlier, call]}
     for run in runs:
@@ -192,13 +180,9 @@ def commands(results: Path, runs: Sequence[str], call: dict[str, Any], out: Path
     return [one for one in found.values() if one["runs"]]
 
 
-def same_bytes(old: Path, new: Path) -> bool:
-    return old.is_file() and old.read_bytes() == new.read_bytes()
-
-
 @dataclass
 class Outcome:
-    """What became of the runs of a plan; each is in one of these."""
+    """What became of the runs of a plan: restored, present before, stored with another configuration, not stored."""
 
     restored: list[Name] = field(default_factory=list)
     present: list[Name] = field(default_factory=list)
@@ -211,9 +195,6 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
 
     All files of a run get the same time, which is later than its data's: the workflow takes them
     as up to date, and trains only what is missing.
-
-    Returns:
-        the runs restored, present before, stored with another configuration, not stored.
 
     Raises:
         UserError: another experiment or no runs are stored, or a task has no prepared data yet.
@@ -236,17 +217,14 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
 
 
 def check_restorable(stored: Path, results: Path, plan: Plan) -> None:
-    experiment = plan.experiment
-    if read_yaml(stored / EXPERIMENT).get("experiment") != experiment.experiment:
-        raise UserError(
-            f"this is not of the experiment `{experiment.experiment}`",
-            file=stored / EXPERIMENT,
-            hint="name the folder of the same experiment under results/reference/",
-        )
+    name, file = plan.experiment.experiment, stored / EXPERIMENT
+    if read_yaml(file).get("experiment") != name:
+        hint = "name the folder of the same experiment under results/reference/"
+        raise UserError(f"this is not of the experiment `{name}`", file=file, hint=hint)
     if not (stored / ARCHIVE).is_file():
         hint = "only tables and figures are stored here; train the runs"
         raise UserError("no runs are stored", file=stored / ARCHIVE, hint=hint)
-    for task in experiment.tasks:
+    for task in plan.experiment.tasks:
         if not (results / task / "data/summary.json").is_file():
             raise UserError(
                 f"the data of task `{task}` is not prepared: made later, it would be newer than "
@@ -257,19 +235,13 @@ def check_restorable(stored: Path, results: Path, plan: Plan) -> None:
 
 
 def same_configuration(stored: Path, run: RunConfig) -> bool:
-    """Whether a stored run was trained and decoded as `run` asks for.
-
-    One of an earlier form, which is not read any more, was not.
-    """
+    """Whether a stored run was trained and decoded as `run` asks for."""
     try:
-        return _decisive(load_run(stored)) == _decisive(run)
-    except UserError:
+        found = load_run(stored)
+    except UserError:  # of an earlier form, which is not read any more
         return False
-
-
-def _decisive(run: RunConfig) -> tuple[object, ...]:
-    """What of a run decides what its files hold."""
-    return run.training_config(), run.decoding.model_dump(exclude={"batch_size"})
+    decoding = [one.decoding.model_dump(exclude={"batch_size"}) for one in (found, run)]
+    return found.training_config() == run.training_config() and decoding[0] == decoding[1]
 
 
 def copy_run(source: Path, target: Path) -> None:

@@ -18,17 +18,18 @@ FORMATS = (".csv", ".md", ".tex", ".html")
 
 
 class Column(NamedTuple):
-    """A column for people.
+    """A column for people: its heading, and a template of a row's values, such as `{low:.2f}`.
 
-    Attributes:
-        heading: what is written above it.
-        text: a template of a row's values, such as `{low:.2f}`; empty where one is unknown.
-        align: `l` for text, `p` for text that may need several lines and `r` for numbers.
+    The text is empty where a value is unknown. Alignment: `l` for text, `p` for text that may need several lines and
+    `r` for numbers.
     """
 
     heading: str
     text: str
     align: Literal["l", "p", "r"] = "r"
+
+
+TASK, MODEL, SEEDS = Column("Task", "{task_label}", "l"), Column("Model", "{label}", "l"), Column("Seeds", "{n}")
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,8 @@ class Table:
     def rows(self) -> list[tuple[bool, tuple[str, ...]]]:
         """The rows for people, each with whether a line is drawn above it."""
         rows = list(self.shown.itertuples(index=False, name=None))
-        heads = [row[: self.group] for row in rows]
-        return [(place > 0 and heads[place] != heads[place - 1], row) for place, row in enumerate(rows)]
+        before = [row[: self.group] for row in rows[:1] + rows]
+        return [(before[place] != row[: self.group], row) for place, row in enumerate(rows)]
 
 
 def table_of(
@@ -67,15 +68,9 @@ def table_of(
     notes: Sequence[str] = (),
     group: int = 1,
 ) -> Table:
-    """A table of a frame.
-
-    Args:
-        csv: names of the columns for machines.
-        digits: of them, how many digits after the point to write; others stay as they are.
-        shown: the columns for people.
-    """
+    """A table of a frame: columns `csv` for machines, with the `digits` of each or as they are; `shown` for people."""
     rows = frame.to_dict("records")
-    records = [[rounded(row[name], digits.get(name)) for name in csv] for row in rows]
+    records = [[_rounded(row[name], digits.get(name)) for name in csv] for row in rows]
     texts = [[_filled(column.text, row) for column in shown] for row in rows]
     return Table(
         title,
@@ -90,11 +85,10 @@ def table_of(
 
 def _filled(template: str, row: dict[Hashable, Any]) -> str:
     names = [name for _, name, _, _ in Formatter().parse(template) if name]
-    unknown = any(pd.isna(row[name]) for name in names)
-    return "" if unknown else template.format_map(row)
+    return "" if any(pd.isna(row[name]) for name in names) else template.format_map(row)
 
 
-def rounded(value: Any, digits: int | None) -> Any:
+def _rounded(value: Any, digits: int | None) -> Any:
     """A number with enough digits for machines, and no noise behind them."""
     return value if value is None or digits is None else round(value, digits)
 
@@ -123,7 +117,6 @@ def write(table: Table, folder: Path | str, name: str) -> None:
 
 
 def to_csv(table: Table) -> str:
-    """Comma-separated text with a header row."""
     return table.data.to_csv(index=False, lineterminator="\n")
 
 
@@ -133,17 +126,15 @@ def to_markdown(table: Table) -> str:
     rows = [tuple(_markdown(text) for text in row) for row in texts]
     widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
 
-    def line(row: tuple[str, ...]) -> str:
-        cells = [
-            cell.rjust(width) if side == "r" else cell.ljust(width)
-            for side, cell, width in zip(table.align, row, widths, strict=True)
+    padded = [
+        [
+            text.rjust(width) if side == "r" else text.ljust(width)
+            for side, text, width in zip(table.align, row, widths, strict=True)
         ]
-        return f"| {' | '.join(cells)} |"
-
-    rule = tuple(
-        "-" * (width - 1) + ":" if side == "r" else "-" * width for side, width in zip(table.align, widths, strict=True)
-    )
-    body = "\n".join([line(rows[0]), line(rule), *(line(row) for row in rows[1:])])
+        for row in rows
+    ]
+    rule = ["-" * (width - 1) + (":" if side == "r" else "-") for side, width in zip(table.align, widths, strict=True)]
+    body = "\n".join(f"| {' | '.join(row)} |" for row in (padded[0], rule, *padded[1:]))
     notes = [_markdown(note) for note in table.notes]
     return "\n\n".join([f"### {_markdown(table.title)}", body, *notes]) + "\n"
 
@@ -163,13 +154,12 @@ def to_latex(table: Table, label: str) -> str:
         "\\resizebox{\\linewidth}{!}{%",
         f"\\begin{{tabular}}{{{table.align.replace('p', 'p{10cm}')}}}",
         "\\toprule",
-        " & ".join(latex(heading) for heading in table.shown.columns) + " \\\\",
+        " & ".join(map(latex, table.shown.columns)) + " \\\\",
         "\\midrule",
     ]
     for starts_group, row in table.rows:
-        if starts_group:
-            lines.append("\\midrule")
-        lines.append(" & ".join(latex(cell) for cell in row) + " \\\\")
+        lines += ["\\midrule"] * starts_group
+        lines.append(" & ".join(map(latex, row)) + " \\\\")
     lines += ["\\bottomrule", "\\end{tabular}}"]
     lines += [f"\\par\\smallskip{{\\scriptsize\\raggedright {latex(note)}\\par}}" for note in table.notes]
     return "\n".join([*lines, "\\end{table}"]) + "\n"
@@ -227,28 +217,22 @@ def page(title: str, tables: Sequence[Table]) -> str:
     )
 
 
+_CLASSES: dict[str, list[str]] = {"l": ["text"], "p": ["text", "wide"], "r": []}
+_GROUP = ' class="group"'
+
+
 def _section(table: Table) -> str:
-    rows = []
-    for starts_group, row in table.rows:
-        mark = ' class="group"' if starts_group else ""
-        rows.append(f"<tr{mark}>{_cells('td', row, table.align)}</tr>")
-    notes = "\n".join(
-        "<p>" + re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(note)) + "</p>" for note in table.notes
-    )
-    return (
-        f"<h2>{html.escape(table.title)}</h2>\n<table>\n"
-        f"<thead><tr>{_cells('th', table.shown.columns, table.align)}</tr></thead>\n<tbody>\n"
-        + "\n".join(rows)
-        + f"\n</tbody>\n</table>\n{notes}"
-    )
+    head = f"<thead><tr>{_cells('th', table.shown.columns, table.align)}</tr></thead>"
+    rows = "\n".join(f"<tr{_GROUP * above}>{_cells('td', row, table.align)}</tr>" for above, row in table.rows)
+    notes = [re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(note)) for note in table.notes]
+    below = "\n".join(f"<p>{note}</p>" for note in notes)
+    return f"<h2>{html.escape(table.title)}</h2>\n<table>\n{head}\n<tbody>\n{rows}\n</tbody>\n</table>\n{below}"
 
 
 def _cells(tag: str, texts: Iterable[str], align: str) -> str:
     cells = []
     for text, side in zip(texts, align, strict=True):
-        classes = {"l": ["text"], "p": ["text", "wide"], "r": list[str]()}[side]
-        if text in _VERDICTS:
-            classes = [*classes, text.replace(" ", "-")]
+        classes = _CLASSES[side] + ([text.replace(" ", "-")] if text in _VERDICTS else [])
         mark = f' class="{" ".join(classes)}"' if classes else ""
         cells.append(f"<{tag}{mark}>{html.escape(text)}</{tag}>")
     return "".join(cells)

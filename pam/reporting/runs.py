@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from pam.config import Experiment, TaskConfig, load_run
 from pam.evaluation import attention
 from pam.evaluation import scores as record
 from pam.evaluation.attention import Analysis
+from pam.evaluation.inputs import read_predictions
 from pam.evaluation.metrics import Floats, metric_of
 from pam.evaluation.scores import Scores
 from pam.io import UserError, parse, read_yaml, unknown
@@ -59,17 +60,14 @@ class TaskRuns:
         return [run for of_model in self.models.values() for run in of_model]
 
     def metrics(self, patterns: Sequence[str]) -> list[str]:
-        """Names of the metrics that every run has and that match a pattern such as `bleu_b*`.
-
-        They are in the order of the patterns, and of the runs' scores within one.
-        """
+        """The metrics that every run has and that match a pattern such as `bleu_b*`, in the order of the patterns."""
         known = [name for name in self.runs[0].scores.metrics if all(name in run.scores.metrics for run in self.runs)]
         matching = [name for one in patterns for name in known if fnmatchcase(name, one)]
         return list(dict.fromkeys(matching))
 
 
 def load_experiment(path: Path | str) -> Experiment:
-    """Reads the experiment's configuration (YAML or JSON)."""
+    """The experiment's configuration (YAML or JSON)."""
     return parse(Experiment, read_yaml(path), path)
 
 
@@ -78,36 +76,44 @@ def label_of(task: str, experiment: Experiment) -> str:
     return experiment.tasks[task].label or task
 
 
-class OfRun(Protocol):
-    """Whatever belongs to a run."""
+@dataclass(frozen=True)
+class History:
+    """One training: the run it belongs to and a column of numbers per name."""
 
-    @property
-    def task(self) -> str: ...
-    @property
-    def model(self) -> str: ...
-    @property
-    def label(self) -> str: ...
-    @property
-    def seed(self) -> int: ...
+    task: str
+    model: str
+    label: str
+    seed: int
+    columns: dict[str, Floats]
 
 
-Own = TypeVar("Own", bound=OfRun)
+class Outputs(NamedTuple):
+    """What one model made of a test split: sources, references and outputs, line by line."""
+
+    path: Path
+    task: str
+    model: str
+    label: str
+    seed: int
+    lines: list[tuple[str, ...]]
+
+
+Own = TypeVar("Own", ScoredRun, Analysis, History, Outputs)
+"""Whatever belongs to a run."""
 ByTask = dict[str, dict[str, list[Own]]]
 """Task -> model -> seeds, ascending."""
 
 
 def by_task(found: Sequence[Own], experiment: Experiment) -> ByTask[Own]:
     """Groups what belongs to runs; tasks and models as the experiment has them, others last."""
-    grouped: ByTask[Own] = {}
-    for task in experiment.tasks:
-        own = [one for one in found if one.task == task]
-        models = [*experiment.models_of(task), *(one.model for one in own)]
-        seeds = {
-            model: sorted((one for one in own if one.model == model), key=lambda one: one.seed) for model in models
-        }
-        if own:
-            grouped[task] = {model: ascending for model, ascending in seeds.items() if ascending}
-    return grouped
+    grouped: ByTask[Own] = {task: {model: [] for model in experiment.models_of(task)} for task in experiment.tasks}
+    for one in (one for one in found if one.task in grouped):
+        grouped[one.task].setdefault(one.model, []).append(one)
+    ordered = {
+        task: {model: sorted(seeds, key=lambda one: one.seed) for model, seeds in models.items() if seeds}
+        for task, models in grouped.items()
+    }
+    return {task: models for task, models in ordered.items() if models}
 
 
 def labels(grouped: ByTask[Own]) -> dict[str, str]:
@@ -127,43 +133,33 @@ def load_runs(paths: Sequence[Path | str], experiment: Experiment) -> list[TaskR
         run = _read(Path(path), experiment)
         key = (run.task, run.model, run.seed)
         if key in runs:
-            raise UserError(
-                f"the same run as {runs[key].path}: {run.task}, {run.model}, seed {run.seed}",
-                file=path,
-                hint="name each file once",
-            )
+            words = f"the same run as {runs[key].path}: {run.task}, {run.model}, seed {run.seed}"
+            raise UserError(words, file=path, hint="name each file once")
         runs[key] = run
     if not runs:
         raise UserError("no scores to report", hint="name at least one scores.json")
     first: dict[str, ScoredRun] = {}
     for run in runs.values():
         check_comparable(first.setdefault(run.task, run), run)
-    return [
-        TaskRuns(name, label_of(name, experiment), experiment.tasks[name], models)
-        for name, models in by_task(list(runs.values()), experiment).items()
-    ]
+    grouped = by_task(list(runs.values()), experiment).items()
+    return [TaskRuns(name, label_of(name, experiment), experiment.tasks[name], models) for name, models in grouped]
 
 
 def _read(path: Path, experiment: Experiment) -> ScoredRun:
     scores = record.load(path)
     if scores.task is None or scores.model is None or scores.seed is None:
-        raise UserError(
-            "these scores do not say which run they belong to", file=path, hint="score the predictions again with --run"
-        )
+        hint = "score the predictions again with --run"
+        raise UserError("these scores do not say which run they belong to", file=path, hint=hint)
     if scores.experiment != experiment.experiment or scores.task not in experiment.tasks:
-        raise UserError(
-            f"this is task `{scores.task}` of experiment `{scores.experiment}`, not of `{experiment.experiment}`",
-            file=path,
-            hint="report each experiment on its own",
-        )
+        words = f"this is task `{scores.task}` of experiment `{scores.experiment}`, not of `{experiment.experiment}`"
+        raise UserError(words, file=path, hint="report each experiment on its own")
     return ScoredRun(path, scores.task, scores.model, scores.label or scores.model, scores.seed, scores)
 
 
 def check_comparable(first: ScoredRun, other: ScoredRun) -> None:
-    """Checks that two runs were scored on the same units, in the same order.
+    """Raises a `UserError` if two runs were scored on other units, or in another order.
 
-    Raises:
-        UserError: names the first unit that differs and its line in the second file.
+    It names the first unit that differs and its line in the second file.
     """
     if first.scores.references == other.scores.references:
         return
@@ -176,20 +172,15 @@ def check_comparable(first: ScoredRun, other: ScoredRun) -> None:
         if not same or not np.array_equal(mine.counts[index, judged], theirs.counts[index, judged]):
             what, line = f"the first difference is `{name}`", _line_of(other.path, name)
             break
-    raise UserError(
+    words, hint = (
         f"scored on another test set than {first.path}: {what}",
-        file=other.path,
-        line=line,
-        hint="predict and score both runs on the same prepared data",
+        "predict and score both runs on the same prepared data",
     )
+    raise UserError(words, file=other.path, line=line, hint=hint)
 
 
 def check_known(patterns: Sequence[str], tasks: Sequence[TaskRuns]) -> None:
-    """Checks that some task has a metric that matches.
-
-    Raises:
-        UserError: none has; names the closest that there is.
-    """
+    """Raises a `UserError` if no task has a metric that matches; it names the closest that there is."""
     if not any(task.metrics(patterns) for task in tasks):
         known = dict.fromkeys(name for task in tasks for name in task.metrics(["*"]))
         raise unknown("metric", ", ".join(patterns), list(known))
@@ -198,10 +189,8 @@ def check_known(patterns: Sequence[str], tasks: Sequence[TaskRuns]) -> None:
 def _line_of(path: Path, unit: str) -> int | None:
     """The line of `scores.json` that holds a unit's counts."""
     start = f"    {json.dumps(unit, ensure_ascii=False)}: ["
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
-        if line.startswith(start):
-            return number
-    return None
+    lines = enumerate(path.read_text(encoding="utf-8").split("\n"), start=1)
+    return next((number for number, line in lines if line.startswith(start)), None)
 
 
 def mean_if_known(values: Sequence[float | None]) -> float | None:
@@ -219,24 +208,26 @@ def processor_seconds(recorded: dict[str, Any]) -> tuple[str, float] | None:
 
 
 def load_analyses(paths: Sequence[Path], experiment: Experiment) -> ByTask[Analysis]:
-    """Reads and groups analyses.
-
-    Raises:
-        UserError: an analysis of a task that the experiment does not have.
-    """
+    """Reads and groups analyses; a `UserError` if one is of a task that the experiment does not have."""
     found = [attention.load(path) for path in paths]
     for path, one in zip(paths, found, strict=True):
-        _check_task(one, path, experiment)
+        _check_task(one.task, path, experiment)
     return by_task(found, experiment)
 
 
-def _check_task(found: OfRun, path: Path, experiment: Experiment) -> None:
-    if found.task not in experiment.tasks:
-        raise UserError(
-            f"this is task `{found.task}`, not one of `{experiment.experiment}`",
-            file=path,
-            hint="draw each experiment on its own",
-        )
+def _check_task(task: str, path: Path, experiment: Experiment) -> None:
+    if task not in experiment.tasks:
+        words = f"this is task `{task}`, not one of `{experiment.experiment}`"
+        raise UserError(words, file=path, hint="draw each experiment on its own")
+
+
+def load_outputs(paths: Sequence[Path], experiment: Experiment) -> ByTask[Outputs]:
+    """Reads and groups translations, each `predictions.tsv` in a folder beside its run's `run.yaml`."""
+    found = []
+    for path in paths:
+        run, lines = load_run(path.parents[1] / "run.yaml"), read_predictions(path, ("source", "target", "predicted"))
+        found.append(Outputs(path, run.task, run.model, run.label, run.seed, lines))
+    return by_task(found, experiment)
 
 
 # Training histories, `history.csv`.
@@ -244,17 +235,6 @@ def _check_task(found: OfRun, path: Path, experiment: Experiment) -> None:
 HISTORY_COLUMNS = ("epoch", "step", "train_loss", "dev_loss")
 OPTIONAL_COLUMNS = ("dev_accuracy", "dev_token_accuracy", "dev_objective")
 """Columns that are empty where a training did not measure them after each epoch."""
-
-
-@dataclass(frozen=True)
-class History:
-    """One training: the run it belongs to and a column of numbers per name."""
-
-    task: str
-    model: str
-    label: str
-    seed: int
-    columns: dict[str, Floats]
 
 
 def load_histories(paths: Sequence[Path], experiment: Experiment) -> ByTask[History]:
@@ -267,19 +247,17 @@ def load_histories(paths: Sequence[Path], experiment: Experiment) -> ByTask[Hist
     found = []
     for path in paths:
         run = load_run(path.with_name("run.yaml"))
+        _check_task(run.task, path, experiment)
         found.append(History(run.task, run.model, run.label, run.seed, history_columns(path)))
-        _check_task(found[-1], path, experiment)
     return by_task(found, experiment)
 
 
 def history_columns(path: Path) -> dict[str, Floats]:
     """The columns of `history.csv`, each (epochs,)."""
     hint = "delete the run's history and train again"
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError as error:
-        raise UserError("no such file", file=path, hint="train the run first") from error
-    reader = csv.DictReader(lines)
+    if not path.is_file():
+        raise UserError("no such file", file=path, hint="train the run first")
+    reader = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
     for column in HISTORY_COLUMNS:
         if column not in (reader.fieldnames or ()):
             raise UserError(f"missing column `{column}`", file=path, line=1, hint=hint)

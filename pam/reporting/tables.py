@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from pam.config import Experiment
 from pam.evaluation import attention
 from pam.evaluation.inputs import read_record
-from pam.evaluation.metrics import Metric
+from pam.evaluation.metrics import perplexity
 from pam.evaluation.translation import Significance
-from pam.io import unknown
-from pam.reporting import attentions, costs
+from pam.io import UserError, unknown
+from pam.reporting import data_and_cost
 from pam.reporting.catalogue import TABLES, TableSpec, gains_of
 from pam.reporting.comparison import RULE, PaperTable, Row, check_rows, compare, frame_of
-from pam.reporting.examples import examples
-from pam.reporting.render import Column, Table, probability, signed, table_of
-from pam.reporting.runs import TaskRuns, load_runs
+from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, probability, signed, table_of
+from pam.reporting.runs import Outputs, ScoredRun, TaskRuns, label_of, load_outputs, load_runs, processor_seconds
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,7 @@ class Inputs:
 
     @cached_property
     def tasks(self) -> list[TaskRuns]:
-        """The scored runs.
-
-        Raises:
-            UserError: they cannot be in one table, or a task names a row that no paper has.
-        """
+        """The scored runs; a `UserError` if they cannot be in one table, or a task names an unknown row of a paper."""
         tasks = load_runs(self.scores, self.experiment)
         check_rows(self.papers, tasks)
         return tasks
@@ -57,9 +55,9 @@ class Inputs:
 
     def notes(self, rows: Sequence[Row]) -> list[str]:
         """What the experiment says of the tasks that are shown."""
-        shown = {row.task: row.task_label for row in rows}
-        notes = {task: self.experiment.tasks[task].note for task in shown}
-        return [f"{shown[task]}: {note}" for task, note in notes.items() if note]
+        labels = {row.task: row.task_label for row in rows}
+        noted = [(label, self.experiment.tasks[task].note) for task, label in labels.items()]
+        return [f"{label}: {note}" for label, note in noted if note]
 
 
 def build(name: str, inputs: Inputs) -> Table:
@@ -90,54 +88,51 @@ DIGITS = {
 }
 
 
+VERDICT = Column("Verdict", "{verdict}", "l")
+
+
 def comparison(spec: TableSpec, inputs: Inputs) -> Table:
     """Ours with the paper's, one row per task, metric and model."""
-    paper, baseline = inputs.paper(spec), inputs.experiment.baseline
-    rows = compare(inputs.tasks, inputs.experiment, spec.metrics, paper)
+    rows = compare(inputs.tasks, inputs.experiment, spec.metrics, inputs.paper(spec))
     frame = _with_texts(rows).rename(columns={"p": "p_vs_soft"})
     csv, sacrebleu = COMPARISON, _p_by_sacrebleu(rows, inputs.significance)
     if sacrebleu is not None:
         csv, frame["p_sacrebleu"] = (*COMPARISON, "p_sacrebleu"), sacrebleu
-    names, reported = _name_columns(rows), _reported(rows)
+    names = _name_columns(rows)
     shown = [
         *names,
-        *([Column("Paper", "{paper_text}")] if reported else []),
+        *([Column("Paper", "{paper_text}")] if _reported(rows) else []),
         Column("Ours", "{ours}"),
         Column("95 % interval", "{interval}"),
-        *_gain_columns(reported),
+        *_gain_columns(rows),
         *([Column("p, sacreBLEU", "{p_sacrebleu}")] if sacrebleu else []),
-        Column("Seeds", "{n}"),
+        SEEDS,
         Column("CPU s", "{cpu_s:,.0f}"),
         *([Column("GPU s", "{gpu_s:,.0f}")] if any(row.gpu_s for row in rows) else []),
-        Column("Verdict", "{verdict}", "l"),
+        VERDICT,
     ]
     notes = [
         f"{_units(rows)} Ours: mean and standard deviation over seeds. "
-        f"{_gain_note(_label(rows, baseline))} "
+        f"{_gain_note(_label(rows, inputs.experiment.baseline))} "
         "CPU s (and GPU s): mean of one training with the decoding of the test set.",
         *inputs.notes(rows),
         *_signatures(inputs.tasks, spec.metrics),
         *([_SACREBLEU_NOTE] if sacrebleu else []),
-        *_verdict_notes(rows, paper),
+        *_verdict_notes(rows, inputs.paper(spec)),
     ]
     return table_of(inputs.title(spec), frame, csv, DIGITS, shown, notes, group=len(names) - 1)
 
 
 def gains(spec: TableSpec, inputs: Inputs) -> Table:
     """Gains over the baseline with paired intervals, and what decided each verdict."""
-    paper, baseline = inputs.paper(spec), inputs.experiment.baseline
-    rows = compare(inputs.tasks, inputs.experiment, spec.metrics, paper)
+    baseline = inputs.experiment.baseline
+    rows = compare(inputs.tasks, inputs.experiment, spec.metrics, inputs.paper(spec))
     frame = _with_texts(rows)
     frame = frame.assign(baseline=baseline, low=frame["gain_low"], high=frame["gain_high"])
     frame = frame[frame["gain"].notna()]
     label, names = _label(rows, baseline), _name_columns(rows)
-    shown = [
-        *names,
-        *_gain_columns(_reported(rows)),
-        Column("Verdict", "{verdict}", "l"),
-        Column("Reason", "{reason}", "l"),
-    ]
-    notes = [f"{_units(rows)} {_gain_note(label)}", *inputs.notes(rows), *_verdict_notes(rows, paper)]
+    shown = [*names, *_gain_columns(rows), VERDICT, Column("Reason", "{reason}", "l")]
+    notes = [f"{_units(rows)} {_gain_note(label)}", *inputs.notes(rows), *_verdict_notes(rows, inputs.paper(spec))]
     title = f"Gain over {label}. {inputs.title(spec)}"
     return table_of(title, frame, GAINS, DIGITS, shown, notes, group=len(names) - 1)
 
@@ -150,12 +145,10 @@ def _with_texts(rows: Sequence[Row]) -> pd.DataFrame:
 
 def _texts(row: Row) -> dict[str, str | None]:
     digits, mark = row.metric.decimals, "" if row.same_data else "*"
-    spread = "" if row.sd is None else f" ± {row.sd:.{digits}f}"
-    low, high = signed(row.gain_low, digits), signed(row.gain_high, digits)
-    paper_gain = signed(row.paper_gain, digits)
+    low, high, paper_gain = (signed(value, digits) for value in (row.gain_low, row.gain_high, row.paper_gain))
     return {
         "metric_label": row.metric.label,
-        "ours": f"{row.mean:.{digits}f}{spread}",
+        "ours": _spread(row, digits),
         "interval": f"[{row.low:.{digits}f}, {row.high:.{digits}f}]",
         "paper_text": None if row.paper is None else f"{row.paper:.{digits}f}{mark}",
         "gain_text": signed(row.gain, digits),
@@ -165,21 +158,21 @@ def _texts(row: Row) -> dict[str, str | None]:
     }
 
 
+def _spread(row: Row, digits: int) -> str:
+    """Mean and standard deviation over seeds."""
+    return f"{row.mean:.{digits}f}" + ("" if row.sd is None else f" ± {row.sd:.{digits}f}")
+
+
 def _name_columns(rows: Sequence[Row]) -> list[Column]:
     """Task and model, and between them the metric where there is more than one."""
     several = len({row.metric.name for row in rows}) > 1
-    metric = [Column("Metric", "{metric_label}", "l")] if several else []
-    return [Column("Task", "{task_label}", "l"), *metric, Column("Model", "{label}", "l")]
+    return [TASK, *([Column("Metric", "{metric_label}", "l")] if several else []), MODEL]
 
 
-def _gain_columns(reported: bool) -> list[Column]:
+def _gain_columns(rows: Sequence[Row]) -> list[Column]:
     """Columns of gains; empty for the baseline."""
-    return [
-        *([Column("Gain, paper", "{paper_gain_text}")] if reported else []),
-        Column("Gain, ours", "{gain_text}"),
-        Column("95 % interval", "{gain_interval}"),
-        Column("p", "{p_text}"),
-    ]
+    ours = [Column("Gain, ours", "{gain_text}"), Column("95 % interval", "{gain_interval}"), Column("p", "{p_text}")]
+    return [*([Column("Gain, paper", "{paper_gain_text}")] if _reported(rows) else []), *ours]
 
 
 def _reported(rows: Sequence[Row]) -> bool:
@@ -193,12 +186,11 @@ def _label(rows: Sequence[Row], baseline: str) -> str:
 
 def _units(rows: Sequence[Row]) -> str:
     """Units of the metrics, and which of them are better when lower."""
-    return "; ".join(sorted({_described(row.metric) for row in rows})) + "."
-
-
-def _described(metric: Metric) -> str:
-    unit = f" in {metric.unit}" if metric.unit else ""
-    return f"{metric.label}{unit}{', lower is better' if metric.lower_is_better else ''}"
+    described = {
+        f"{one.label}{f' in {one.unit}' if one.unit else ''}{', lower is better' if one.lower_is_better else ''}"
+        for one in (row.metric for row in rows)
+    }
+    return "; ".join(sorted(described)) + "."
 
 
 def _gain_note(baseline: str) -> str:
@@ -208,26 +200,24 @@ def _gain_note(baseline: str) -> str:
     )
 
 
+_OTHER_DATA_NOTE = (
+    "* The paper's figure is for the paper's own data, which are not ours; it is shown for "
+    "orientation and decides nothing."
+)
+
+
 def _verdict_notes(rows: Sequence[Row], paper: PaperTable | None) -> list[str]:
-    notes = []
+    notes = [f"Paper: {paper.source}. {paper.note}".strip()] if paper is not None and _reported(rows) else []
     if any(row.paper is not None and not row.same_data for row in rows):
-        notes.append(
-            "* The paper's figure is for the paper's own data, which are not ours; it is shown for "
-            "orientation and decides nothing."
-        )
-    if paper is not None and _reported(rows):
-        notes.append(f"Paper: {paper.source}. {paper.note}".strip())
+        notes.insert(0, _OTHER_DATA_NOTE)
     return [*notes, f"Verdict. {RULE}"]
 
 
 def _signatures(tasks: Sequence[TaskRuns], metrics: Sequence[str]) -> list[str]:
     """What sacreBLEU says of how its metrics were computed; one remark, or none."""
-    found: dict[str, None] = {}
-    for task in tasks:
-        for name, signature in task.runs[0].scores.details.get("signatures", {}).items():
-            if f"{name}_b*" in metrics:
-                found[f"{name} `{signature}`"] = None
-    return [f"Signatures of sacreBLEU: {'; '.join(found)}."] if found else []
+    signatures = [task.runs[0].scores.details.get("signatures", {}).items() for task in tasks]
+    found = [f"{name} `{text}`" for of_task in signatures for name, text in of_task if f"{name}_b*" in metrics]
+    return [f"Signatures of sacreBLEU: {'; '.join(dict.fromkeys(found))}."] if found else []
 
 
 _SACREBLEU_NOTE = (
@@ -238,38 +228,164 @@ _SACREBLEU_NOTE = (
 
 
 def _p_by_sacrebleu(rows: Sequence[Row], paths: Sequence[Path]) -> list[str | None] | None:
-    """p of each row, one per seed; None where nothing was tested.
-
-    Raises:
-        UserError: a file is missing or holds no tests.
-    """
+    """p of each row, one per seed; None where nothing was tested."""
     if not paths:
         return None
-    read = sorted((read_record(Significance, path) for path in paths), key=lambda one: one.seed)
     found: dict[tuple[str, str, str], list[str]] = {}
-    for one in read:
+    for one in sorted((read_record(Significance, path) for path in paths), key=lambda one: one.seed):
         for test in one.tests:
-            key = one.task, test.model, test.metric
-            found.setdefault(key, []).append(probability(test.p))
+            found.setdefault((one.task, test.model, test.metric), []).append(probability(test.p))
     keys = [(row.task, row.model, row.metric.name) for row in rows]
     return ["; ".join(found[key]) if key in found else None for key in keys]
+
+
+# Every model at a glance: how good, how certain, how fast, how large.
+
+GLANCE = (
+    *("task", "model", "metric", "mean", "sd", "low", "high", "ppl", "one_minus_aer", "entropy"),
+    *("trained_per_s", "decoded_per_s", "parameters", "n"),
+)
+GLANCE_DIGITS = dict.fromkeys(GLANCE[3:10], 4) | {"trained_per_s": 2, "decoded_per_s": 2}
+GLANCE_SHOWN = (
+    TASK,
+    MODEL,
+    Column("Quality", "{quality}"),
+    Column("95 %", "[{low:.2f}, {high:.2f}]", "l"),
+    Column("Perplexity", "{ppl:.3f}"),
+    Column("1 - AER", "{one_minus_aer:.3f}"),
+    Column("Entropy", "{entropy:.3f}"),
+    Column("Trained/s", "{trained_per_s:,.0f}"),
+    Column("Decoded/s", "{decoded_per_s:,.0f}"),
+    Column("Parameters", "{parameters:,.0f}"),
+    SEEDS,
+)
+GLANCE_NOTE = (
+    "Perplexity is of the likelihood, also where a bound was trained: positions are summed out by "
+    "the prior, latent vectors are at their means, hard attention feeds back the most probable "
+    "position; it counts target symbols (letters, words or pieces of words). Entropy: mean of the "
+    "prior's over positions, in nats; a model without attention counts as attending to all "
+    "positions alike. Trained/s: training examples, Decoded/s: test rows with the main beam, per "
+    "processor second, or per GPU second where one was used; other work on the machine blurs both, "
+    "`python -m pam bench` takes the models in turns."
+)
+
+
+def attentions(spec: TableSpec, inputs: Inputs) -> Table:
+    """One row per task and model, means over seeds; what was not measured is empty."""
+    rows = compare(inputs.tasks, inputs.experiment, ("accuracy", "bleu_b*"), None, first=True)
+    gold = load_runs(inputs.gold_scores, inputs.experiment) if inputs.gold_scores else []
+    aligned = compare(gold, inputs.experiment, ["one_minus_aer"], None, first=True) if gold else []
+    alignment = [{"task": row.task, "model": row.model, "one_minus_aer": row.mean} for row in aligned]
+    frame = frame_of(rows).assign(quality=[_spread(row, 2) for row in rows])
+    for measured, columns in (
+        ([_speed_and_size(run) for task in inputs.tasks for run in task.runs], GLANCE[10:13]),
+        ([_certainty(attention.load(path)) for path in inputs.analyses], ("ppl", "entropy")),
+        (alignment, ("one_minus_aer",)),
+    ):
+        frame = frame.merge(_means(measured, columns), how="left", on=["task", "model"])
+    names = dict.fromkeys(f"{row.metric.label} on {row.task_label}" for row in rows)
+    quality = (
+        f"Quality: {', '.join(names)}; mean and standard deviation over seeds, 95 % bootstrap "
+        "interval of the mean over the test split."
+    )
+    return table_of(inputs.title(spec), frame, GLANCE, GLANCE_DIGITS, GLANCE_SHOWN, (quality, GLANCE_NOTE))
+
+
+def _means(records: Sequence[dict[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+    """Means over seeds, unknown where one of them is."""
+
+    def mean(seeds: pd.Series[float]) -> float:
+        return float(seeds.mean(skipna=False))
+
+    frame = pd.DataFrame(records, columns=["task", "model", *columns]).astype(dict.fromkeys(columns, float))
+    return frame.groupby(["task", "model"], as_index=False).agg(dict.fromkeys(columns, mean))
+
+
+def _certainty(analysis: attention.Analysis) -> dict[str, Any]:
+    """Perplexity of a target symbol, and the entropy of attention in nats."""
+    sums = np.array([sum(analysis.sentences.nll), sum(analysis.sentences.tokens)])
+    known = {"ppl": float(perplexity(sums)), "entropy": analysis.entropy.mean}
+    return {"task": analysis.task, "model": analysis.model} | known
+
+
+def _speed_and_size(run: ScoredRun) -> dict[str, Any]:
+    """Examples and rows per processor or GPU second, and the number of parameters."""
+    training, decoding = run.scores.training, run.main_decoding
+    trained, decoded = processor_seconds(training), processor_seconds(decoding)
+    rate, rows = training.get("examples_per_second"), decoding.get("sentences")
+    return {
+        "task": run.task,
+        "model": run.model,
+        "trained_per_s": rate * training["wall_s"] / trained[1] if trained and rate else None,
+        "decoded_per_s": rows / decoded[1] if decoded and rows else None,
+        "parameters": training.get("parameters"),
+    }
+
+
+# Translations of all models, side by side with the reference.
+
+COUNT = 6
+"""Sentences of each task."""
+
+WORDS = range(6, 26)
+"""Lengths of the sources that are shown: neither trifling nor too long to be compared by eye."""
+
+EXAMPLES = ("task", "sentence", "model", "label", "text")
+EXAMPLES_SHOWN = (TASK, Column("Sentence", "{sentence}"), Column("", "{label}", "l"), Column("Text", "{shown}", "p"))
+EXAMPLES_NOTE = (
+    f"First seed, main beam, words as the models write them. {COUNT} sentences of "
+    f"{WORDS.start} to {WORDS.stop - 1} source words, spread evenly over those of the test "
+    "split on which the models differ most: not the best ones, nor drawn at random."
+)
+
+
+def examples(spec: TableSpec, inputs: Inputs) -> Table:
+    """Some sentences of each task with the outputs of every model's first seed; a `UserError` if they are of others."""
+    lines: list[tuple[str, str, int, str, str, str]] = []
+    for task, by_model in load_outputs(inputs.predictions, inputs.experiment).items():
+        models = [seeds[0] for seeds in by_model.values()]
+        _check_same_sentences(models)
+        for place in _most_different([one.lines for one in models]):
+            source, target, _ = models[0].lines[place]
+            texts = [("", "Source", source), ("", "Reference", target)]
+            texts += [(one.model, one.label, one.lines[place][2]) for one in models]
+            lines += [(label_of(task, inputs.experiment), task, place + 1, *text) for text in texts]
+    frame = pd.DataFrame(lines, columns=["task_label", *EXAMPLES], dtype=object)
+    frame["shown"] = frame["text"].replace("", "(empty)")
+    return table_of(inputs.title(spec), frame, EXAMPLES, {}, EXAMPLES_SHOWN, (EXAMPLES_NOTE,), group=2)
+
+
+def _check_same_sentences(models: Sequence[Outputs]) -> None:
+    for other in models[1:]:
+        if [line[:2] for line in other.lines] != [line[:2] for line in models[0].lines]:
+            words, hint = f"these are not the sentences of {models[0].path}", "predict again on the same prepared data"
+            raise UserError(words, file=other.path, hint=hint)
+
+
+def _most_different(outputs: Sequence[Sequence[tuple[str, ...]]]) -> list[int]:
+    """Numbers of sentences to show: of each of `COUNT` stretches the one on which models differ.
+
+    That is the sentence with most different outputs, the first of equals; those whose
+    source has a length in `WORDS` come before all others.
+    """
+    sentences = len(outputs[0])
+
+    def rank(number: int) -> tuple[bool, int]:
+        return len(outputs[0][number][0].split()) in WORDS, len({lines[number][2] for lines in outputs})
+
+    bounds = [place * sentences // COUNT for place in range(COUNT + 1)]
+    return [max(range(*ends), key=rank) for ends in pairwise(bounds) if range(*ends)]
 
 
 BUILDERS: dict[str, Callable[[TableSpec, Inputs], Table]] = {
     "comparison": comparison,
     "gains": gains,
-    "attentions": lambda spec, inputs: attentions.attentions(
-        inputs.tasks,
-        load_runs(inputs.gold_scores, inputs.experiment) if inputs.gold_scores else [],
-        [attention.load(path) for path in inputs.analyses],
-        inputs.experiment,
-        inputs.title(spec),
-    ),
-    "examples": lambda spec, inputs: examples(inputs.experiment, inputs.predictions, inputs.title(spec)),
-    "overhead": lambda spec, inputs: costs.overhead(
+    "attentions": attentions,
+    "examples": examples,
+    "overhead": lambda spec, inputs: data_and_cost.overhead(
         inputs.tasks, inputs.experiment, inputs.paper(spec), inputs.title(spec)
     ),
-    "costs": lambda spec, inputs: costs.costs(inputs.tasks, inputs.title(spec)),
-    "environment": lambda spec, inputs: costs.environment(inputs.tasks, inputs.title(spec)),
+    "costs": lambda spec, inputs: data_and_cost.costs(inputs.tasks, inputs.title(spec)),
+    "environment": lambda spec, inputs: data_and_cost.environment(inputs.tasks, inputs.title(spec)),
 }
 """How each table is made of its files."""

@@ -127,7 +127,8 @@ def config(tasks: Sequence[str], models: Sequence[str]) -> dict[str, Any]:
         "models": list(models),
         "decoding": {"beam": BEAMS[0], "beams": list(BEAMS[1:])},
         "tasks": {
-            task: {"dataset": task, "label": task, "paper": "IWSLT14 DE-EN", "gold": "some-gold"} for task in tasks
+            task: {"dataset": task, "label": task, "paper": "IWSLT14 DE-EN", "word_alignments": "some-gold"}
+            for task in tasks
         },
     }
 
@@ -150,7 +151,7 @@ def make_run(folder: Path, task: str, model: str, seed: int, pairs: Sequence[tup
     run = folder / model / f"seed{seed}"
     identity = {"experiment": "made-up", "task": task, "model": model, "seed": seed}
     identity |= {"label": LABELS[model]}
-    sections = {"components": {"label": LABELS[model]}, "network": {}, "training": {}, "decoding": {}}
+    sections = {"components": {"label": LABELS[model]}, "network": {}, "training": {}, "decoding": {"beam": BEAMS[0]}}
     write_text(run / "run.yaml", yaml.safe_dump(identity | sections))
     cost = 600.0 * (1 + 0.05 * list(LABELS).index(model)) + seed
     training, decodings, files = training_record(seed, cost), {}, []

@@ -8,7 +8,7 @@ import pytest
 
 from pam.config import Experiment
 from pam.reporting.catalogue import FIGURE_CODE, FIGURES, TABLES
-from pam.reporting.figures.draw import KINDS, parser_of
+from pam.reporting.figures import KINDS, parser_of
 from pam.reporting.tables import BUILDERS
 
 INFLECTION = {"table2", "table2_gains", "table2_paradigms", "table2_paradigms_gains"}
@@ -37,7 +37,7 @@ def test_tables_follow_the_kinds_of_task(kinds: list[str], expected: set[str]) -
 
 
 def test_alignments_are_shown_of_tasks_that_have_gold_ones() -> None:
-    made = experiment(plain={}, aligned={"gold": "links"}, nouns={})
+    made = experiment(plain={}, aligned={"word_alignments": "links"}, nouns={})
     kinds = {"plain": "translation", "aligned": "translation", "nouns": "inflection"}
     assert TABLES["table3"].shows(made, kinds) == ["aligned"]
     assert TABLES["table1"].shows(made, kinds) == ["plain", "aligned"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pam.config import Experiment
-from pam.reporting.datasets import datasets
+from pam.reporting.data_and_cost import datasets
 from pam.reporting.render import Table
 
 SIDE = {"symbols": 1200, "unknown": 7, "longest": 31}

@@ -19,22 +19,21 @@ from made_translations import make_translations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pam.commands import figures
+from pam.commands import report
 from pam.evaluation import attention as analysis
 from pam.io import UserError, write_json
-from pam.reporting import runs
+from pam.reporting import runs, style
 from pam.reporting.catalogue import FIGURES
 from pam.reporting.comparison import compare
-from pam.reporting.figures import style, translation
+from pam.reporting.figures import KINDS, parser_of
 from pam.reporting.figures.attention import attention
-from pam.reporting.figures.draw import KINDS, parser_of
 from pam.reporting.runs import history_columns, load_experiment
 
 
 def draw(kind: str, *arguments: object) -> None:
     parser = argparse.ArgumentParser()
-    figures.add_arguments(parser)
-    assert figures.run(parser.parse_args([kind, *map(str, arguments)])) == 0
+    report.FIGURES.add_arguments(parser)
+    assert report.FIGURES.run(parser.parse_args([kind, *map(str, arguments)])) == 0
 
 
 def arguments(kind: str, made: MadeExperiment) -> list[object]:
@@ -168,7 +167,7 @@ def test_bleu_by_size_puts_tasks_of_the_same_data_by_their_training_pairs(tmp_pa
         summaries.append(made.folder / name / "data" / "summary.json")
         write_json(summaries[-1], {"splits": {"train": {"rows": rows}}})
     with style.styled():
-        figure = translation.bleu_by_size(made.config, made.scores, summaries)
+        figure = KINDS["bleu_by_size"](made.config, made.scores, summaries)
         (panel,) = figure.axes
         assert panel.get_xscale() == "log"
         assert {tuple(line.get_xdata()) for line in panel.lines} == {(100, 10_000)}

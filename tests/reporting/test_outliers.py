@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import pytest
 from matplotlib.axes import Axes
 
-from pam.reporting.figures import style
+from pam.reporting import style
 from pam.reporting.figures.models import ENOUGH, Outlier, far_out, pin_across, pin_along
 
 CROWD = [84.0, 84.5, 85.0, 85.5, 86.0, 86.5, 87.0, 87.5]

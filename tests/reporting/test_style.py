@@ -11,7 +11,7 @@ from made_translations import LABELS as TRANSLATORS
 from matplotlib.artist import Artist
 from matplotlib.text import Text
 
-from pam.reporting.figures import style
+from pam.reporting import style
 
 
 def test_named_models_are_told_apart_by_color_and_mark() -> None:

@@ -15,8 +15,7 @@ import pytest
 from made_runs import MadeExperiment, make_experiment
 from made_translations import make_translations
 
-from pam.commands import significance
-from pam.commands import tables as command
+from pam.commands import evaluate, report
 from pam.evaluation import attention as analysis
 from pam.io import UserError, write_json
 from pam.reporting import render
@@ -30,11 +29,11 @@ COLUMNS = "task,model,metric,mean,sd,n,low,high,paper,difference,p_vs_soft,verdi
 def make(made: MadeExperiment, name: str, out: Path, **files: Sequence[Path]) -> list[dict[str, str]]:
     """Makes a table by its command, of scores or the files given; returns the CSV's rows."""
     parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
+    report.TABLES.add_arguments(parser)
     arguments = ["--table", name, "--experiment", str(made.config), "--paper", str(made.paper)]
     for option, paths in (files or {"scores": made.scores}).items():
         arguments += [f"--{option}", *map(str, paths)]
-    assert command.run(parser.parse_args([*arguments, "--out", str(out)])) == 0
+    assert report.TABLES.run(parser.parse_args([*arguments, "--out", str(out)])) == 0
     with (out / f"{name}.csv").open(encoding="utf-8", newline="") as handle:
         return list(csv.DictReader(handle))
 
@@ -192,14 +191,12 @@ def test_table_3_compares_both_readings_of_the_papers_column_and_says_so(
 def test_p_by_sacrebleu_stands_with_ours_one_a_seed(translated: MadeExperiment, tmp_path: Path) -> None:
     files = []
     for seed in (1, 2):
-        run = [translated.run("de-en", model, seed) for model in ("soft", "postr-joint")]
-        baseline, system = (folder / "beam4" / "predictions.tsv" for folder in run)
+        baseline, system = (translated.run("de-en", model, seed) for model in ("soft", "postr-joint"))
         files.append(tmp_path / f"seed{seed}.json")
         parser = argparse.ArgumentParser()
-        significance.add_arguments(parser)
-        paths = ["--baseline", baseline, "--systems", system, "--out", files[-1]]
-        data = ["--data", translated.folder / "de-en" / "data", "--beam", "4"]
-        assert significance.run(parser.parse_args([str(one) for one in (*paths, *data)])) == 0
+        evaluate.SIGNIFICANCE.add_arguments(parser)
+        words = ["--baseline", baseline, "--systems", system, "--out", files[-1]]
+        assert evaluate.SIGNIFICANCE.run(parser.parse_args(list(map(str, words)))) == 0
     rows = make(translated, "table1_more", tmp_path, scores=translated.scores, significance=files)
     found = {(row["metric"], row["model"]): row["p_sacrebleu"] for row in rows}
     assert len(found["sacrebleu_b4", "postr-joint"].split("; ")) == 2

@@ -10,7 +10,7 @@ import jinja2
 import pytest
 from docutils.core import publish_parts
 
-from pam.reporting.figures import style
+from pam.reporting import style
 from tests.security.names import WORDS
 from tests.workflow.checkouts import ROOT
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pam.config import Experiment
 from pam.io import read_json, write_text
-from pam.reporting.datasets import datasets
+from pam.reporting.data_and_cost import datasets
 from pam.reporting.render import page
 from pam.reporting.runs import load_experiment
 

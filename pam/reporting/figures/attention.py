@@ -1,10 +1,12 @@
-"""Heat maps of two models' alignments and their difference (Shankar & Sarawagi, Figures 2, 5)."""
+"""What models attend to: heat maps of alignments, the uncertainty of attention and what it covers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
@@ -12,9 +14,14 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from pydantic import Field
 
+from pam.evaluation.attention import COVERED, Analysis
 from pam.evaluation.inputs import read_record
+from pam.evaluation.metrics import Floats
 from pam.io import Strict, UserError
-from pam.reporting.figures import style
+from pam.reporting import style
+from pam.reporting.runs import label_of, labels, load_analyses, load_experiment
+
+# Heat maps of two models' alignments and their difference (Shankar & Sarawagi, Figures 2, 5).
 
 ACROSS = 18
 """Target symbols up to which three panels fit side by side and words stay legible."""
@@ -55,20 +62,17 @@ def attention(base: Path, other: Path, rows: int) -> Figure:
     _check_same_rows(ours, theirs, other)
     pairs = list(zip(ours.rows, theirs.rows, strict=True))[:rows]
     across = all(len(row.target) <= ACROSS for row, _ in pairs)
-    heights = [_height(row) for row, _ in pairs for _ in range(1 if across else 3)]
-    figure, grid = plt.subplots(
-        len(heights),
-        3 if across else 1,
-        figsize=(style.WIDTH, _BAR * (1 if across else 3) + sum(heights)),
-        height_ratios=heights,
-        squeeze=False,
-        layout="constrained",
-    )
+    rows_of, columns = (1, 3) if across else (3, 1)
+    heights = [_height(row) for row, _ in pairs for _ in range(rows_of)]
+    height = _BAR * rows_of + sum(heights)
+    figure, axes = style.panels(len(heights), columns, height, height_ratios=heights)
+    grid = np.array(axes).reshape(-1, columns)
     panels = grid.reshape(len(pairs), 3)
-    for axes, (first, second) in zip(panels, pairs, strict=True):
-        _row(list(axes), first, second, across)
-    for axes in panels[:1] if across else panels:
-        for panel, title in zip(axes, _titles(ours, theirs), strict=True):
+    titles = ours.label, theirs.label, f"{theirs.label} − {ours.label}"
+    for own, (first, second) in zip(panels, pairs, strict=True):
+        _row(list(own), first, second, across)
+    for own in panels[:1] if across else panels:
+        for panel, title in zip(own, titles, strict=True):
             _head(panel, title, above=22 if pairs[0][0].lemma else 6)
     _scales(figure, grid, ours.label, theirs.label, across)
     return figure
@@ -78,23 +82,17 @@ def _read(path: Path) -> Alignments:
     content = read_record(Alignments, path)
     for row in content.rows:
         if [len(line) for line in row.alignment] != [len(row.source)] * len(row.target):
-            raise UserError(
-                f"the alignment of `{' '.join(row.target)}` does not fit its symbols",
-                file=path,
-                hint="delete the file and make it again",
-            )
+            words = f"the alignment of `{' '.join(row.target)}` does not fit its symbols"
+            raise UserError(words, file=path, hint="delete the file and make it again")
     return content
 
 
 def _check_same_rows(base: Alignments, other: Alignments, path: Path) -> None:
-    first, second = ([(row.source, row.target) for row in one.rows] for one in (base, other))
-    for index in range(max(len(first), len(second))):
-        if first[index : index + 1] != second[index : index + 1]:
-            raise UserError(
-                f"row {index + 1} is not the same as in the other model's file",
-                file=path,
-                hint="make both files from the same rows of the same data",
-            )
+    rows = ([(row.source, row.target) for row in one.rows] for one in (base, other))
+    for number, (first, second) in enumerate(zip_longest(*rows), start=1):
+        if first != second:
+            words = f"row {number} is not the same as in the other model's file"
+            raise UserError(words, file=path, hint="make both files from the same rows of the same data")
 
 
 def _upright(row: Row) -> bool:
@@ -116,12 +114,10 @@ def _row(axes: list[Axes], base: Row, other: Row, across: bool) -> None:
         (axes[2], second - first, "RdBu_r", -1),
     ):
         panel.imshow(matrix, cmap=palette, vmin=low, vmax=1, aspect="auto", interpolation="none")
-        panel.set_xticks(
-            range(len(base.target)), [_END.get(one, one) for one in base.target], rotation=90 if _upright(base) else 0
-        )
+        symbols, upright = [_END.get(one, one) for one in base.target], 90 if _upright(base) else 0
+        panel.set_xticks(range(len(symbols)), symbols, rotation=upright)
         panel.set_yticks(range(len(base.source)), [_named(one) for one in base.source])
-        named = panel is axes[0] or not across
-        panel.tick_params(length=0, labelsize=_LABEL, labelleft=named)
+        panel.tick_params(length=0, labelsize=_LABEL, labelleft=panel is axes[0] or not across)
         panel.set_xticks(np.arange(len(base.target) - 1) + 0.5, minor=True)
         panel.set_yticks(np.arange(len(base.source) - 1) + 0.5, minor=True)
         panel.tick_params(which="minor", length=0)
@@ -140,21 +136,9 @@ def _named(symbol: str) -> str:
     return f"{symbol} {_END[symbol]}" if symbol in _END else symbol
 
 
-def _titles(base: Alignments, other: Alignments) -> tuple[str, str, str]:
-    return base.label, other.label, f"{other.label} − {base.label}"
-
-
 def _head(panel: Axes, title: str, above: float) -> None:
     """A panel's title, so many points above it."""
-    panel.annotate(
-        title,
-        (0.5, 1),
-        xytext=(0, above),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        ha="center",
-        weight="bold",
-    )
+    panel.annotate(title, (0.5, 1), (0, above), "axes fraction", "offset points", ha="center", weight="bold")
 
 
 def _scales(figure: Figure, grid: np.ndarray, base: str, other: str, across: bool) -> None:
@@ -174,3 +158,75 @@ def _scales(figure: Figure, grid: np.ndarray, base: str, other: str, across: boo
         bar.set_label(words, fontsize=8)
         bar.outline.set_visible(False)
         bar.ax.tick_params(labelsize=_LABEL)
+
+
+# How uncertain attention is, and how much of a sentence it covers, under teacher forcing.
+
+FEWEST_SYMBOLS = 50
+"""Below that a bin's accuracy is noise and is left out."""
+
+
+def entropy_accuracy(experiment: Path, analyses: Sequence[Path]) -> Figure:
+    """Accuracy as attention grows uncertain, and how often it is (Shankar & Sarawagi, Figure 3).
+
+    Two panels per task: accuracy above, the histogram of entropies below; seeds together.
+    """
+    return _analyzed(experiment, analyses, _entropy_panels, ("right symbols (%)", "share of symbols (%)"))
+
+
+def coverage(experiment: Path, analyses: Sequence[Path]) -> Figure:
+    """How much of a source sentence attention covers (Shankar & Sarawagi, Figure 4).
+
+    Two panels per task: distribution over sentences above, over source words below.
+    """
+    return _analyzed(experiment, analyses, _coverage_panels, ("sentences (%)", "source words (%)"), marker=None)
+
+
+Models = dict[str, list[Analysis]]
+"""Model to the analyses of its seeds."""
+
+
+def _analyzed(
+    experiment: Path, analyses: Sequence[Path], draw: Callable[..., None], left: tuple[str, str], **legend: Any
+) -> Figure:
+    known = load_experiment(experiment)
+    tasks = load_analyses(analyses, known)
+    named = [(label_of(task, known), models) for task, models in tasks.items()]
+    figure = style.draw_tasks(named, draw, 4.4, left)
+    style.legend_models(figure, labels(tasks), **legend)
+    return figure
+
+
+def _total(analyses: Sequence[Analysis], counts: Callable[[Analysis], Sequence[int]]) -> Floats:
+    """Counts, such as those of a histogram, added up over seeds."""
+    total: Floats = np.sum([counts(one) for one in analyses], axis=0, dtype=np.float64)
+    return total
+
+
+def _entropy_panels(models: Models, upper: Axes, lower: Axes) -> None:
+    lower.sharex(upper)
+    last = 0
+    for model, own in models.items():
+        edges = np.array(own[0].entropy.edges)
+        count, correct = _total(own, lambda one: one.entropy.count), _total(own, lambda one: one.entropy.correct)
+        shown = count >= FEWEST_SYMBOLS
+        middles = (edges[:-1] + edges[1:]) / 2
+        style.curve(upper, model, middles[shown], 100 * correct[shown] / count[shown])
+        style.steps(lower, model, edges, 100 * count / count.sum())
+        last = max(last, *np.flatnonzero(shown).tolist(), 0)
+    upper.tick_params(labelbottom=False)
+    lower.set_xlim(0, edges[last + 1])
+    lower.set_xlabel("entropy of attention (nats)")
+
+
+def _coverage_panels(models: Models, upper: Axes, lower: Axes) -> None:
+    upper.set_xlabel(f"share of source words attended {COVERED} or more in all")
+    lower.set_xlabel("attention that a source word got in all, at most 1")
+    for model, own in models.items():
+        sentences, words = (
+            _total(own, lambda one: one.coverage.sentences),
+            _total(own, lambda one: one.coverage.words),
+        )
+        for panel, count in ((upper, sentences), (lower, words)):
+            style.steps(panel, model, own[0].coverage.edges, 100 * count / count.sum())
+            panel.set_xlim(0, 1)

@@ -1,4 +1,4 @@
-"""Learning curves: what was measured on the development split after each epoch."""
+"""A line per model: learning curves, BLEU by sentence length and by training pairs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,22 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from pam.evaluation.metrics import Floats
-from pam.io import UserError
-from pam.reporting.figures import style
-from pam.reporting.runs import History, label_of, labels, load_experiment, load_histories
+from pam.evaluation.translation import LengthBin, by_length
+from pam.io import UserError, read_json
+from pam.reporting import style
+from pam.reporting.comparison import Row, compare
+from pam.reporting.runs import (
+    History,
+    TaskRuns,
+    check_known,
+    label_of,
+    labels,
+    load_experiment,
+    load_histories,
+    load_runs,
+)
+
+# What was measured on the development split after each epoch.
 
 
 class Kind(NamedTuple):
@@ -50,12 +63,7 @@ EVAL_METRICS = (
 
 
 def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> Figure:
-    """A row of panels per task: accuracy or training loss, then development loss.
-
-    Args:
-        histories: `history.csv` of every run, its `run.yaml` in the same folder.
-        eval_metrics: draw `EVAL_METRICS` instead.
-    """
+    """A row of panels per task: accuracy or training loss, then development loss; or `EVAL_METRICS`."""
     known = load_experiment(experiment)
     tasks = load_histories(histories, known)
     columns = len(EVAL_METRICS) if eval_metrics else 2
@@ -99,16 +107,10 @@ def _panel(axes: Axes, models: dict[str, list[History]], kind: Kind) -> None:
 
 
 def _column(history: History, kind: Kind) -> Floats:
-    """A column of a history.
-
-    Raises:
-        UserError: it was not measured.
-    """
+    """A column of a history; a `UserError` if it was not measured."""
     if kind.column not in history.columns:
-        raise UserError(
-            f"the training of {history.model} on {history.task} has not measured {kind.column}",
-            hint="set `training: {eval_metrics: true}` and train again",
-        )
+        words = f"the training of {history.model} on {history.task} has not measured {kind.column}"
+        raise UserError(words, hint="set `training: {eval_metrics: true}` and train again")
     return history.columns[kind.column]
 
 
@@ -125,3 +127,78 @@ def _zoom(axes: Axes, curves: Sequence[np.ndarray]) -> None:
     low, high = float(seen.min()), float(seen.max())
     margin = 0.12 * (high - low) or 0.05 * abs(high) or 1.0
     axes.set_ylim(low - margin, high + margin)
+
+
+# BLEU by sentence length and by training pairs.
+
+FEWEST_SENTENCES = 10
+"""Below that the BLEU of a bin of lengths is noise and is left out."""
+
+
+def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> Figure:
+    """BLEU by sentence length (Luong et al. 2015, Figure 6): a panel per task, a line per model."""
+    tasks = load_runs(scores, load_experiment(experiment))
+    check_known(["bleu_b*"], tasks)
+    tasks = [task for task in tasks if task.metrics(["bleu_b*"])]
+    figure = style.draw_tasks([(task.label, task) for task in tasks], _lengths_panel, 3.0, ("BLEU",))
+    style.legend_models(figure, labels({task.name: task.models for task in tasks}))
+    return figure
+
+
+def _lengths_panel(task: TaskRuns, axes: Axes) -> None:
+    beam = int(task.metrics(["bleu_b*"])[0].rpartition("_b")[2])
+    shown = [one for one in by_length(task.runs[0].scores.counts(), beam) if one.sentences >= FEWEST_SENTENCES]
+    lows = [one.low for one in shown]
+    for model, own in task.models.items():
+        by_seed = [[one.value for one in by_length(run.scores.counts(), beam) if one.low in lows] for run in own]
+        values = np.mean(np.array(by_seed, dtype=np.float64), axis=0)
+        style.curve(axes, model, range(len(shown)), values)
+    axes.set_xticks(range(len(shown)), [_named(one) for one in shown])
+    axes.set_xlabel("words of the source, and sentences")
+
+
+def _named(found: LengthBin) -> str:
+    """Its lengths, and below them how many sentences have one of them."""
+    lengths = f"{found.low}+" if found.high is None else f"{max(found.low, 1)}–{found.high - 1}"
+    return f"{lengths}\n{found.sentences:,}"
+
+
+def bleu_by_size(experiment: Path, scores: Sequence[Path], data: Sequence[Path]) -> Figure:
+    """BLEU by the amount of training data (Koehn & Knowles 2017, Figure 1).
+
+    One panel per data set, one line per model, one point per task; pairs on a log scale.
+
+    Args:
+        data: `summary.json` of every task's prepared data.
+
+    Raises:
+        UserError: scores without BLEU, or a task without a summary of its data.
+    """
+    known = load_experiment(experiment)
+    tasks = load_runs(scores, known)
+    sizes = {path.parent.parent.name: int(read_json(path)["splits"]["train"]["rows"]) for path in data}
+    for task in tasks:
+        if task.name not in sizes:
+            raise UserError(f"no summary of the data of {task.name}", hint="name it with --data too")
+    rows = compare(tasks, known, ["bleu_b*"], None, first=True)
+    groups: dict[str, list[TaskRuns]] = {}
+    for task in tasks:
+        groups.setdefault(task.config.family(), []).append(task)
+    named = []
+    for group in groups.values():
+        names = {one.name for one in group}
+        largest = max(group, key=lambda task: sizes[task.name])
+        named.append((largest.label, [(sizes[row.task], row) for row in rows if row.task in names]))
+    figure = style.draw_tasks(named, _sizes_panel, 3.0, ("BLEU, 95 %",))
+    style.legend_models(figure, {row.model: row.label for row in rows})
+    return figure
+
+
+def _sizes_panel(sized: list[tuple[int, Row]], axes: Axes) -> None:
+    for model in dict.fromkeys(row.model for _, row in sized):
+        pairs, own = zip(*sorted((size, row) for size, row in sized if row.model == model), strict=True)
+        style.curve(axes, model, pairs, [row.mean for row in own])
+        lows, highs = [row.low for row in own], [row.high for row in own]
+        axes.vlines(pairs, lows, highs, color=style.look(model).color, lw=1.2)
+    axes.set_xscale("log")
+    axes.set_xlabel("training pairs")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -18,20 +18,13 @@ from matplotlib.lines import Line2D
 
 from pam.evaluation.metrics import Metric
 from pam.io import UserError, unknown
+from pam.reporting import style
 from pam.reporting.comparison import Row, check_rows, compare, load_papers
-from pam.reporting.figures import style
 from pam.reporting.runs import load_experiment, load_runs
-
-Drawn = TypeVar("Drawn")
-"""What is drawn of a row."""
 
 
 def compared(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> list[Row]:
-    """The rows to draw, compared as in the tables.
-
-    Args:
-        metric: its name, or a pattern such as `bleu_b*`, of which each task's first is drawn.
-        paper: the papers' results; paper_table: the table of that file to show with ours.
+    """The rows to draw, compared as in the tables; of a pattern such as `bleu_b*` each task's first metric.
 
     Raises:
         UserError: no such metric or table, or scores that cannot be compared.
@@ -47,9 +40,6 @@ def compared(experiment: Path, scores: Sequence[Path], metric: str, paper: Path,
     return compare(tasks, known, [metric], shown, first=True)
 
 
-# The figures.
-
-
 def quality(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> Figure:
     """A metric by model with 95 % intervals, seeds and the paper's mark."""
     rows = compared(experiment, scores, metric, paper, paper_table)
@@ -63,17 +53,14 @@ def quality(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, 
 
 
 def gains(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> Figure:
-    """Gains over the baseline with paired 95 % intervals, better to the right, and the paper's.
-
-    Raises:
-        UserError: there is no model but the baseline.
-    """
+    """Gains over the baseline with paired 95 % intervals, better to the right, and the paper's."""
     rows = compared(experiment, scores, metric, paper, paper_table)
     baseline = next((row.label for row in rows if row.gain is None), "the baseline")
+    gained = [(row, row.gain, row.gain_low, row.gain_high) for row in rows]
     marks = [
-        (row, Mark(row.gain, row.gain_low, row.gain_high, row.paper_gain))
-        for row in rows
-        if row.gain is not None and row.gain_low is not None and row.gain_high is not None
+        (row, Mark(gain, low, high, row.paper_gain))
+        for row, gain, low, high in gained
+        if gain is not None and low is not None and high is not None
     ]
     if not marks:
         raise UserError("no gains to draw", hint="score the baseline and at least one other model")
@@ -95,27 +82,25 @@ def cost(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, pap
     """
     rows = compared(experiment, scores, metric, paper, paper_table)
     on_gpu = any(row.gpu_s for row in rows)
-    known = [(row, _seconds(row, rows, on_gpu)) for row in rows]
-    spent = [(row, seconds) for row, seconds in known if seconds is not None]
+    costs = [(row, _seconds(row, rows, on_gpu)) for row in rows]
+    spent = [(row, seconds) for row, seconds in costs if seconds is not None]
     if not spent:
         raise UserError("no cost is known", hint="score the runs again with --training")
-    tasks = _by_task(spent)
-    figure, axes = style.task_panels(len(tasks), height=3.1)
-    for panel, task in zip(axes, tasks, strict=True):
+
+    def draw(task: list[tuple[Row, float]], panel: Axes) -> None:
         far = far_out([row.mean for row, _ in task])
         for place, (row, seconds) in enumerate(task):
             if place not in far:
                 color, ends = style.look(row.model).color, (row.low, row.high)
                 panel.plot([seconds] * 2, ends, color=color, lw=1.4)
                 style.draw_ours(panel, row.model, seconds, row.mean)
-        beyond = [task[place] for place in far]
-        pin_along(panel, [Outlier(row.model, row.mean, seconds) for row, seconds in beyond])
+        pin_along(panel, [Outlier(row.model, row.mean, seconds) for row, seconds in (task[place] for place in far)])
         panel.margins(x=0.1)
-        style.head(panel, task[0][0].task_label)
         panel.set_ylabel(_worded(task[0][0].metric))
         panel.set_xlabel(f"{'GPU' if on_gpu else 'CPU'} seconds of training and decoding")
-    labels = {row.model: row.label for row, _ in spent}
-    style.legend_models(figure, labels, ls="none", ms=7)
+
+    figure = style.draw_tasks([(task[0][0].task_label, task) for task in _by_task(spent)], draw, 3.1)
+    style.legend_models(figure, {row.model: row.label for row, _ in spent}, ls="none", ms=7)
     return figure
 
 
@@ -145,12 +130,11 @@ class Mark(NamedTuple):
 def _line_per_model(
     marks: Sequence[tuple[Row, Mark]], axis: Callable[[Metric], str], words: str, zero: bool = False
 ) -> Figure:
-    """One panel per task, one line per model, the first on top.
+    """One panel per task, one line per model, the first on top; a line at `zero`.
 
     Args:
         axis: what to write at the axis of a metric.
         words: what our marks are, for the legend.
-        zero: whether to draw a line there.
     """
     tasks = _by_task(marks)
     figure, axes = style.task_panels(len(tasks), 0.9 + 0.36 * max(map(len, tasks)))
@@ -176,7 +160,7 @@ def _draw_marks(axes: Axes, marks: Sequence[tuple[str, Mark]]) -> None:
     far = far_out([mark.value for _, mark in marks])
     for place, (model, mark) in enumerate(marks):
         if mark.paper is not None:
-            style.draw_paper(axes, mark.paper, place)
+            axes.plot(mark.paper, place, "|", color=style.PAPER, ms=15, mew=2, zorder=6)
         if place in far:
             continue
         color = style.look(model).color
@@ -191,29 +175,23 @@ def _draw_marks(axes: Axes, marks: Sequence[tuple[str, Mark]]) -> None:
 def _handles(marks: Sequence[tuple[Row, Mark]], words: str) -> list[Line2D]:
     """The legend's entries."""
     units = " or ".join(dict.fromkeys(row.metric.over for row, _ in marks))
-    label = f"{words} 95 % interval over {units}"
-    handles = [_entry(label, style.INK, marker="o", mec="white", mew=0.7, ms=7, lw=2.2)]
+    ours: dict[str, Any] = {"label": f"{words} 95 % interval over {units}", "marker": "o", "mec": "white"}
+    entries = [ours | {"mew": 0.7, "ms": 7, "lw": 2.2}]
     if any(len(mark.seeds) > 1 for _, mark in marks):
-        handles.append(_entry("each seed", style.INK, ls="none", marker="o", ms=3))
+        entries.append({"label": "each seed", "ls": "none", "marker": "o", "ms": 3})
     if any(mark.paper is not None for _, mark in marks):
-        same_data = all(row.same_data for row, _ in marks)
-        label = "paper" if same_data else "paper (its own data)"
-        handles.append(_entry(label, style.PAPER, ls="none", marker="|", ms=13, mew=2))
-    return handles
-
-
-def _entry(label: str, color: str, **look: Any) -> Line2D:
-    return Line2D([], [], label=label, color=color, **look)
+        label = "paper" if all(row.same_data for row, _ in marks) else "paper (its own data)"
+        entries.append({"label": label, "color": style.PAPER, "ls": "none", "marker": "|", "ms": 13, "mew": 2})
+    return [Line2D([], [], **({"color": style.INK} | entry)) for entry in entries]
 
 
 def _worded(metric: Metric) -> str:
     """A metric on an axis, with its unit and which way is better where it is not up."""
-    unit = [metric.unit] if metric.unit else []
-    notes = ", ".join([*unit, *(["lower is better"] if metric.lower_is_better else [])])
+    notes = ", ".join(filter(None, [metric.unit, "lower is better" if metric.lower_is_better else ""]))
     return f"{metric.label} ({notes})" if notes else metric.label
 
 
-def _by_task(rows: Sequence[tuple[Row, Drawn]]) -> list[list[tuple[Row, Drawn]]]:
+def _by_task(rows: Sequence[tuple[Row, style.Drawn]]) -> list[list[tuple[Row, style.Drawn]]]:
     """Rows of each task, tasks in their order, each with what is drawn of it."""
     tasks = dict.fromkeys(row.task for row, _ in rows)
     return [[one for one in rows if one[0].task == task] for task in tasks]
@@ -227,6 +205,9 @@ outer fences of Tukey's 'Exploratory Data Analysis' (1977)."""
 
 ASIDE = 60.0
 """Points at the side of a panel that a mark with its value takes."""
+
+
+_EDGE: dict[str, Any] = {"color": style.INK, "lw": 0.8, "ls": ":"}
 
 
 class Outlier(NamedTuple):
@@ -248,45 +229,39 @@ def far_out(values: Sequence[float]) -> list[int]:
 
 def pin_across(axes: Axes, far: Sequence[Outlier]) -> None:
     """Puts outliers left and right of a panel in which all else has been drawn."""
-    if not far:
-        return
-    low, high, below, above = _sides(axes.xaxis, far)
-    width = 72 * axes.get_window_extent().width / axes.figure.dpi
-    room = (high - low) * ASIDE / (width - ASIDE)
-    for one in below:
-        _draw_outlier(axes, one, low - 0.85 * room, one.place, "←")
-    for one in above:
-        _draw_outlier(axes, one, high + 0.15 * room, one.place, "→")
-    for edge in [low] * bool(below) + [high] * bool(above):
-        axes.axvline(edge, color=style.INK, lw=0.8, ls=":")
-    axes.set_xlim(low - room * bool(below), high + room * bool(above))
+    if far:
+        low, high, below, above = _sides(axes.xaxis, far)
+        width = 72 * axes.get_window_extent().width / axes.figure.dpi
+        room = (high - low) * ASIDE / (width - ASIDE)
+        for one in below:
+            _draw_outlier(axes, one, low - 0.85 * room, one.place, "←")
+        for one in above:
+            _draw_outlier(axes, one, high + 0.15 * room, one.place, "→")
+        for edge in [low] * bool(below) + [high] * bool(above):
+            axes.axvline(edge, **_EDGE)
+        axes.set_xlim(low - room * bool(below), high + room * bool(above))
 
 
 def pin_along(axes: Axes, far: Sequence[Outlier]) -> None:
     """Puts outliers below and above a panel in which all else has been drawn, one a line."""
-    if not far:
-        return
-    low, high, below, above = _sides(axes.yaxis, far)
-    line = 0.07 * (high - low)
-    for number, one in enumerate(below):
-        _draw_outlier(axes, one, one.place, low - line * (number + 0.6), "↓")
-    for number, one in enumerate(above):
-        _draw_outlier(axes, one, one.place, high + line * (number + 0.6), "↑")
-    for edge in [low] * bool(below) + [high] * bool(above):
-        axes.axhline(edge, color=style.INK, lw=0.8, ls=":")
-    axes.set_ylim(low - line * _lines(below), high + line * _lines(above))
+    if far:
+        low, high, below, above = _sides(axes.yaxis, far)
+        line = 0.07 * (high - low)
+        for number, one in enumerate(below):
+            _draw_outlier(axes, one, one.place, low - line * (number + 0.6), "↓")
+        for number, one in enumerate(above):
+            _draw_outlier(axes, one, one.place, high + line * (number + 0.6), "↑")
+        for edge in [low] * bool(below) + [high] * bool(above):
+            axes.axhline(edge, **_EDGE)
+        lines = [len(beyond) + 0.2 * bool(beyond) for beyond in (below, above)]
+        axes.set_ylim(low - line * lines[0], high + line * lines[1])
 
 
 def _sides(axis: Axis, far: Sequence[Outlier]) -> tuple[float, float, list[Outlier], list[Outlier]]:
     """The ends of an axis, beyond which it gets no ticks, and what lies below and above them."""
     low, high = axis.get_view_interval()
     axis.set_ticks([tick for tick in axis.get_ticklocs() if low <= tick <= high])
-    below = [one for one in far if one.value < low]
-    return low, high, below, [one for one in far if one.value > high]
-
-
-def _lines(beyond: Sequence[Outlier]) -> float:
-    return len(beyond) + 0.2 if beyond else 0.0
+    return low, high, [one for one in far if one.value < low], [one for one in far if one.value > high]
 
 
 def _draw_outlier(axes: Axes, one: Outlier, x: float, y: float, arrow: str) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import matplotlib as mpl
 
@@ -23,6 +22,9 @@ from matplotlib.lines import Line2D
 from pam.evaluation.metrics import Floats
 from pam.io import atomic_write
 
+Drawn = TypeVar("Drawn")
+"""What is drawn of a task, or of a row."""
+
 WIDTH = 7.2
 """Width of a figure in inches: a text column, and what the report shows without scaling."""
 
@@ -32,10 +34,8 @@ ACROSS = 3
 _LETTERS = 63
 """Of a heading, in the width of a figure."""
 
-INK = "#222222"
-FAINT = "#9a9a9a"
-PAPER = "#222222"
-"""Color of whatever a paper reports."""
+INK = PAPER = "#222222"
+"""Color of lines and texts, and of whatever a paper reports."""
 
 _SETTINGS: dict[Any, Any] = {
     "text.parse_math": False,  # a word or label with two dollar signs is no formula
@@ -68,8 +68,7 @@ _SETTINGS: dict[Any, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(NamedTuple):
     """How a model is drawn wherever it appears."""
 
     color: str
@@ -78,10 +77,7 @@ class Look:
 
 
 _SOLID: Any = "-"
-_DASHED: Any = (0, (4, 1.5))
-_DOTTED: Any = (0, (1.2, 1.2))
-_BROKEN: Any = (0, (5, 1.2, 1.2, 1.2))
-_LONG: Any = (0, (9, 2))
+_DASHED, _DOTTED, _BROKEN, _LONG = (0, (4, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)), (0, (9, 2))
 _DASHES = (_SOLID, _DASHED, _DOTTED, _BROKEN, _LONG)
 
 
@@ -117,14 +113,15 @@ _MARKERS = ("<", ">", "X", "p", "h", "*", "d", "8")
 
 
 def look(model: str) -> Look:
-    """The model's look. Okabe and Ito's colors, distinct also without color vision; a model
-    that is not listed gets one by its name alone, so it too is the same everywhere."""
+    """The model's look, in Okabe and Ito's colors, distinct also without color vision.
+
+    A model that is not listed gets one by its name alone, so it too is the same everywhere.
+    """
     if model in _LOOKS:
         return _LOOKS[model]
     number = zlib.crc32(model.encode())
-    return Look(
-        _COLORS[number % len(_COLORS)], _MARKERS[number // 8 % len(_MARKERS)], _DASHES[number // 64 % len(_DASHES)]
-    )
+    picks: Any = (_COLORS, number), (_MARKERS, number // 8), (_DASHES, number // 64)
+    return Look(*(known[place % len(known)] for known, place in picks))
 
 
 def draw_ours(axes: Axes, model: str, x: float, y: float) -> None:
@@ -133,19 +130,15 @@ def draw_ours(axes: Axes, model: str, x: float, y: float) -> None:
     axes.plot(x, y, own.marker, color=own.color, mec="white", mew=0.7, ms=8.5, zorder=5)
 
 
-def draw_paper(axes: Axes, x: float, y: float) -> None:
-    """The mark of a figure that a paper reports, on a line of its own."""
-    axes.plot(x, y, "|", color=PAPER, ms=15, mew=2, zorder=6)
-
-
-def curve(axes: Axes, x: Sequence[float] | Floats, y: Floats, look: Look) -> None:
+def curve(axes: Axes, model: str, x: Sequence[float] | Floats, y: Sequence[float] | Floats) -> None:
     """A model's line with a mark at each of its points."""
-    axes.plot(x, y, color=look.color, ls=look.dashes, marker=look.marker, ms=4.5, mew=0)
+    color, marker, dashes = look(model)
+    axes.plot(x, y, color=color, ls=dashes, marker=marker, ms=4.5, mew=0)
 
 
-def steps(axes: Axes, edges: Sequence[float], values: Floats, look: Look) -> None:
+def steps(axes: Axes, model: str, edges: Sequence[float] | Floats, values: Floats) -> None:
     """A model's histogram as an outline, so that several can lie over each other."""
-    axes.stairs(values, edges, color=look.color, ls=look.dashes, lw=1.6, baseline=None)
+    axes.stairs(values, edges, color=look(model).color, ls=look(model).dashes, lw=1.6, baseline=None)
 
 
 @contextmanager
@@ -164,26 +157,38 @@ def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figu
 
 
 def task_panels(tasks: int, height: float, deep: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure with panels for each of several tasks, and room for a legend below.
-
-    Args:
-        height: inches of one line of panels.
-        deep: panels of one task, below each other.
+    """A figure with panels for each of several tasks, `deep` below each other, and room for a legend below.
 
     Returns:
-        the figure, and its axes task by task, each task's from top to bottom.
+        the figure, each line of tasks so many inches high, and its axes task by task, each task's from top to bottom.
     """
     columns = min(ACROSS, tasks)
     lines = -(-tasks // columns)
     figure, axes = panels(lines * deep, columns, height=0.35 + lines * height)
-    own = [
-        axes[(place // columns * deep + level) * columns + place % columns]
-        for place in range(tasks)
-        for level in range(deep)
-    ]
+    levels = [(place, place // columns * deep + level) for place in range(tasks) for level in range(deep)]
+    own = [axes[line * columns + place % columns] for place, line in levels]
     for unused in axes:
         unused.set_visible(unused in own)
     return figure, own
+
+
+def draw_tasks(
+    tasks: Sequence[tuple[str, Drawn]], draw: Callable[..., None], height: float, left: Sequence[str] = ("",)
+) -> Figure:
+    """Panels for each task below its heading; `draw` takes what is drawn of a task, then its panels.
+
+    Args:
+        left: words at the axes of a task's panels, from top to bottom, where they are at the left edge.
+    """
+    figure, axes = task_panels(len(tasks), height, len(left))
+    for place, (label, drawn) in enumerate(tasks):
+        own = axes[place * len(left) :][: len(left)]
+        draw(drawn, *own)
+        head(own[0], label)
+        for panel, words in zip(own, left, strict=True):
+            if words and place % ACROSS == 0:
+                panel.set_ylabel(words)
+    return figure
 
 
 def head(axes: Axes, text: str, across: int = 1) -> None:
@@ -194,31 +199,24 @@ def head(axes: Axes, text: str, across: int = 1) -> None:
 
 
 def legend_models(figure: Figure, labels: Mapping[str, str], title: str | None = None, **options: Any) -> None:
-    """A legend of models below all panels, each as `look` has it.
+    """A legend of models by their names below all panels, each as `look` has it.
 
     Args:
-        labels: model to its name.
-        title: words above the legend.
         options: of every entry's line, such as `ls="none"` where only marks are drawn.
     """
     handles = []
     for model, label in labels.items():
-        own = look(model)
-        lines = {"color": own.color, "ls": own.dashes, "marker": own.marker} | options
-        handles.append(Line2D([], [], label=label, **lines))
+        color, marker, dashes = look(model)
+        handles.append(Line2D([], [], label=label, **({"color": color, "ls": dashes, "marker": marker} | options)))
     height = figure.get_figheight()
     for most in (4, 3, 2, 1):
         # Rows of about equal length.
         rows = -(-len(handles) // most)
         # A figure has room for two rows; more would be taken from its panels.
         figure.set_figheight(height + 0.1875 * max(0, rows - 2))
-        legend = figure.legend(
-            handles=handles,
-            loc="outside lower center",
-            ncols=-(-len(handles) // rows),
-            title=title,
-            title_fontsize="medium",
-        )
+        columns = -(-len(handles) // rows)
+        words = {"title": title, "title_fontsize": "medium"}
+        legend = figure.legend(handles=handles, loc="outside lower center", ncols=columns, **words)
         if most == 1 or legend.get_window_extent().width <= figure.bbox.width:
             return
         legend.remove()

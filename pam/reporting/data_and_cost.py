@@ -1,0 +1,262 @@
+"""What the report says of data and cost: sizes and licences, what every run cost and on what it ran."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from pam.config import Experiment
+from pam.reporting.comparison import PaperTable
+from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, table_of
+from pam.reporting.runs import ScoredRun, TaskRuns, label_of, processor_seconds
+
+# Cost of every run.
+
+SECONDS = ("wall_s", "cpu_s", "gpu_s")
+TRAINING = (*("device", "examples_per_second", "peak_memory_mb"), *("epochs", "best_epoch", "parameters", "resumed"))
+COSTS = ("task", "model", "seed", *SECONDS, *TRAINING, "decoded_per_second")
+COSTS_SHOWN = (
+    TASK,
+    MODEL,
+    Column("Device", "{device}", "l"),
+    Column("Seed", "{seed}"),
+    Column("Wall s", "{wall_s:,.0f}"),
+    Column("CPU s", "{cpu_s:,.0f}"),
+    Column("GPU s", "{gpu_s:,.0f}"),
+    Column("Examples/s", "{examples_per_second:,.0f}"),
+    Column("Decoded/s", "{decoded_per_second:,.0f}"),
+    Column("Peak MB", "{peak_memory_mb:,.0f}"),
+    Column("Best epoch", "{best}"),
+    Column("Parameters", "{parameters:,.0f}"),
+)
+COSTS_NOTE = (
+    "Wall, CPU and GPU seconds are those of training and decoding together, over all sessions of "
+    "a training that was resumed. Examples/s: training examples per wall second; Decoded/s: test "
+    "rows decoded per wall second, with the main beam."
+)
+
+
+def costs(tasks: Sequence[TaskRuns], title: str) -> Table:
+    """One row per run and, for people, their sum; seconds are training and decoding together."""
+    records = [_cost(run) | {"task_label": task.label} for task in tasks for run in task.runs]
+    frame = pd.DataFrame(records, dtype=object)
+    table = table_of(title, frame, COSTS, dict.fromkeys(SECONDS, 1), COSTS_SHOWN, (COSTS_NOTE,))
+    totals = [f"{sum(known):,.0f}" if len(known) else "" for known in (frame[key].dropna() for key in SECONDS)]
+    table.shown.loc[len(frame)] = ["All", "", "", str(len(frame)), *totals, *[""] * 5]
+    return table
+
+
+def _cost(run: ScoredRun) -> dict[str, Any]:
+    training = {key: run.scores.training.get(key) for key in TRAINING}
+    best, epochs = training["best_epoch"], training["epochs"]
+    return {
+        "task": run.task,
+        "model": run.model,
+        "label": run.label,
+        "seed": run.seed,
+        **run.scores.cost.model_dump(),
+        **training,
+        "decoded_per_second": run.main_decoding.get("sentences_per_second"),
+        "best": f"{best} of {epochs}" if best is not None and epochs is not None else best,
+    }
+
+
+def environment(tasks: Sequence[TaskRuns], title: str) -> Table:
+    """Every distinct version, machine and device, with the number of runs that ran on it."""
+    facts = [fact for task in tasks for run in task.runs for fact in _facts(run.scores.training)]
+    counts = pd.DataFrame(facts, columns=["kind", "name", "value"]).value_counts().rename("runs").reset_index()
+    counts = counts.sort_values(["kind", "name", "runs", "value"], ascending=[True, True, False, True])
+    return Table(title, counts, counts.astype(str).rename(columns=str.capitalize), "lllr")
+
+
+def _facts(training: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    if training.get("device"):
+        yield "device", "device", str(training["device"])
+    for kind in ("hardware", "versions"):
+        known = (training.get(kind) or {}).items()
+        yield from ((kind, str(name), str(value)) for name, value in known if value is not None)
+
+
+# Time over the baseline's.
+
+TIME_RATIO, ANY_ROW = "time_ratio", "any"
+"""Where the papers' results have an overhead, whatever the task."""
+
+
+class Time(NamedTuple):
+    """Seconds of one piece of work, and the kind of processor that they are of."""
+
+    phase: str
+    processor: str
+    seconds: float
+
+
+OVERHEAD = ("task", "phase", "model", "processor", "seconds", "ratio", "n", "paper")
+OVERHEAD_SHOWN = (
+    TASK,
+    Column("Phase", "{phase}", "l"),
+    MODEL,
+    Column("On", "{processor}", "l"),
+    Column("Seconds", "{seconds:.1f}"),
+    Column("Ratio", "{ratio:.2f}"),
+    SEEDS,
+    Column("Paper", "{paper:.2f}"),
+)
+
+
+OVERHEAD_NOTE = (
+    "Seconds: of one epoch of training, its development split included, and of decoding the test split, processor or "
+    "GPU seconds, mean over seeds. Ratio: over the baseline's ({}). Other work on the machine blurs such ratios; "
+    "`python -m pam bench` takes the models in turns."
+)
+
+
+def overhead(tasks: Sequence[TaskRuns], experiment: Experiment, paper: PaperTable | None, title: str) -> Table:
+    """One row per task, phase and model: seconds, and how many times the baseline's they are.
+
+    Seconds are those of the GPU where one was used, else of the processor. A ratio is formed only
+    between times on the same kind of processor.
+    """
+    notes = [OVERHEAD_NOTE.format(experiment.baseline)]
+    if paper is not None:
+        notes.append(f"Paper: {paper.source}. {paper.note}")
+    rows = [row for task in tasks for row in _overheads(task, experiment.baseline, paper)]
+    frame = pd.DataFrame(rows, columns=[*OVERHEAD, "task_label", "label"], dtype=object)
+    return table_of(title, frame, OVERHEAD, {"seconds": 3, "ratio": 3}, OVERHEAD_SHOWN, notes, group=2)
+
+
+def _overheads(task: TaskRuns, baseline: str, paper: PaperTable | None) -> Iterator[dict[str, Any]]:
+    """Training, then decoding by beam, of every model that has a time of it."""
+    times = {model: [time for run in runs for time in _times(run)] for model, runs in task.models.items()}
+    phases = dict.fromkeys(time.phase for of_model in times.values() for time in of_model)
+    for phase in phases:
+        base = [time for time in times.get(baseline, []) if time.phase == phase]
+        for model, runs in task.models.items():
+            own = [time for time in times[model] if time.phase == phase]
+            if own:
+                seconds = _mean_seconds(own)
+                same = len({time.processor for time in (*own, *base)}) == 1
+                yield {
+                    "task": task.name,
+                    "task_label": task.label,
+                    "phase": phase,
+                    "model": model,
+                    "label": runs[0].label,
+                    "processor": own[0].processor,
+                    "seconds": seconds,
+                    "ratio": seconds / _mean_seconds(base) if base and same else None,
+                    "n": len(own),
+                    "paper": paper.value(TIME_RATIO, ANY_ROW, model) if paper else None,
+                }
+
+
+def _mean_seconds(times: Sequence[Time]) -> float:
+    return float(np.mean([time.seconds for time in times]))
+
+
+def _times(run: ScoredRun) -> Iterator[Time]:
+    training = run.scores.training
+    if (spent := processor_seconds(training)) and training.get("epochs"):
+        yield Time("training", spent[0], spent[1] / training["epochs"])
+    for beam, decoding in run.decodings.items():
+        if spent := processor_seconds(decoding):
+            yield Time(f"decoding, beam {beam}", *spent)
+
+
+# Sizes of the data, what was dropped on the way and why, licences.
+
+SPLITS = ("train", "dev", "test")
+
+Summary = dict[str, Any]
+"""The content of a `summary.json`."""
+
+
+def datasets(experiment: Experiment, data: Mapping[str, Summary], gold: Mapping[str, Summary]) -> list[Table]:
+    """A table for each kind of task, one for the stages, one for word alignments; empty ones not.
+
+    Args:
+        data: task to the summary of its prepared data.
+        gold: the same of the word alignments of those tasks that have some.
+    """
+    labels = {name: label_of(name, experiment) for name in experiment.tasks}
+    tables = []
+    for kind, (title, headings, align, rows_of) in KINDS.items():
+        own = {task: found for task, found in data.items() if found["task"] == kind}
+        rows = [(labels[task], found["dataset"], *row) for task, found in own.items() for row in rows_of(found)]
+        notes = [note for task in own for note in _notes(labels[task], own[task], experiment.tasks[task].note)]
+        tables.append(_table(title, f"Task|Data set|{headings}", "ll" + align, rows, notes))
+    stages = [(labels[task], *row) for task, found in data.items() for row in _stages(found["stages"])]
+    headings = "Task|Stage|Split|Pairs in|Pairs out|Dropped|Why"
+    tables.append(_table("Stages of preparing", headings, "lllrrrp", stages))
+    links = [(labels[task], *_links(found)) for task, found in gold.items()]
+    headings = "Task|Data set|Sentences|Sure links|Possible links|Unknown"
+    notes = [note for task, found in gold.items() for note in _notes(labels[task], found)]
+    tables.append(_table("Word alignments", headings, "llrrrr", links, notes))
+    return [table for table in tables if len(table.shown)]
+
+
+def _table(title: str, headings: str, align: str, rows: Sequence[tuple[Any, ...]], notes: Sequence[str] = ()) -> Table:
+    """A table for the report alone."""
+    texts = [[one if isinstance(one, str) else "" if one is None else f"{one:,.0f}" for one in row] for row in rows]
+    return Table(
+        title, pd.DataFrame(), pd.DataFrame(texts, columns=headings.split("|"), dtype=object), align, tuple(notes)
+    )
+
+
+def _inflection(found: Summary) -> Iterator[tuple[Any, ...]]:
+    for split in SPLITS:
+        counts = found["splits"][split]
+        unseen = sum(counts["unseen_source"].values()) + sum(counts["unseen_target"].values())
+        twice = counts["duplicate_rows"], counts["cells_with_several_forms"]
+        yield split, counts["rows"], counts["lemmas"], *twice, unseen
+
+
+def _translation(found: Summary) -> Iterator[tuple[Any, ...]]:
+    for split in SPLITS:
+        counts = found["splits"][split]
+        sides = [(side, counts[side]) for side in ("source", "target")]
+        own = [(found["languages"][side], of_side["symbols"], of_side["unknown"]) for side, of_side in sides]
+        longest = max(of_side["longest"] for _, of_side in sides)
+        yield split, counts["rows"], *own[0], *own[1], longest, found["pairs_in_train_too"].get(split)
+
+
+KINDS = {
+    "inflection": (
+        "Morphological inflection",
+        "Split|Rows|Lemmas|Duplicates|Several forms|Unseen",
+        "lrrrrr",
+        _inflection,
+    ),
+    "translation": (
+        "Translation",
+        "Split|Pairs|From|Symbols|Unknown|To|Symbols|Unknown|Longest|In train too",
+        "lrlrrlrrrr",
+        _translation,
+    ),
+}
+"""Kind of task to its table's title, headings and alignment, and a row for each split of a task's summary."""
+
+
+def _stages(stages: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    rows = []
+    for one in stages:
+        reasons = "; ".join(f"{reason}: {count:,}" for reason, count in one["dropped"].items())
+        counts = (one["pairs_in"], one["pairs_out"], sum(one["dropped"].values()))
+        rows.append((one["stage"], one["split"], *counts, reasons))
+    return rows
+
+
+def _links(found: dict[str, Any]) -> tuple[Any, ...]:
+    unknown = found["source"]["unknown"] + found["target"]["unknown"]
+    links = found["links"]
+    return found["dataset"], found["rows"], links["sure"], links["possible"], unknown
+
+
+def _notes(label: str, found: dict[str, Any], note: str = "") -> list[str]:
+    """What the task's author says of it, whose data these are, and what preparing noticed."""
+    licence = f"{found['title']}. Licence: {found['licence'] or 'not stated'}."
+    texts = [note, licence, found["citation"], *found.get("warnings", [])]
+    return [f"{label}: {text}" for text in texts if text]
