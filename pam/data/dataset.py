@@ -12,17 +12,17 @@ import hashlib
 import json
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from pam.data.text import text_file
 from pam.data.tokenizers import Codec, load_codec
 from pam.data.vocabulary import EOS, PAD, UNK, Vocabulary, to_actions
 from pam.io import UserError, atomic_write, read_json, sha256_of, write_json
@@ -41,6 +41,14 @@ CHECKSUM = "content_sha256"
 Ids = NDArray[np.int32]
 Offsets = NDArray[np.int64]
 Rows = NDArray[np.int64]
+
+
+@contextmanager
+def text_file(path: Path) -> Iterator[IO[str]]:
+    """A UTF-8 file with LF line ends to write to; it is whole, or as it was."""
+    with atomic_write(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+        yield file
+
 
 # JSON with a digest of its own content, so that damage is found when it is read.
 

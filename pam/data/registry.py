@@ -15,11 +15,10 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from pam.config import NAME
-from pam.data import class_names
 from pam.data.dataset import SPLITS
 from pam.data.generated import find_generator
 from pam.data.inflection import Inflection
-from pam.data.tasks import Task
+from pam.data.prepare import Task, class_names
 from pam.data.translation import Translation
 from pam.data.word_alignments import WordAlignments
 from pam.io import Section, Strict, UserError, line_of, parse, read_yaml, unknown
@@ -64,9 +63,14 @@ class Dataset(Strict):
     format: dict[str, Any] = Field({}, description="how the files are read, by kind of task")
 
     @property
+    def kind(self) -> Task[Any]:
+        """The kind of task."""
+        return load_task(self.task)
+
+    @property
     def layout(self) -> Strict:
         """`format`, as the kind of task understands it."""
-        return load_task(self.task).Format.model_validate(self.format)
+        return self.kind.Format.model_validate(self.format)
 
     def with_format(self, overrides: Mapping[str, Any]) -> Dataset:
         """The same data set, read in another way.

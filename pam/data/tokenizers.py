@@ -15,12 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stderr
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, ValidationError
 
-from pam.data.text import Side
 from pam.io import Strict, UserError, unknown, write_text
+
+Side = Literal["source", "target"]
+SIDES: tuple[Side, ...] = get_args(Side)
 
 # Sentences to words.
 

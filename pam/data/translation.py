@@ -1,8 +1,8 @@
 """Translation: a sentence gives its translation.
 
 A row's columns hold words with one space between two; its symbols are those words, or subwords.
-Four stages prepare them: `extract` (files to sentences), `tokenize` (sentences to words), `segment`
-(words to symbols) and `index` (symbols to ids).
+Four stages prepare them: `extract` (files to sentences), `tokenize` (sentences to words), `segment` (words to symbols)
+and `index` (symbols to ids).
 """
 
 from __future__ import annotations
@@ -11,20 +11,28 @@ import shutil
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import IO, Annotated, Any, ClassVar, Literal
+from pathlib import Path
+from typing import IO, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
-from pam.data import class_names
-from pam.data.dataset import SPLITS, write_split
-from pam.data.readers import Reader, load_reader
-from pam.data.tasks import Stage, Task
-from pam.data.text import CONTROL, SIDES, Pair, PairWriter, Side, pair_writer, read_pairs, text_file
-from pam.data.tokenizers import TOKENIZERS, Settings, SideSettings, TranslationCodec, learn_merges, unescape_moses
+from pam.data.dataset import SPLITS, text_file, write_split
+from pam.data.prepare import Stage, Task, class_names
+from pam.data.readers import CONTROL, Pair, Reader, lines_of, load_reader
+from pam.data.tokenizers import (
+    SIDES,
+    TOKENIZERS,
+    Settings,
+    Side,
+    SideSettings,
+    TranslationCodec,
+    learn_merges,
+    unescape_moses,
+)
 from pam.data.vocabulary import Vocabulary
 from pam.io import Strict, UserError, atomic_write
 
@@ -53,8 +61,7 @@ class VocabularyFormat(Strict):
     @field_validator("size")
     @classmethod
     def _positive(cls, size: int | dict[str, int] | None) -> int | dict[str, int] | None:
-        sizes = size.values() if isinstance(size, dict) else [size]
-        if any(number is not None and number < 1 for number in sizes):
+        if any(number is not None and number < 1 for number in (size.values() if isinstance(size, dict) else [size])):
             raise ValueError("a vocabulary has at least one word")
         return size
 
@@ -105,19 +112,51 @@ class TranslationFormat(Strict):
 
     def tokenizer_for(self, language: str) -> str:
         """Name of a language's tokenizer."""
-        if isinstance(self.tokenize, str):
-            return self.tokenize
-        return self.tokenize.get(language, "none")
+        return self.tokenize if isinstance(self.tokenize, str) else self.tokenize.get(language, "none")
 
     def codec_settings(self) -> Settings:
         """The codec without merges."""
         source, target = (
-            SideSettings(
-                language=language, tokenize=self.tokenizer_for(language), lowercase=self.lowercase, merges=None
-            )
-            for language in self.languages
+            SideSettings(language=one, tokenize=self.tokenizer_for(one), lowercase=self.lowercase, merges=None)
+            for one in self.languages
         )
         return Settings(source=source, target=target)
+
+
+# Pairs of lines on disk, from stage to stage.
+
+
+@dataclass
+class PairWriter:
+    """Writes pairs of lines, none of them empty, into two files."""
+
+    files: tuple[IO[str], IO[str]]
+    count: int = 0
+
+    def write(self, *texts: str) -> None:
+        """Adds a source and a target."""
+        for file, text in zip(self.files, texts, strict=True):
+            if not text or "\n" in text:
+                raise ValueError(f"not a line of text: {text!r}")
+            file.write(f"{text}\n")
+        self.count += 1
+
+
+@contextmanager
+def pair_writer(folder: Path, split: str) -> Iterator[PairWriter]:
+    """Writes `<folder>/<split>.{source,target}`, whole or as they were; a UserError if nothing was written."""
+    with text_file(folder / f"{split}.source") as source, text_file(folder / f"{split}.target") as target:
+        writer = PairWriter((source, target))
+        yield writer
+        if writer.count == 0:
+            raise UserError(f"no sentence pairs are left for {split}", hint="give more data")
+
+
+def read_pairs(folder: Path, split: str) -> Iterator[tuple[str, str]]:
+    """The pairs of a split that `pair_writer` wrote."""
+    source, target = (lines_of(folder / f"{split}.{side}") for side in SIDES)
+    for line, other in zip(source, target, strict=True):
+        yield line.text, other.text
 
 
 class Extract(Stage[TranslationFormat]):
@@ -130,22 +169,15 @@ class Extract(Stage[TranslationFormat]):
     keys = ("source", "target", "read", "blank_lines")
 
     def run(self) -> dict[str, Any]:
-        """Extracts.
-
-        Returns:
-            for each split its pairs and those left out, and in how many lines control characters
-            became spaces.
-        """
+        """For each split its pairs and those left out, and in how many lines control characters became spaces."""
         counts: dict[str, dict[str, Any]] = {}
         for split, pairs in self.layout.read.read(self.files, self.layout.languages):
             seen: Counter[str] = Counter()
             with pair_writer(self.out / "extract", split) as writer:
                 for texts in self._cleaned(pairs, seen):
                     writer.write(*texts)
-            counts[split] = {
-                **split_stats(split, writer.count, Counter({"a blank line": seen["blank"]})),
-                "control_characters": seen["control"],
-            }
+            stats = split_stats(split, writer.count, Counter({"a blank line": seen["blank"]}))
+            counts[split] = stats | {"control_characters": seen["control"]}
         return {"splits": [counts[name] for name in SPLITS if name in counts]}
 
     def _cleaned(self, pairs: Iterator[Pair], seen: Counter[str]) -> Iterator[list[str]]:
@@ -161,17 +193,13 @@ class Extract(Stage[TranslationFormat]):
                 yield texts
             elif self.layout.blank_lines == "refuse":
                 blank = pair[0] if not texts[0] else pair[1]
-                raise blank.error(
-                    "the line is blank",
-                    "delete it together with the same line of the other language, "
-                    "or write `format: {blank_lines: drop}`",
-                )
+                hint = "delete it together with the same line of the other language, or write"
+                raise blank.error("the line is blank", f"{hint} `format: {{blank_lines: drop}}`")
             else:
                 seen["blank"] += 1
 
 
-@dataclass(frozen=True)
-class Words:
+class Words(NamedTuple):
     """One pair: words with one space between two, and the target as people write it, on demand."""
 
     source: str
@@ -200,20 +228,14 @@ class TokenizedSplit:
 class Tokenize(Stage[TranslationFormat]):
     """Sentences to words; training pairs that are not worth learning are left out.
 
-    Writes `tokenize/{train,dev,test}.{source,target}` and `tokenize/{dev,test}.target.txt`. Only
-    training pairs are left out for their lengths; what is scored stays whole.
+    Writes `tokenize/{train,dev,test}.{source,target}` and `tokenize/{dev,test}.target.txt`. Only training pairs are
+    left out for their lengths; what is scored stays whole.
     """
 
-    keys = (
-        "tokenize", "tokenized", "lowercase", "train_pairs", "max_length", "max_ratio", "dev_every",
-    )  # fmt: skip
+    keys = ("tokenize", "tokenized", "lowercase", "train_pairs", "max_length", "max_ratio", "dev_every")
 
     def run(self) -> dict[str, Any]:
-        """Tokenizes.
-
-        Returns:
-            for each split its pairs, its words, and the pairs left out.
-        """
+        """For each split its pairs, its words, and the pairs left out."""
         codec = TranslationCodec(self.layout.codec_settings())
         counts = []
         for split in self._extracted():
@@ -223,10 +245,8 @@ class Tokenize(Stage[TranslationFormat]):
                 outputs = [stack.enter_context(self._writing(name)) for name in names]
                 for source, target in read_pairs(self.out / "extract", split):
                     self._put(self._words(source, target, codec), outputs, train=split == "train")
-            counts += [
-                split_stats(name, own.writer.count, own.dropped) | dict(own.words)
-                for name, own in zip(names, outputs, strict=True)
-            ]
+            for name, own in zip(names, outputs, strict=True):
+                counts.append(split_stats(name, own.writer.count, own.dropped) | own.words)
         return {"splits": counts}
 
     def _extracted(self) -> list[str]:
@@ -239,23 +259,16 @@ class Tokenize(Stage[TranslationFormat]):
     @contextmanager
     def _writing(self, split: str) -> Iterator[TokenizedSplit]:
         folder = self.out / "tokenize"
-        with ExitStack() as stack:
-            writer = stack.enter_context(pair_writer(folder, split))
-            references = None
-            if split in SCORED:
-                references = stack.enter_context(text_file(folder / REFERENCES.format(split=split)))
-            yield TokenizedSplit(writer, references)
+        references = text_file(folder / REFERENCES.format(split=split)) if split in SCORED else nullcontext()
+        with pair_writer(folder, split) as writer, references as file:
+            yield TokenizedSplit(writer, file)
 
     def _words(self, source: str, target: str, codec: TranslationCodec) -> Words:
         if self.layout.tokenized:
             words = codec.target.cased(unescape_moses(target))
-            readable = partial(codec.readable, words)
-            return Words(codec.source.cased(unescape_moses(source)), words, readable)
-        return Words(
-            " ".join(codec.source.words(source)),
-            " ".join(codec.target.words(target)),
-            partial(codec.target.cased, target),
-        )
+            return Words(codec.source.cased(unescape_moses(source)), words, partial(codec.readable, words))
+        words = " ".join(codec.target.words(target))
+        return Words(" ".join(codec.source.words(source)), words, partial(codec.target.cased, target))
 
     def _put(self, words: Words, outputs: list[TokenizedSplit], *, train: bool) -> None:
         """Adds a pair to the first output, or, if every n-th is held out, to the second."""
@@ -288,18 +301,14 @@ class Tokenize(Stage[TranslationFormat]):
 class Segment(Stage[TranslationFormat]):
     """Words to the symbols that a model reads and writes.
 
-    Writes `segment/{train,dev,test}.{source,target}` and the codec with its merges, which are
-    learned from training text alone. Without subwords, symbols are words.
+    Writes `segment/{train,dev,test}.{source,target}` and the codec with its merges, which are learned from training
+    text alone. Without subwords, symbols are words.
     """
 
     keys = ("subwords",)
 
     def run(self) -> dict[str, Any]:
-        """Segments.
-
-        Returns:
-            for each split its pairs and symbols, and how many merges were learned.
-        """
+        """For each split its pairs and symbols, and how many merges were learned."""
         codec = TranslationCodec(self._settings())
         counts = []
         for split in SPLITS:
@@ -344,12 +353,7 @@ class Index(Stage[TranslationFormat]):
     keys = ("vocabulary",)
 
     def run(self) -> dict[str, Any]:
-        """Indexes.
-
-        Returns:
-            sizes of the vocabularies; for each split its rows, its symbols and how many of them
-            are unknown; training pairs that are in another split too.
-        """
+        """Sizes of the vocabularies; by split rows, symbols and unknown ones, and pairs that training has too."""
         source, target = self._vocabulary("source"), self._vocabulary("target")
         source.save(self.out / "source.vocab")
         target.save(self.out / "target.vocab")
@@ -359,11 +363,13 @@ class Index(Stage[TranslationFormat]):
             symbols = self._symbols(split, "source"), self._symbols(split, "target")
             made = write_split(self.out, split, rows, symbols, (source, target))
             counts[split] = {"rows": len(made), **made.symbol_counts()}
-        self._copy("segment", *TranslationCodec.files)
-        self._copy("tokenize", *(REFERENCES.format(split=split) for split in SCORED))
+        references = [f"tokenize/{REFERENCES}".format(split=split) for split in SCORED]
+        for copied in (*(f"segment/{name}" for name in TranslationCodec.files), *references):
+            with atomic_write(self.out / Path(copied).name) as temporary:
+                shutil.copyfile(self.out / copied, temporary)
         shared = self._seen_in_training()
         return {
-            "languages": {"source": self.layout.source, "target": self.layout.target},
+            "languages": dict(zip(SIDES, self.layout.languages, strict=True)),
             "source_symbols": len(source),
             "target_symbols": len(target),
             "splits": counts,
@@ -390,19 +396,9 @@ class Index(Stage[TranslationFormat]):
         seen = {hash(pair) for pair in read_pairs(folder, "train")}
         return {split: sum(hash(pair) in seen for pair in read_pairs(folder, split)) for split in SCORED}
 
-    def _copy(self, stage: str, *names: str) -> None:
-        for name in names:
-            with atomic_write(self.out / name) as temporary:
-                shutil.copyfile(self.out / stage / name, temporary)
-
 
 def split_stats(split: str, written: int, dropped: Counter[str]) -> dict[str, Any]:
-    """What a stage's record says of a split.
-
-    Args:
-        written: pairs that the stage wrote.
-        dropped: how many others it left out, by the reason in words.
-    """
+    """What a stage's record says of a split: pairs `written`, and how many others it `dropped`, by the reason."""
     return {
         "split": split,
         "pairs_in": written + dropped.total(),
@@ -416,16 +412,12 @@ class Translation(Task[TranslationFormat]):
 
     Format = TranslationFormat
     STAGES: ClassVar[Mapping[str, type[Stage[Any]]]] = {
-        "extract": Extract,
-        "tokenize": Tokenize,
-        "segment": Segment,
-        "index": Index,
-    }
+        "extract": Extract, "tokenize": Tokenize, "segment": Segment, "index": Index,
+    }  # fmt: skip
 
     def splits(self, layout: TranslationFormat) -> tuple[str, ...]:
         """What the reader needs; without dev, if that is cut from train."""
-        wanted = layout.read.splits
-        return tuple(name for name in wanted if name != "dev" or layout.dev_every is None)
+        return tuple(name for name in layout.read.splits if name != "dev" or layout.dev_every is None)
 
     def modules(self, stage: str, layout: TranslationFormat) -> list[str]:
         """The stage's class or the codec's, with the reader or the tokenizers that it uses."""

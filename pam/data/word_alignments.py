@@ -1,7 +1,7 @@
 """Word alignments that people made: the words of two sentences, and links between them.
 
-They are no task that a model learns. They are prepared for a task of translation, whose
-vocabularies and subwords they take.
+They are no task that a model learns. They are prepared for a task of translation, whose vocabularies and subwords
+they take.
 """
 
 from __future__ import annotations
@@ -12,18 +12,20 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
-from pam.data import class_names
-from pam.data.dataset import Prepared, write_split
-from pam.data.readers import aligned
-from pam.data.tasks import Stage, Task
-from pam.data.text import Files, Line, lines_of
+from pam.data.dataset import Prepared, write_split, write_summary
+from pam.data.download import check_fetched
+from pam.data.prepare import Stage, Task, class_names, files_of, origin_of
+from pam.data.readers import Files, Line, aligned
 from pam.data.tokenizers import TranslationCodec
 from pam.data.translation import LANGUAGE
 from pam.io import Strict, UserError, write_text
+
+if TYPE_CHECKING:
+    from pam.data.registry import Dataset
 
 GOLD = "gold"
 """The one split."""
@@ -42,6 +44,20 @@ class AlignmentFormat(Strict):
     source: str = Field(pattern=LANGUAGE, description="language of a link's first number")
     target: str = Field(pattern=LANGUAGE, description="language of a link's second number")
     first: int = Field(1, ge=0, le=1, description="number of a sentence's first word")
+
+
+class WordAlignments(Task[AlignmentFormat]):
+    """The kind of data. It has no stages, as no model learns it."""
+
+    Format = AlignmentFormat
+    STAGES: ClassVar[Mapping[str, type[Stage[Any]]]] = {}
+
+    def splits(self, layout: AlignmentFormat) -> tuple[str, ...]:
+        return (GOLD,)
+
+    def modules(self, stage: str, layout: AlignmentFormat) -> list[str]:
+        """The codec, or what prepares them."""
+        return class_names(TranslationCodec if stage == "codec" else WordAlignments)
 
 
 @dataclass(frozen=True)
@@ -63,14 +79,10 @@ class Links:
 
 
 def parse_links(line: Line, lengths: tuple[int, int], first: int) -> Links:
-    """Reads `i-j` (sure) and `ipj` (possible), separated by spaces.
-
-    Args:
-        lengths: words of the source and of the target sentence.
-        first: number of the first word, 0 or 1.
+    """Reads `i-j` (sure) and `ipj` (possible), separated by spaces; `first` is the number of the first word.
 
     Raises:
-        UserError: a link is malformed, or a sentence has no such word; names the link.
+        UserError: a link is malformed, or a sentence (of `lengths` words) has no such word; names the link.
     """
     sure: set[Link] = set()
     possible: set[Link] = set()
@@ -99,47 +111,37 @@ class AlignedPair(NamedTuple):
     links: Links
 
 
-class WordAlignments(Task[AlignmentFormat]):
-    """The kind of data. It has no stages, as no model learns it."""
+def prepare_word_alignments(name: str, dataset: Dataset, raw: Path, data: Path, out: Path) -> dict[str, Any]:
+    """Makes the prepared folder `out` from the fetched files in `raw`, for models of the task prepared in `data`.
 
-    Format = AlignmentFormat
-    STAGES: ClassVar[Mapping[str, type[Stage[Any]]]] = {}
+    It has one split, and the links in `links.json`. Words stay as the data set `name` has them, in small letters if
+    the task's are, since the links count them; ids are those of the task. Where the task translates in the other
+    direction, all is turned round.
 
-    def splits(self, layout: AlignmentFormat) -> tuple[str, ...]:
-        """One."""
-        return (GOLD,)
+    Returns:
+        The summary.
 
-    def modules(self, stage: str, layout: AlignmentFormat) -> list[str]:
-        """The codec, or what prepares them."""
-        return class_names(TranslationCodec if stage == "codec" else WordAlignments)
-
-    def prepare(self, name: str, files: Files, layout: AlignmentFormat, task: Prepared, out: Path) -> dict[str, Any]:
-        """Writes all of a prepared folder of the one split but its summary, with `links.json`.
-
-        Words stay as the data set has them, in small letters if the task's are, since the links count them; ids are
-        those of the task. Where the task translates in the other direction, all is turned round.
-
-        Args:
-            name: the data set's name.
-            files: the fetched files.
-            task: the task's prepared folder.
-            out: the folder to write.
-
-        Returns:
-            Counts for the summary.
-
-        Raises:
-            UserError: other languages than the task's, files of different lengths, a blank line, a malformed link or
-                one to a word that is not there; names file and line.
-        """
-        codec = TranslationCodec.load(task.folder)
-        flip = _is_flipped(name, layout, task.summary["languages"])
-        pairs = []
-        for source, target, links in _read(files, layout):
-            if flip:
-                source, target, links = target, source, links.flipped()
-            pairs.append(AlignedPair(codec.source.cased(source), codec.target.cased(target), links))
-        return _write(pairs, task, codec, out)
+    Raises:
+        UserError: the data is not that of a task of translation, or of one between other languages; files of
+            different lengths, a blank line, a malformed link or one to a word that is not there; names file and line.
+    """
+    task = Prepared(data)
+    if not isinstance(dataset.kind, WordAlignments) or "languages" not in task.summary:
+        raise UserError(
+            f"`{name}` and the data in {data} are not word alignments and a task of translation",
+            hint="name a data set with `task: alignment`",
+        )
+    hashes = check_fetched(dataset, raw)
+    layout = AlignmentFormat.model_validate(dataset.format)
+    languages, codec = task.summary["languages"], TranslationCodec.load(data)
+    flip = _is_flipped(name, layout, languages)
+    pairs = []
+    for source, target, links in _read(files_of(dataset, raw), layout):
+        if flip:
+            source, target, links = target, source, links.flipped()
+        pairs.append(AlignedPair(codec.source.cased(source), codec.target.cased(target), links))
+    counts = _write(pairs, task, codec, out)
+    return write_summary(out, {**origin_of(name, dataset, hashes), "languages": languages, **counts})
 
 
 def _is_flipped(name: str, layout: AlignmentFormat, languages: Mapping[str, str]) -> bool:
@@ -163,15 +165,10 @@ def _read(files: Files, layout: AlignmentFormat) -> Iterator[AlignedPair]:
         )
     source, target, links = (own[key] for key in wanted)
     # Both pairs of files must have the same length; a pair at a time keeps memory small.
-    for (line, other), (_, linked) in zip(
-        aligned(lines_of(source), lines_of(target), (source, target)),
-        aligned(lines_of(source), lines_of(links), (source, links)),
-        strict=True,
-    ):
+    for (line, other), (_, linked) in zip(aligned(source, target), aligned(source, links), strict=True):
         words, others = _words(line), _words(other)
-        yield AlignedPair(
-            " ".join(words), " ".join(others), parse_links(linked, (len(words), len(others)), layout.first)
-        )
+        parsed = parse_links(linked, (len(words), len(others)), layout.first)
+        yield AlignedPair(" ".join(words), " ".join(others), parsed)
 
 
 def _words(line: Line) -> list[str]:
@@ -182,19 +179,15 @@ def _words(line: Line) -> list[str]:
 
 
 def _write(pairs: list[AlignedPair], task: Prepared, codec: TranslationCodec, out: Path) -> dict[str, Any]:
+    """Writes all but the summary; returns counts."""
     task.source.save(out / "source.vocab")
     task.target.save(out / "target.vocab")
     codec.save(out)
-    split = write_split(
-        out,
-        GOLD,
-        [pair[:2] for pair in pairs],
-        (
-            (codec.source_symbols([pair.source]) for pair in pairs),
-            (codec.target_symbols(pair.target) for pair in pairs),
-        ),
-        (task.source, task.target),
+    symbols = (
+        (codec.source_symbols([pair.source]) for pair in pairs),
+        (codec.target_symbols(pair.target) for pair in pairs),
     )
+    split = write_split(out, GOLD, (pair[:2] for pair in pairs), symbols, (task.source, task.target))
     links = {"sure": [pair.links.sure for pair in pairs], "possible": [pair.links.possible for pair in pairs]}
     write_text(out / "links.json", json.dumps(links) + "\n")
     return {
