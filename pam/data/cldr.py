@@ -24,8 +24,7 @@ from pydantic import Field
 
 from pam.io import Strict, UserError
 
-TRIES = 100
-"""Phrases that may be drawn in vain, because they were drawn before, for each new one."""
+TRIES = 100  # phrases that may be drawn in vain, because they were drawn before, for each new one
 
 Item = TypeVar("Item")
 
@@ -98,8 +97,7 @@ class Word(NamedTuple):
 
 
 Words = tuple[Word, ...]
-Both = tuple[Words, Words]
-"""German and English."""
+Both = tuple[Words, Words]  # German and English
 
 
 def text_of(words: Words) -> str:
@@ -151,16 +149,14 @@ def _places(words: Sequence[Word]) -> dict[str, list[int]]:
 
 # Fields: one value formatted for both languages, each word with its origin in the value.
 
-Slot = Callable[[Draw], Both]
-"""Draws a value and gives its words in both languages."""
+Slot = Callable[[Draw], Both]  # draws a value and gives its words in both languages
 
 GERMAN, ENGLISH = Locale("de"), Locale("en")
 
 SMALL = range(2, 31)
 LARGE = (*range(40, 100, 10), *range(100, 1000, 50), *range(1000, 10000, 500))
 
-DIRECTIONS = frozenset({"vor", "in", "ago"})
-"""Words of times before and after now; the other words name a unit."""
+DIRECTIONS = frozenset({"vor", "in", "ago"})  # words of times before and after now; the other words name a unit
 
 # Names that German uses without an article.
 TERRITORIES = (

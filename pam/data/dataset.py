@@ -32,10 +32,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SPLITS = ("train", "dev", "test")
-SUMMARY = "summary.json"
-"""In a prepared folder: its counts, and the hashes of its files; written last."""
-RECORD = "record.json"
-"""The same in the folder of a stage before the last."""
+SUMMARY = "summary.json"  # in a prepared folder: its counts, and the hashes of its files; written last
+RECORD = "record.json"  # the same in the folder of a stage before the last
 HINT = "delete the folder and prepare the data again"
 CHECKSUM = "content_sha256"
 Ids = NDArray[np.int32]

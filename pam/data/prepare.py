@@ -40,11 +40,7 @@ class Stage(ABC, Generic[Layout]):
 
     @abstractmethod
     def run(self) -> dict[str, Any]:
-        """Writes the stage's files; a fault in a file is a UserError.
-
-        Returns:
-            Counts; among them may be `warnings`, sentences that the user should read.
-        """
+        """Writes the stage's files; returns counts, and `warnings` that users should read; a fault is a UserError."""
 
 
 class Task(ABC, Generic[Layout]):
@@ -80,28 +76,18 @@ def class_names(*classes: type) -> list[str]:
 def prepare(name: str, dataset: Dataset, raw: Path, out: Path, stage: str | None = None) -> dict[str, Any]:
     """Makes the prepared folder `out` of the data set `name` from its fetched files in `raw`, `summary.json` last.
 
-    A `stage` runs alone, after those before it; by default all run.
-
-    Returns:
-        The counts of the last stage that ran, its summary if it completes the folder;
-        `["warnings"]` are sentences that the user should read.
-
-    Raises:
-        UserError: a file is missing, changed, or has a fault; names file and line.
+    A `stage` runs alone, after those before it; by default all run. Returns the counts of the last stage that ran, its
+    summary if it completes the folder; `["warnings"]` are sentences that the user should read. A UserError names file
+    and line if a file is missing, changed, or has a fault.
     """
     stages = list(dataset.kind.STAGES)
     if not stages:
-        raise UserError(
-            f"`{name}` holds word alignments, which belong to a task's data",
-            hint="prepare that task, then run `python -m pam word-alignments`",
-        )
+        message = f"`{name}` holds word alignments, which belong to a task's data"
+        raise UserError(message, hint="prepare that task, then run `python -m pam word-alignments`")
     if stage is not None and stage not in stages:
         raise unknown("stage", stage, stages)
-    counts: dict[str, Any] = {}
-    for number, wanted in enumerate(stages):
-        if stage in (None, wanted):
-            counts = _run(name, dataset, raw, out, stages[: number + 1])
-    return counts
+    numbers = range(len(stages)) if stage is None else [stages.index(stage)]
+    return [_run(name, dataset, raw, out, stages[: number + 1]) for number in numbers][-1]
 
 
 def _run(name: str, dataset: Dataset, raw: Path, out: Path, stages: list[str]) -> dict[str, Any]:

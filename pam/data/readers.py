@@ -32,11 +32,8 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 Files = Mapping[str, Path | Mapping[str, Path]]
 """Split name to its file, or to its files by what they hold, such as a language."""
 
-ALL = "all"
-"""The one split, in a registry, of pairs that a reader divides into train, dev and test."""
-
-Languages = tuple[str, str]
-"""Codes of source and target."""
+ALL = "all"  # the one split, in a registry, of pairs that a reader divides into train, dev and test
+Languages = tuple[str, str]  # codes of source and target
 
 
 class Line(NamedTuple):
@@ -51,19 +48,16 @@ class Line(NamedTuple):
         return UserError(message, file=self.file, line=self.number, hint=hint)
 
 
-Pair = tuple[Line, Line]
-"""A sentence and its translation."""
+Pair = tuple[Line, Line]  # a sentence and its translation
 
 
 def read_lines(path: Path | str) -> list[str]:
     """Lines of a UTF-8 file without their ends; a UserError as `lines_of`, or for a control character."""
     lines = []
     for line in lines_of(Path(path)):
-        control = CONTROL.search(line.text)
-        if control:
-            raise line.error(
-                f"control character U+{ord(control[0]):04X} in the text", "delete it; a line ends with LF or CR LF"
-            )
+        if control := CONTROL.search(line.text):
+            message = f"control character U+{ord(control[0]):04X} in the text"
+            raise line.error(message, "delete it; a line ends with LF or CR LF")
         lines.append(line.text)
     return lines
 
@@ -72,10 +66,7 @@ def lines_of(path: Path) -> Iterator[Line]:
     """Lines of a UTF-8 file, or of one that gzip compressed (`.gz`), read one after another.
 
     Ends of lines (LF or CR LF) and a byte order mark are dropped. Only line feeds end lines: characters such as
-    U+2028 belong to the text.
-
-    Raises:
-        UserError: missing, empty, damaged, or not UTF-8; names the line.
+    U+2028 belong to the text. A UserError names the line of a file that is missing, empty, damaged, or not UTF-8.
     """
     empty, number = True, 0
     try:
@@ -106,11 +97,8 @@ def aligned(one: Path, other: Path, read: Callable[[Path], Iterator[Line]] = lin
             # The longer one is read to its end, for its count.
             count = number + sum(1 for _ in (others if line is None else lines))
             counts = (number - 1, count) if line is None else (count, number - 1)
-            raise UserError(
-                f"{counts[0]} lines, but {other} has {counts[1]}",
-                file=one,
-                hint="line n of one file must translate line n of the other",
-            )
+            hint = "line n of one file must translate line n of the other"
+            raise UserError(f"{counts[0]} lines, but {other} has {counts[1]}", file=one, hint=hint)
         yield line, partner
 
 
@@ -174,10 +162,8 @@ class Columns(DividingReader):
     def pairs(self, split: str, own: Any, languages: Languages) -> Iterator[Pair]:
         for language in languages:
             if language not in self.columns:
-                raise UserError(
-                    f"no column is known for the language `{language}`",
-                    hint=f"write read: {{kind: columns, columns: {{{language}: NUMBER, ...}}}}",
-                )
+                hint = f"write read: {{kind: columns, columns: {{{language}: NUMBER, ...}}}}"
+                raise UserError(f"no column is known for the language `{language}`", hint=hint)
         if not isinstance(own, Path):
             raise UserError(f"split {split} has several files", hint="name one with columns")
         places = [self.columns[language] for language in languages]
@@ -199,10 +185,8 @@ class Lines(DividingReader):
         known = {} if isinstance(own, Path) else own
         for language in languages:
             if language not in known:
-                raise UserError(
-                    f"split {split} has no file for the language `{language}`",
-                    hint=f"name it in the registry: {split}: {{{language}: FILE, ...}}",
-                )
+                hint = f"name it in the registry: {split}: {{{language}: FILE, ...}}"
+                raise UserError(f"split {split} has no file for the language `{language}`", hint=hint)
         return aligned(known[languages[0]], known[languages[1]], self.lines)
 
     def lines(self, path: Path) -> Iterator[Line]:
@@ -312,11 +296,7 @@ READERS: dict[str, type[Reader]] = {"columns": Columns, "lines": Lines, "segment
 
 
 def load_reader(choice: Any) -> Reader:
-    """The reader that a registry names: `lines`, or `{kind: lines, divide: ...}`.
-
-    Raises:
-        ValueError: no such reader, or not its options.
-    """
+    """The reader that a registry names, as `lines` or `{kind: lines, divide: ...}`; a ValueError if there is none."""
     if isinstance(choice, Reader):
         return choice
     options = {"kind": choice} if isinstance(choice, str) else choice
@@ -333,9 +313,7 @@ def divided(pairs: list[Pair], languages: Languages, divide: Divide) -> dict[str
     Pairs that share a sentence, white space and case aside, stay together, and so do pairs that are linked through
     others. Groups are ranked by a hash of the seed and of their first sentence in order of code points, so that the
     draw depends on nothing else; test takes the first that fit, then dev. Within a split, pairs keep their order.
-
-    Raises:
-        UserError: there are fewer pairs than requested.
+    A UserError says if there are fewer pairs than requested.
     """
     groups = _groups(pairs, languages)
     sizes = {"test": divide.test, "dev": divide.dev}
@@ -345,10 +323,8 @@ def divided(pairs: list[Pair], languages: Languages, divide: Divide) -> dict[str
         fits = (split for split, size in sizes.items() if len(taken[split]) + len(group) <= size)
         taken[next(fits, "train")] += group
     if not taken["train"] or any(len(taken[name]) < size for name, size in sizes.items()):
-        raise UserError(
-            f"{len(pairs)} pairs are too few for {divide.dev} of dev and {divide.test} of test",
-            hint="ask for fewer in `divide`",
-        )
+        message = f"{len(pairs)} pairs are too few for {divide.dev} of dev and {divide.test} of test"
+        raise UserError(message, hint="ask for fewer in `divide`")
     return {name: [pairs[number] for number in sorted(taken[name])] for name in SPLITS}
 
 

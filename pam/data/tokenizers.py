@@ -130,11 +130,8 @@ def _library(module: str) -> Any:
 
 # Words to subwords by byte pair encoding (Sennrich et al. 2016), through subword-nmt.
 
-CONTINUES = "@@"
-"""Ends each subword but the last one of a word."""
-
-BPE_VERSION = "#version: 0.2"
-"""Of subword-nmt's list of merges: the end of a word belongs to its last character."""
+CONTINUES = "@@"  # ends each subword but the last one of a word
+BPE_VERSION = "#version: 0.2"  # of subword-nmt's list of merges: the end of a word belongs to its last character
 
 
 def learn_merges(words: Mapping[str, int], merges: int) -> list[str]:

@@ -38,11 +38,8 @@ from pam.io import Strict, UserError, atomic_write
 
 LANGUAGE = r"^[a-z]{2,3}$"
 
-REFERENCES = "{split}.target.txt"
-"""Sentences of the target language as people write them, line by line with the pairs."""
-
-SCORED = ("dev", "test")
-"""Splits whose outputs are compared with references."""
+REFERENCES = "{split}.target.txt"  # sentences of the target language as people write them, line by line with the pairs
+SCORED = ("dev", "test")  # splits whose outputs are compared with references
 
 
 class SubwordsFormat(Strict):
@@ -128,10 +125,11 @@ class TranslationFormat(Strict):
 
 @dataclass
 class PairWriter:
-    """Writes pairs of lines, none of them empty, into two files."""
+    """Writes pairs of lines, none of them empty, into two files, and counts them."""
 
     files: tuple[IO[str], IO[str]]
     count: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)  # pairs left out, by the reason in words
 
     def write(self, *texts: str) -> None:
         """Adds a source and a target."""
@@ -140,6 +138,12 @@ class PairWriter:
                 raise ValueError(f"not a line of text: {text!r}")
             file.write(f"{text}\n")
         self.count += 1
+
+    def stats(self, split: str) -> dict[str, Any]:
+        """What a stage's record says of a split."""
+        dropped = {reason: count for reason, count in sorted(self.dropped.items()) if count}
+        pairs_in = self.count + self.dropped.total()
+        return {"split": split, "pairs_in": pairs_in, "pairs_out": self.count, "dropped": dropped}
 
 
 @contextmanager
@@ -172,31 +176,23 @@ class Extract(Stage[TranslationFormat]):
         """For each split its pairs and those left out, and in how many lines control characters became spaces."""
         counts: dict[str, dict[str, Any]] = {}
         for split, pairs in self.layout.read.read(self.files, self.layout.languages):
-            seen: Counter[str] = Counter()
             with pair_writer(self.out / "extract", split) as writer:
-                for texts in self._cleaned(pairs, seen):
-                    writer.write(*texts)
-            stats = split_stats(split, writer.count, Counter({"a blank line": seen["blank"]}))
-            counts[split] = stats | {"control_characters": seen["control"]}
+                control = sum(self._write(pair, writer) for pair in pairs)
+            counts[split] = writer.stats(split) | {"control_characters": control}
         return {"splits": [counts[name] for name in SPLITS if name in counts]}
 
-    def _cleaned(self, pairs: Iterator[Pair], seen: Counter[str]) -> Iterator[list[str]]:
-        for pair in pairs:
-            texts = []
-            for line in pair:
-                text = unicodedata.normalize("NFC", line.text)
-                if CONTROL.search(text):
-                    seen["control"] += 1
-                    text = CONTROL.sub(" ", text)
-                texts.append(" ".join(text.split()))
-            if all(texts):
-                yield texts
-            elif self.layout.blank_lines == "refuse":
-                blank = pair[0] if not texts[0] else pair[1]
-                hint = "delete it together with the same line of the other language, or write"
-                raise blank.error("the line is blank", f"{hint} `format: {{blank_lines: drop}}`")
-            else:
-                seen["blank"] += 1
+    def _write(self, pair: Pair, writer: PairWriter) -> int:
+        """Writes a pair of lines, cleaned; returns how many of the two had control characters."""
+        lines = [unicodedata.normalize("NFC", line.text) for line in pair]
+        texts = [" ".join(CONTROL.sub(" ", line).split()) for line in lines]
+        if all(texts):
+            writer.write(*texts)
+        elif self.layout.blank_lines == "refuse":
+            hint = "delete it together with the same line of the other language, or write"
+            raise pair[texts.index("")].error("the line is blank", f"{hint} `format: {{blank_lines: drop}}`")
+        else:
+            writer.dropped["a blank line"] += 1
+        return sum(CONTROL.search(line) is not None for line in lines)
 
 
 class Words(NamedTuple):
@@ -213,14 +209,12 @@ class TokenizedSplit:
 
     writer: PairWriter
     references: IO[str] | None
-    dropped: Counter[str] = field(default_factory=Counter)
     words: Counter[str] = field(default_factory=Counter)
 
     def put(self, words: Words) -> None:
         """Adds a pair."""
         self.writer.write(words.source, words.target)
-        self.words["source_words"] += words.source.count(" ") + 1
-        self.words["target_words"] += words.target.count(" ") + 1
+        self.words.update(source_words=words.source.count(" ") + 1, target_words=words.target.count(" ") + 1)
         if self.references is not None:
             self.references.write(f"{words.readable()}\n")
 
@@ -238,23 +232,20 @@ class Tokenize(Stage[TranslationFormat]):
         """For each split its pairs, its words, and the pairs left out."""
         codec = TranslationCodec(self.layout.codec_settings())
         counts = []
-        for split in self._extracted():
+        folder = self.out / "extract"
+        extracted = [split for split in SPLITS if (folder / f"{split}.source").is_file()]
+        if not extracted:
+            raise UserError("no extracted text", file=folder, hint="prepare the data again")
+        for split in extracted:
             holds_out = split == "train" and self.layout.dev_every is not None
             names = ["train", "dev"] if holds_out else [split]
             with ExitStack() as stack:
                 outputs = [stack.enter_context(self._writing(name)) for name in names]
-                for source, target in read_pairs(self.out / "extract", split):
+                for source, target in read_pairs(folder, split):
                     self._put(self._words(source, target, codec), outputs, train=split == "train")
             for name, own in zip(names, outputs, strict=True):
-                counts.append(split_stats(name, own.writer.count, own.dropped) | own.words)
+                counts.append(own.writer.stats(name) | own.words)
         return {"splits": counts}
-
-    def _extracted(self) -> list[str]:
-        folder = self.out / "extract"
-        found = [split for split in SPLITS if (folder / f"{split}.source").is_file()]
-        if not found:
-            raise UserError("no extracted text", file=folder, hint="prepare the data again")
-        return found
 
     @contextmanager
     def _writing(self, split: str) -> Iterator[TokenizedSplit]:
@@ -277,7 +268,7 @@ class Tokenize(Stage[TranslationFormat]):
         if train and why is None:
             why = self._reason_to_drop(words)
             beyond = f"not of the first {layout.train_pairs}"
-            count = sum(output.writer.count for output in outputs) + outputs[0].dropped[beyond] + 1
+            count = sum(output.writer.count for output in outputs) + outputs[0].writer.dropped[beyond] + 1
             if why is None and layout.dev_every is not None and count % layout.dev_every == 0:
                 outputs[1].put(words)
                 why = "kept for development"
@@ -286,7 +277,7 @@ class Tokenize(Stage[TranslationFormat]):
         if why is None:
             outputs[0].put(words)
         else:
-            outputs[0].dropped[why] += 1
+            outputs[0].writer.dropped[why] += 1
 
     def _reason_to_drop(self, words: Words) -> str | None:
         layout = self.layout
@@ -312,14 +303,13 @@ class Segment(Stage[TranslationFormat]):
         codec = TranslationCodec(self._settings())
         counts = []
         for split in SPLITS:
-            symbols = {"source_symbols": 0, "target_symbols": 0}
+            symbols: Counter[str] = Counter()
             with pair_writer(self.out / "segment", split) as writer:
-                for source, target in read_pairs(self.out / "tokenize", split):
-                    rows = codec.source_symbols([source]), codec.target_symbols(target)
-                    symbols["source_symbols"] += len(rows[0])
-                    symbols["target_symbols"] += len(rows[1])
-                    writer.write(*(" ".join(row) for row in rows))
-            counts.append(split_stats(split, writer.count, Counter()) | symbols)
+                for words, others in read_pairs(self.out / "tokenize", split):
+                    source, target = codec.source_symbols([words]), codec.target_symbols(others)
+                    symbols.update(source_symbols=len(source), target_symbols=len(target))
+                    writer.write(" ".join(source), " ".join(target))
+            counts.append(writer.stats(split) | symbols)
         codec.save(self.out / "segment")
         merges = {side: len(getattr(codec.settings, side).merges or ()) for side in SIDES}
         return {"merges": merges, "splits": counts}
@@ -337,14 +327,13 @@ class Segment(Stage[TranslationFormat]):
             counts = [counts[0] + counts[1]]
         learned = [learn_merges(words, subwords.merges) for words in counts]
         if not all(learned):
-            raise UserError(
-                "no two characters stand side by side twice in the training text",
-                hint="leave out `subwords`, or give more data",
-            )
-        return Settings(
-            source=settings.source.model_copy(update={"merges": learned[0]}),
-            target=settings.target.model_copy(update={"merges": learned[-1]}),
+            message = "no two characters stand side by side twice in the training text"
+            raise UserError(message, hint="leave out `subwords`, or give more data")
+        source, target = (
+            side.model_copy(update={"merges": merges})
+            for side, merges in ((settings.source, learned[0]), (settings.target, learned[-1]))
         )
+        return Settings(source=source, target=target)
 
 
 class Index(Stage[TranslationFormat]):
@@ -395,16 +384,6 @@ class Index(Stage[TranslationFormat]):
         folder = self.out / "tokenize"
         seen = {hash(pair) for pair in read_pairs(folder, "train")}
         return {split: sum(hash(pair) in seen for pair in read_pairs(folder, split)) for split in SCORED}
-
-
-def split_stats(split: str, written: int, dropped: Counter[str]) -> dict[str, Any]:
-    """What a stage's record says of a split: pairs `written`, and how many others it `dropped`, by the reason."""
-    return {
-        "split": split,
-        "pairs_in": written + dropped.total(),
-        "pairs_out": written,
-        "dropped": {reason: count for reason, count in sorted(dropped.items()) if count},
-    }
 
 
 class Translation(Task[TranslationFormat]):

@@ -18,8 +18,7 @@ from pam.io import UserError, write_text
 PAD, BOS, EOS, UNK, STEP = range(5)
 """Padding, begin, end, unknown symbol, and the pointer step of hard monotone attention."""
 
-SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>", "<step>")
-"""How ids 0 to 4 are written."""
+SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>", "<step>")  # how ids 0 to 4 are written
 
 ESCAPES = {"\\": "\\\\", " ": "\\s", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _ESCAPED = re.compile(r"\\(u\{[0-9a-f]{1,6}\}|.)", re.DOTALL)
@@ -117,11 +116,6 @@ class Vocabulary:
     def encode(self, symbols: Iterable[str]) -> list[int]:
         """Ids of `symbols`; one that is not in the vocabulary becomes UNK."""
         return [self._ids.get(symbol, UNK) for symbol in symbols]
-
-    def decode(self, ids: Iterable[int]) -> list[str]:
-        """Symbols of `ids`; special ones are left out."""
-        first = len(SPECIALS)
-        return [self.symbols[number - first] for number in map(int, ids) if number >= first]
 
     def spell(self, ids: Sequence[int]) -> list[str]:
         """Symbols of `ids` one for one, special ones as `<eos>` and so on: for figures."""

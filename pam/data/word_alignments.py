@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
@@ -27,11 +27,8 @@ from pam.io import Strict, UserError, write_text
 if TYPE_CHECKING:
     from pam.data.registry import Dataset
 
-GOLD = "gold"
-"""The one split."""
-
-LINKS = "links"
-"""With the two languages, the key of the file that holds the links."""
+GOLD = "gold"  # the one split
+LINKS = "links"  # with the two languages, the key of the file that holds the links
 
 Link = tuple[int, int]
 
@@ -81,8 +78,7 @@ class Links:
 def parse_links(line: Line, lengths: tuple[int, int], first: int) -> Links:
     """Reads `i-j` (sure) and `ipj` (possible), separated by spaces; `first` is the number of the first word.
 
-    Raises:
-        UserError: a link is malformed, or a sentence (of `lengths` words) has no such word; names the link.
+    A UserError names a link that is malformed, or that is to a word which no sentence of these `lengths` has.
     """
     sure: set[Link] = set()
     possible: set[Link] = set()
@@ -93,22 +89,16 @@ def parse_links(line: Line, lengths: tuple[int, int], first: int) -> Links:
         link = int(match[1]) - first, int(match[3]) - first
         for side, number, length in zip(("source", "target"), link, lengths, strict=True):
             if not 0 <= number < length:
-                raise line.error(
-                    f"link `{written}`: the {side} sentence has no word {number + first}",
-                    f"its words are {first} to {length - 1 + first}",
-                )
+                message = f"link `{written}`: the {side} sentence has no word {number + first}"
+                raise line.error(message, f"its words are {first} to {length - 1 + first}")
         possible.add(link)
         if match[2] == "-":
             sure.add(link)
     return Links(tuple(sorted(sure)), tuple(sorted(possible)))
 
 
-class AlignedPair(NamedTuple):
-    """Words of a pair, with one space between two, and links between them."""
-
-    source: str
-    target: str
-    links: Links
+AlignedPair = tuple[str, str, Links]
+"""Words of source and target, with one space between two, and links between them."""
 
 
 def prepare_word_alignments(name: str, dataset: Dataset, raw: Path, data: Path, out: Path) -> dict[str, Any]:
@@ -116,10 +106,7 @@ def prepare_word_alignments(name: str, dataset: Dataset, raw: Path, data: Path, 
 
     It has one split, and the links in `links.json`. Words stay as the data set `name` has them, in small letters if
     the task's are, since the links count them; ids are those of the task. Where the task translates in the other
-    direction, all is turned round.
-
-    Returns:
-        The summary.
+    direction, all is turned round. Returns the summary.
 
     Raises:
         UserError: the data is not that of a task of translation, or of one between other languages; files of
@@ -127,10 +114,8 @@ def prepare_word_alignments(name: str, dataset: Dataset, raw: Path, data: Path, 
     """
     task = Prepared(data)
     if not isinstance(dataset.kind, WordAlignments) or "languages" not in task.summary:
-        raise UserError(
-            f"`{name}` and the data in {data} are not word alignments and a task of translation",
-            hint="name a data set with `task: alignment`",
-        )
+        message = f"`{name}` and the data in {data} are not word alignments and a task of translation"
+        raise UserError(message, hint="name a data set with `task: alignment`")
     hashes = check_fetched(dataset, raw)
     layout = AlignmentFormat.model_validate(dataset.format)
     languages, codec = task.summary["languages"], TranslationCodec.load(data)
@@ -139,7 +124,7 @@ def prepare_word_alignments(name: str, dataset: Dataset, raw: Path, data: Path, 
     for source, target, links in _read(files_of(dataset, raw), layout):
         if flip:
             source, target, links = target, source, links.flipped()
-        pairs.append(AlignedPair(codec.source.cased(source), codec.target.cased(target), links))
+        pairs.append((codec.source.cased(source), codec.target.cased(target), links))
     counts = _write(pairs, task, codec, out)
     return write_summary(out, {**origin_of(name, dataset, hashes), "languages": languages, **counts})
 
@@ -148,10 +133,8 @@ def _is_flipped(name: str, layout: AlignmentFormat, languages: Mapping[str, str]
     """Whether the task translates in the other direction."""
     own, wanted = (layout.source, layout.target), (languages["source"], languages["target"])
     if sorted(own) != sorted(wanted):
-        raise UserError(
-            f"`{name}` aligns {' and '.join(own)}, the task translates {' into '.join(wanted)}",
-            hint="choose alignments of the task's languages",
-        )
+        message = f"`{name}` aligns {' and '.join(own)}, the task translates {' into '.join(wanted)}"
+        raise UserError(message, hint="choose alignments of the task's languages")
     return own != wanted
 
 
@@ -160,15 +143,13 @@ def _read(files: Files, layout: AlignmentFormat) -> Iterator[AlignedPair]:
     own = files[GOLD]
     wanted = (layout.source, layout.target, LINKS)
     if isinstance(own, Path) or not set(wanted) <= set(own):
-        raise UserError(
-            f"split {GOLD} needs three files", hint=f"name them in the registry: {{{': FILE, '.join(wanted)}: FILE}}"
-        )
+        hint = f"name them in the registry: {{{': FILE, '.join(wanted)}: FILE}}"
+        raise UserError(f"split {GOLD} needs three files", hint=hint)
     source, target, links = (own[key] for key in wanted)
     # Both pairs of files must have the same length; a pair at a time keeps memory small.
     for (line, other), (_, linked) in zip(aligned(source, target), aligned(source, links), strict=True):
         words, others = _words(line), _words(other)
-        parsed = parse_links(linked, (len(words), len(others)), layout.first)
-        yield AlignedPair(" ".join(words), " ".join(others), parsed)
+        yield " ".join(words), " ".join(others), parse_links(linked, (len(words), len(others)), layout.first)
 
 
 def _words(line: Line) -> list[str]:
@@ -183,12 +164,9 @@ def _write(pairs: list[AlignedPair], task: Prepared, codec: TranslationCodec, ou
     task.source.save(out / "source.vocab")
     task.target.save(out / "target.vocab")
     codec.save(out)
-    symbols = (
-        (codec.source_symbols([pair.source]) for pair in pairs),
-        (codec.target_symbols(pair.target) for pair in pairs),
-    )
+    symbols = (codec.source_symbols([pair[0]]) for pair in pairs), (codec.target_symbols(pair[1]) for pair in pairs)
     split = write_split(out, GOLD, (pair[:2] for pair in pairs), symbols, (task.source, task.target))
-    links = {"sure": [pair.links.sure for pair in pairs], "possible": [pair.links.possible for pair in pairs]}
+    links = {"sure": [own.sure for *_, own in pairs], "possible": [own.possible for *_, own in pairs]}
     write_text(out / "links.json", json.dumps(links) + "\n")
     return {
         "rows": len(pairs),
