@@ -69,9 +69,8 @@ class Member:
 def extract_all(archive: Path, folder: Path, largest: int = LARGEST) -> None:
     """Writes all files of an archive into a folder, once every one of them has been checked.
 
-    Raises:
-        UserError: damaged, cut short or too large, or with a member that is not a plain file or
-            lies outside the folder; nothing is written then, unless damage shows while reading.
+    A UserError says if it is damaged, cut short or too large, or has a member that is not a plain file or lies outside
+    the folder; nothing is written then, unless damage shows while reading.
     """
     with _opened(archive, largest) as members:
         for member in members:

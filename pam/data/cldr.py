@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime
 import hashlib
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import Distribution
@@ -68,17 +67,17 @@ def _new_phrase(draw: Draw, seen: set[str]) -> Both:
     raise UserError(message, hint="ask for fewer in `package: options:`")
 
 
+@dataclass
 class Draw:
     """Choices by hashes of a seed and a count: no version of a random generator changes them."""
 
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._count = 0
+    seed: int
+    count: int = 0
 
     def one_of(self, items: Sequence[Item]) -> Item:
         """An item, each as likely as the others."""
-        self._count += 1
-        digest = hashlib.sha256(f"{self._seed} {self._count}".encode()).digest()
+        self.count += 1
+        digest = hashlib.sha256(f"{self.seed} {self.count}".encode()).digest()
         return items[int.from_bytes(digest[:8]) % len(items)]
 
 
@@ -127,24 +126,15 @@ def linked(source: Words, target: Words) -> str:
     Words of the same origin are partners: in their order where both sides have as many, else each with all. That is
     sure where one side has a single one.
     """
-    sources, targets = _places(source), _places(target)
     links = []
-    for origin, first in sources.items():
-        second = targets.get(origin, [])
+    for origin in {word.origin for word in source} - {None}:
+        first, second = ([n for n, word in enumerate(words) if word.origin == origin] for words in (source, target))
         in_order = len(first) == len(second)
         known = in_order or 1 in (len(first), len(second))
         for i, j in zip(first, second, strict=True) if in_order else product(first, second):
             sure = known and source[i].sure and target[j].sure
             links.append((i, j, "-" if sure else "p"))
     return " ".join(f"{i + 1}{kind}{j + 1}" for i, j, kind in sorted(links))
-
-
-def _places(words: Sequence[Word]) -> dict[str, list[int]]:
-    places: dict[str, list[int]] = defaultdict(list)
-    for place, word in enumerate(words):
-        if word.origin is not None:
-            places[word.origin].append(place)
-    return places
 
 
 # Fields: one value formatted for both languages, each word with its origin in the value.
@@ -191,18 +181,18 @@ def _date(pattern: Callable[[Locale], str]) -> Slot:
 
     def field(draw: Draw) -> Both:
         day = datetime.date(1985, 1, 1) + datetime.timedelta(days=draw.one_of(range(40 * 365)))
-        return _both(lambda locale: words_of(_spans(day, pattern(locale), locale)))
+
+        def write(locale: Locale) -> Words:
+            # Piece by piece; the origin of a piece is its letter in the pattern.
+            written = DateTimeFormat(day, locale)
+            return words_of(
+                (str(piece), None) if kind == "chars" else (written[piece[0] * int(piece[1])], piece[0])
+                for kind, piece in tokenize_pattern(pattern(locale))
+            )
+
+        return _both(write)
 
     return field
-
-
-def _spans(day: datetime.date, pattern: str, locale: Locale) -> list[tuple[str, str | None]]:
-    """What a pattern writes, piece by piece; the origin of a piece is its letter."""
-    written = DateTimeFormat(day, locale)
-    return [
-        (str(piece), None) if kind == "chars" else (written[piece[0] * int(piece[1])], piece[0])
-        for kind, piece in tokenize_pattern(pattern)
-    ]
 
 
 def time(draw: Draw) -> Both:
@@ -257,8 +247,8 @@ def duration(draw: Draw) -> Both:
     first = quantity(range(2, 13), f"duration-{longer}")(draw)
     second = quantity(range(2, 7), f"duration-{shorter}")(draw)
     german, english = (
-        (*under("first", first[side]), Word(conjunction, "and"), *under("second", second[side]))
-        for side, conjunction in enumerate(("und", "and"))
+        (*under("first", one), Word(conjunction, "and"), *under("second", other))
+        for one, conjunction, other in zip(first, ("und", "and"), second, strict=True)
     )
     return german, english
 

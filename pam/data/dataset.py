@@ -81,13 +81,11 @@ def _digest(content: Mapping[str, Any]) -> str:
 class Ragged:
     """Rows of different lengths in one array, which is all the memory that they take.
 
-    Attributes:
-        values: int32, all rows, one after another.
-        offsets: int64, rows + 1 places from 0: row `i` is `values[offsets[i]:offsets[i + 1]]`.
+    Row `i` is `values[offsets[i]:offsets[i + 1]]`.
     """
 
-    values: Ids
-    offsets: Offsets
+    values: Ids  # int32, all rows, one after another
+    offsets: Offsets  # int64, rows + 1 places from 0
 
     @classmethod
     def of(cls, rows: Iterable[Sequence[int]]) -> Ragged:
@@ -100,7 +98,6 @@ class Ragged:
 
     @property
     def lengths(self) -> Offsets:
-        """Of each row."""
         return np.diff(self.offsets)
 
     def __getitem__(self, row: int) -> Ids:
@@ -126,17 +123,14 @@ class Ragged:
 class Split:
     """One split.
 
-    Attributes:
-        sources, targets: ids of each row; each row ends with EOS.
-        alignments: for each target symbol but the EOS, the position in its source row to which it is monotonically
-            aligned; None where no alignment is known.
-        digests: of the vocabularies (`source`, `target`) and the text (`text`) it belongs to.
+    `alignments` has for each target symbol but the EOS the position in its source row to which it is monotonically
+    aligned; None where no alignment is known.
     """
 
-    sources: Ragged
+    sources: Ragged  # ids of each row; each row ends with EOS
     targets: Ragged
     alignments: Ragged | None
-    digests: dict[str, str]
+    digests: dict[str, str]  # of the vocabularies (`source`, `target`) and the text (`text`) it belongs to
 
     @classmethod
     def from_rows(
@@ -205,10 +199,9 @@ class Split:
 
     def _is_sound(self) -> bool:
         """Whether the arrays fit together, whoever wrote them."""
-        if self.alignments is not None:
-            ids, expected = self.alignments.values, len(self.targets.values) - len(self)
-            if ids.dtype != np.int32 or len(ids) != expected:
-                return False
+        ids = None if self.alignments is None else self.alignments.values
+        if ids is not None and (ids.dtype != np.int32 or len(ids) != len(self.targets.values) - len(self)):
+            return False
         return self.sources.is_sound() and self.targets.is_sound() and len(self.sources) == len(self)
 
     def symbol_counts(self) -> dict[str, dict[str, int]]:
@@ -334,18 +327,12 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of a split as padded tensors.
+    """Rows of a split as padded tensors."""
 
-    Attributes:
-        rows: (B,) row numbers in the split.
-        source: (B, m) ids, PAD at the end; lengths: (B,) real source lengths.
-        target: (B, n) ids ending with EOS, PAD at the end.
-    """
-
-    rows: Rows
-    source: Tensor
-    lengths: Tensor
-    target: Tensor
+    rows: Rows  # (B,) row numbers in the split
+    source: Tensor  # (B, m) ids, PAD at the end
+    lengths: Tensor  # (B,) real source lengths
+    target: Tensor  # (B, n) ids ending with EOS, PAD at the end
 
     @property
     def mask(self) -> Tensor:
@@ -363,9 +350,8 @@ class Batch:
 class Examples:
     """The rows of a split as a model takes them.
 
-    Args:
-        targets: `symbols`: as they are; `actions`: with the steps of a pointer, which needs the split's alignment
-            (`pam.data.vocabulary.to_actions`).
+    `targets` are its `symbols` as they are, or `actions`, with the steps of a pointer, which need its alignment
+    (`pam.data.vocabulary.to_actions`).
     """
 
     def __init__(self, split: Split, targets: Literal["symbols", "actions"]) -> None:
@@ -374,10 +360,8 @@ class Examples:
             if split.alignments is None:
                 hint = "use `targets: symbols`, or a split that is aligned (train, dev)"
                 raise UserError("this split has no alignment, from which step actions are made", hint=hint)
-            rows = zip(split.sources, split.targets, split.alignments, strict=True)
-            self.targets = Ragged.of(
-                to_actions(target.tolist(), alignment.tolist(), len(source)) for source, target, alignment in rows
-            )
+            rows = zip(split.targets, split.alignments, self.sources.lengths.tolist(), strict=True)
+            self.targets = Ragged.of(to_actions(ids.tolist(), own.tolist(), length) for ids, own, length in rows)
         self.source_lengths = self.sources.lengths
         self.target_lengths = self.targets.lengths
 

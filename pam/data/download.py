@@ -74,8 +74,7 @@ class Wanted:
             raise TransferError(f"longer than {self.size} bytes")
         if size == 0:
             raise TransferError("the file is empty", again=True)
-        wrong = self.wrong_hash(path)
-        if wrong is not None:
+        if wrong := self.wrong_hash(path):
             raise TransferError(wrong)
 
     def __str__(self) -> str:
@@ -323,8 +322,7 @@ def check_fetched(dataset: Dataset, raw: Path) -> dict[str, str]:
         if not path.is_file():
             raise UserError("no such file", file=path, hint="fetch the data set first")
         found[key] = sha256_of(path)
-        wrong = _wanted(file, record.get(key)).wrong_hash(path)
-        if wrong is not None:
+        if wrong := _wanted(file, record.get(key)).wrong_hash(path):
             raise UserError(wrong, file=path, hint="delete the file and fetch the data set again")
     return found
 

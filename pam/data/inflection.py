@@ -57,18 +57,19 @@ class Index(Stage[InflectionFormat]):
 
     def run(self) -> dict[str, Any]:
         """Sizes of the vocabularies; by split its rows, and its symbols that training lacks; lemmas in two splits."""
-        rows = {name: self._rows(name, own) for name, own in self.files.items()}
-        source, target = Vocabulary.of(_sources(rows["train"])), Vocabulary.of(_targets(rows["train"]))
+        rows, codec = {name: self._rows(name, own) for name, own in self.files.items()}, InflectionCodec()
+        sources = {name: [codec.source_symbols(row[:2]) for row in own] for name, own in rows.items()}
+        targets = {name: [codec.target_symbols(row.form) for row in own] for name, own in rows.items()}
+        source, target = Vocabulary.of(sources["train"]), Vocabulary.of(targets["train"])
         source.save(self.out / "source.vocab")
         target.save(self.out / "target.vocab")
         aligner = CharacterAligner.fit([(row.lemma, row.form) for row in rows["train"]])
         counts = {}
         for name, own in rows.items():
-            alignment = _alignments(aligner, own) if name in ALIGNED else None
-            symbols = list(_sources(own)), list(_targets(own))
-            write_split(self.out, name, own, symbols, (source, target), alignment)
-            unseen = {"unseen_source": _unseen(symbols[0], source), "unseen_target": _unseen(symbols[1], target)}
-            counts[name] = _counts(own) | unseen
+            alignment = _alignments(aligner, own, sources[name]) if name in ALIGNED else None
+            write_split(self.out, name, own, (sources[name], targets[name]), (source, target), alignment)
+            unseen = {"source": _unseen(sources[name], source), "target": _unseen(targets[name], target)}
+            counts[name] = _counts(own) | {f"unseen_{side}": symbols for side, symbols in unseen.items()}
         shared = _shared_lemmas(rows)
         return {
             "source_symbols": len(source),
@@ -124,18 +125,10 @@ def read_rows(path: Path, layout: InflectionFormat) -> list[Row]:
     return rows
 
 
-def _sources(rows: Iterable[Row]) -> Iterable[list[str]]:
-    return (InflectionCodec().source_symbols(row[:2]) for row in rows)
-
-
-def _targets(rows: Iterable[Row]) -> Iterable[list[str]]:
-    return (InflectionCodec().target_symbols(row.form) for row in rows)
-
-
-def _alignments(aligner: CharacterAligner, rows: Sequence[Row]) -> Iterable[list[int]]:
+def _alignments(aligner: CharacterAligner, rows: Sequence[Row], sources: Sequence[list[str]]) -> Iterable[list[int]]:
     """Positions in the source row, where the lemma comes after the features."""
     aligned = aligner.align([(row.lemma, row.form) for row in rows])
-    for row, symbols, positions in zip(rows, _sources(rows), aligned, strict=True):
+    for row, symbols, positions in zip(rows, sources, aligned, strict=True):
         offset = len(symbols) - len(row.lemma)
         yield [offset + position for position in positions]
 
@@ -183,53 +176,41 @@ LARGEST = 4096  # pairs in a group, so that memory is bounded by their lengths a
 
 @dataclass(frozen=True)
 class Group:
-    """Pairs of the same lengths, in one array, so that arrays need no padding.
-
-    Attributes:
-        pairs: N of them. source: (N, n) codes. target: (N, m) codes.
-        weight: (N,) how often each pair occurs.
-    """
+    """N pairs of the same lengths, in one array, so that arrays need no padding."""
 
     pairs: list[Pair]
-    source: Ints
-    target: Ints
-    weight: Floats
+    source: Ints  # (N, n) codes
+    target: Ints  # (N, m) codes
+    weight: Floats  # (N,) how often each pair occurs
 
 
 @dataclass(frozen=True)
 class CharacterAligner:
     """Aligns pairs of strings; made by `fit`.
 
-    Attributes:
-        source, target: codes of the symbols that training contained.
-        log_probs: (source codes, target codes) natural logarithms of the operations' probabilities; row EPSILON holds
-            insertions, column EPSILON deletions.
+    `log_probs` (source codes, target codes) holds natural logarithms of the operations' probabilities: insertions in
+    row EPSILON, deletions in column EPSILON.
     """
 
-    source: dict[str, int]
+    source: dict[str, int]  # codes of the symbols that training contained
     target: dict[str, int]
     log_probs: Floats
 
     @classmethod
     def fit(cls, pairs: Sequence[Pair], iterations: int = 8) -> CharacterAligner:
-        """Learns the operations' probabilities from `pairs` of non-empty strings.
-
-        The start is uniform, so the result depends on nothing but the pairs.
-        """
+        """Learns from `pairs` of non-empty strings. The start is uniform: the result depends on nothing but them."""
         source, target = (
             {char: code for code, char in enumerate(sorted(set().union(*strings)), OTHER + 1)}
             for strings in zip(*pairs, strict=True)
         )
-        probs = np.ones((len(source) + 2, len(target) + 2))
-        probs[EPSILON, EPSILON] = 0.0
-        aligner = cls(source, target, _log(probs / probs.sum()))
+        shape = len(source) + 2, len(target) + 2
+        aligner = cls(source, target, _log_probs(np.ones(shape)))
         groups = aligner._groups(pairs)
         for _ in range(iterations):
-            counts = np.full(probs.shape, PRIOR_COUNT)
-            counts[EPSILON, EPSILON] = 0.0
+            counts = np.full(shape, PRIOR_COUNT)
             for group in groups:
                 counts += _expected_counts(aligner.log_probs, group)
-            aligner = cls(source, target, _log(counts / counts.sum()))
+            aligner = cls(source, target, _log_probs(counts))
         return aligner
 
     def align(self, pairs: Sequence[Pair]) -> list[list[int]]:
@@ -261,9 +242,11 @@ class CharacterAligner:
         ]
 
 
-def _log(probs: Floats) -> Floats:
+def _log_probs(counts: Floats) -> Floats:
+    counts[EPSILON, EPSILON] = 0.0  # every operation writes a symbol
     with np.errstate(divide="ignore"):
-        return np.log(probs)
+        log_probs: Floats = np.log(counts / counts.sum())
+    return log_probs
 
 
 def _operations(log_probs: Floats, group: Group) -> tuple[Floats, Floats, Floats]:
@@ -280,9 +263,7 @@ def _expected_counts(log_probs: Floats, group: Group) -> Floats:
     backward = _forward(substitution[::-1, ::-1], deletion[::-1], insertion[::-1])[::-1, ::-1]
     total = forward[-1, -1] - np.log(group.weight)
     counts = np.zeros(log_probs.size)
-    columns = log_probs.shape[1]
-    source = group.source.T[:, None] * columns
-    target = group.target.T[None]
+    source, target = group.source.T[:, None] * log_probs.shape[1], group.target.T[None]
     for cells, uses in (
         (source + target, forward[:-1, :-1] + substitution + backward[1:, 1:]),
         (source, forward[:-1] + deletion[:, None] + backward[1:]),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -131,12 +132,12 @@ def _is_trusted(url: str, *, known: bool) -> bool:
     return bool(host) and (scheme == "https" or (scheme == "http" and (known or loopback)))
 
 
+@dataclass
 class _Entry:
     """One data set of a registry file while it is read; its errors name the line."""
 
-    def __init__(self, path: Path, name: str) -> None:
-        self.path = path
-        self.name = name
+    path: Path
+    name: str
 
     def read(self, value: Any) -> Dataset:
         if not re.fullmatch(NAME, self.name):
@@ -147,7 +148,7 @@ class _Entry:
             value = value | {"files": {key: file.model_dump() for key, file in parsed.items()}}
         dataset = self._parse(Dataset, value, [])
         try:
-            task = load_task(dataset.task)
+            task = dataset.kind
         except UserError as error:
             raise self.error(error.message, ["task"], error.hint) from error
         layout = self._parse(task.Format, dataset.format, ["format"])

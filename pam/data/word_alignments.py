@@ -59,15 +59,10 @@ class WordAlignments(Task[AlignmentFormat]):
 
 @dataclass(frozen=True)
 class Links:
-    """Links of one sentence pair as (source word, target word), numbered from 0 and sorted.
+    """Links of one sentence pair as (source word, target word), numbered from 0 and sorted (Och and Ney 2003)."""
 
-    Attributes:
-        sure: those that an alignment must have.
-        possible: those that it may have; the sure ones are among them (Och and Ney 2003).
-    """
-
-    sure: tuple[Link, ...]
-    possible: tuple[Link, ...]
+    sure: tuple[Link, ...]  # those that an alignment must have
+    possible: tuple[Link, ...]  # those that it may have; the sure ones are among them
 
     def flipped(self) -> Links:
         """The links in the other direction."""
@@ -119,23 +114,17 @@ def prepare_word_alignments(name: str, dataset: Dataset, raw: Path, data: Path, 
     hashes = check_fetched(dataset, raw)
     layout = AlignmentFormat.model_validate(dataset.format)
     languages, codec = task.summary["languages"], TranslationCodec.load(data)
-    flip = _is_flipped(name, layout, languages)
-    pairs = []
-    for source, target, links in _read(files_of(dataset, raw), layout):
-        if flip:
-            source, target, links = target, source, links.flipped()
-        pairs.append((codec.source.cased(source), codec.target.cased(target), links))
-    counts = _write(pairs, task, codec, out)
-    return write_summary(out, {**origin_of(name, dataset, hashes), "languages": languages, **counts})
-
-
-def _is_flipped(name: str, layout: AlignmentFormat, languages: Mapping[str, str]) -> bool:
-    """Whether the task translates in the other direction."""
     own, wanted = (layout.source, layout.target), (languages["source"], languages["target"])
     if sorted(own) != sorted(wanted):
         message = f"`{name}` aligns {' and '.join(own)}, the task translates {' into '.join(wanted)}"
         raise UserError(message, hint="choose alignments of the task's languages")
-    return own != wanted
+    pairs = []
+    for source, target, links in _read(files_of(dataset, raw), layout):
+        if own != wanted:
+            source, target, links = target, source, links.flipped()
+        pairs.append((codec.source.cased(source), codec.target.cased(target), links))
+    counts = _write(pairs, task, codec, out)
+    return write_summary(out, {**origin_of(name, dataset, hashes), "languages": languages, **counts})
 
 
 def _read(files: Files, layout: AlignmentFormat) -> Iterator[AlignedPair]:
