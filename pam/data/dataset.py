@@ -36,6 +36,7 @@ SUMMARY = "summary.json"  # in a prepared folder: its counts, and the hashes of 
 RECORD = "record.json"  # the same in the folder of a stage before the last
 HINT = "delete the folder and prepare the data again"
 CHECKSUM = "content_sha256"
+Numbers = Iterable[Sequence[int]]  # rows of ids or of positions
 Ids = NDArray[np.int32]
 Offsets = NDArray[np.int64]
 Rows = NDArray[np.int64]
@@ -133,13 +134,7 @@ class Split:
     digests: dict[str, str]  # of the vocabularies (`source`, `target`) and the text (`text`) it belongs to
 
     @classmethod
-    def from_rows(
-        cls,
-        source: Iterable[Sequence[int]],
-        target: Iterable[Sequence[int]],
-        alignment: Iterable[Sequence[int]] | None,
-        digests: dict[str, str],
-    ) -> Split:
+    def from_rows(cls, source: Numbers, target: Numbers, alignment: Numbers | None, digests: dict[str, str]) -> Split:
         """Rows of ids without EOS, which is added here; `alignment` has the target's lengths."""
         sources, targets = (Ragged.of([*row, EOS] for row in rows) for rows in (source, target))
         return cls(sources, targets, None if alignment is None else Ragged.of(alignment), digests)
@@ -191,11 +186,10 @@ class Split:
     @property
     def _arrays(self) -> dict[str, NDArray[Any]]:
         """As they are on disk, where alignments need no offsets of their own."""
-        arrays: dict[str, NDArray[Any]] = {
-            "source": self.sources.values, "source_offsets": self.sources.offsets,
-            "target": self.targets.values, "target_offsets": self.targets.offsets,
-        }  # fmt: skip
-        return arrays | ({} if self.alignments is None else {"alignment": self.alignments.values})
+        arrays: dict[str, NDArray[Any]] = {} if self.alignments is None else {"alignment": self.alignments.values}
+        for side, rows in (("source", self.sources), ("target", self.targets)):
+            arrays |= {side: rows.values, f"{side}_offsets": rows.offsets}
+        return arrays
 
     def _is_sound(self) -> bool:
         """Whether the arrays fit together, whoever wrote them."""
@@ -340,7 +334,6 @@ class Batch:
         return self.target != PAD
 
     def to(self, device: torch.device) -> Batch:
-        """The batch on a device."""
         if device.type == "cpu":
             return self
         moved = (x.to(device, non_blocking=True) for x in (self.source, self.lengths, self.target))

@@ -46,6 +46,10 @@ class Patience:
     slowest: float = 1024.0  # bytes per second; a transfer that is slower for longer is given up
 
 
+PATIENCE = Patience()
+Say = Callable[[str], None]  # takes lines about what happens
+
+
 @dataclass(frozen=True)
 class Wanted:
     """The hashes and the size that a file must have; None is not known."""
@@ -116,22 +120,13 @@ class BoundedFile:
 
 
 def download(
-    target: Path,
-    wanted: Wanted,
-    addresses: Sequence[str],
-    patience: Patience | None = None,
-    say: Callable[[str], None] = lambda line: None,
+    target: Path, wanted: Wanted, addresses: Sequence[str], patience: Patience = PATIENCE, say: Say = lambda line: None
 ) -> str:
     """Fetches a file from the first of `addresses` (https, http, or a local path) that has it.
 
     `ADDRESS#NAME` is the file NAME of the archive at ADDRESS. `target` is whole or untouched. Returns the address that
-    it came from.
-
-    Raises:
-        UnavailableError: no address gave it, with the reason for each.
-        UserError: the disk is full.
+    it came from; an UnavailableError has the reason of each if none gave it.
     """
-    patience = patience or Patience()
     reasons = []
     for address in addresses:
         for attempt in range(1, patience.attempts + 1):
@@ -178,7 +173,7 @@ def _transfer_file(address: str, path: Path, size: int | None, patience: Patienc
     with open(path, "wb") as file:
         bounded = BoundedFile(file, size or LARGEST, patience)
         if "://" in address:
-            _transfer_http(address, bounded, patience)
+            _transfer_http(address, bounded)
             return
         try:
             with open(address, "rb") as origin:
@@ -189,7 +184,7 @@ def _transfer_file(address: str, path: Path, size: int | None, patience: Patienc
             raise TransferError("no permission to read it") from error
 
 
-def _transfer_http(address: str, bounded: BoundedFile, patience: Patience) -> None:
+def _transfer_http(address: str, bounded: BoundedFile) -> None:
     import requests
     from requests import exceptions
 
@@ -197,7 +192,7 @@ def _transfer_http(address: str, bounded: BoundedFile, patience: Patience) -> No
         with requests.get(
             address,
             stream=True,
-            timeout=patience.timeout_s,
+            timeout=bounded.patience.timeout_s,
             # A compressed transfer would be longer on disk than its length says.
             headers={"Accept-Encoding": "identity"},
             hooks={"response": _refuse_downgrade} if address.startswith("https:") else {},
@@ -205,9 +200,9 @@ def _transfer_http(address: str, bounded: BoundedFile, patience: Patience) -> No
             if not response.ok:
                 status = response.status_code
                 raise TransferError(f"HTTP status {status}", again=status not in PERMANENT)
-            _write_body(response, bounded, patience)
+            _write_body(response, bounded)
     except exceptions.Timeout as error:
-        raise TransferError(f"no answer within {patience.timeout_s:g} s", again=True) from error
+        raise TransferError(f"no answer within {bounded.patience.timeout_s:g} s", again=True) from error
     except exceptions.ConnectionError as error:
         raise TransferError(f"not reachable, or the connection broke ({type(error).__name__})", again=True) from error
     except (exceptions.RequestException, ValueError) as error:
@@ -219,7 +214,7 @@ def _refuse_downgrade(response: Response, **_: Any) -> None:
         raise TransferError(f"an https address leads to {response.url}, which anybody may change")
 
 
-def _write_body(response: Response, bounded: BoundedFile, patience: Patience) -> None:
+def _write_body(response: Response, bounded: BoundedFile) -> None:
     """Writes the bytes as they come, so that a trickle shows at its first byte."""
     from tqdm import tqdm
     from urllib3.exceptions import HTTPError, ReadTimeoutError
@@ -231,7 +226,7 @@ def _write_body(response: Response, bounded: BoundedFile, patience: Patience) ->
                 bounded.write(chunk)
                 bar.update(len(chunk))
         except ReadTimeoutError as error:
-            raise TransferError(f"silent for {patience.timeout_s:g} s in mid-transfer", again=True) from error
+            raise TransferError(f"silent for {bounded.patience.timeout_s:g} s in mid-transfer", again=True) from error
         except HTTPError as error:
             raise TransferError("the connection was closed in mid-transfer", again=True) from error
 
@@ -249,17 +244,14 @@ def fetch(
     dataset: Dataset,
     out: Path,
     mirror: str | None = None,
-    patience: Patience | None = None,
-    say: Callable[[str], None] = lambda line: None,
+    patience: Patience = PATIENCE,
+    say: Say = lambda line: None,
 ) -> None:
     """Brings all files of a data set into the folder `out`; those already right stay.
 
     A file whose hash the registry does not know is pinned to what came first, in `record.json`. `mirror` is a folder or
-    base address laid out `<data set's name>/<file>`, tried first; by default what PAM_MIRROR names. `say` takes lines
-    about what happens.
-
-    Raises:
-        UserError: a file could not be had, or is not the one the registry knows.
+    base address laid out `<data set's name>/<file>`, tried first; by default what PAM_MIRROR names. A UserError says if
+    a file could not be had, or is not the one the registry knows.
     """
     with waited_for(out / LOCK, say):
         clear_parts(out)
@@ -290,13 +282,7 @@ def fetch(
 
 
 def _fetch_file(
-    key: str,
-    dataset: Dataset,
-    out: Path,
-    record: dict[str, Any],
-    addresses: Sequence[str],
-    patience: Patience | None,
-    say: Callable[[str], None],
+    key: str, dataset: Dataset, out: Path, record: dict[str, Any], addresses: list[str], patience: Patience, say: Say
 ) -> str:
     """Downloads a file; the error names all files that are missing, to save repeated tries."""
     target, wanted = out / key, _wanted(dataset.files[key], record.get(key))
@@ -341,7 +327,7 @@ def _wanted(file: File, recorded: dict[str, Any] | None) -> Wanted:
     return Wanted(recorded.get("sha256"), recorded.get("bytes"))
 
 
-def _draw(dataset: Dataset, package: Package, out: Path, say: Callable[[str], None]) -> None:
+def _draw(dataset: Dataset, package: Package, out: Path, say: Say) -> None:
     """Writes the files that the package's generator draws, if they are the pinned ones."""
     source = installed(package.name, package.version)
     texts = find_generator(package.name).model_validate(package.options).draw(source)

@@ -85,8 +85,7 @@ def read_paradigms(table: Path) -> dict[str, list[str]]:
 
 # The package and its generator.
 
-GENERATORS: dict[str, type[Cldr] | type[GermanNouns]] = {"babel": Cldr, "german-nouns": GermanNouns}
-"""Name of the package to its generator."""
+GENERATORS: dict[str, type[Cldr] | type[GermanNouns]] = {"babel": Cldr, "german-nouns": GermanNouns}  # by package
 
 
 def find_generator(package: str) -> type[Cldr] | type[GermanNouns]:

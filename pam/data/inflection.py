@@ -57,7 +57,11 @@ class Index(Stage[InflectionFormat]):
 
     def run(self) -> dict[str, Any]:
         """Sizes of the vocabularies; by split its rows, and its symbols that training lacks; lemmas in two splits."""
-        rows, codec = {name: self._rows(name, own) for name, own in self.files.items()}, InflectionCodec()
+        rows, codec = {}, InflectionCodec()
+        for name, path in self.files.items():
+            if not isinstance(path, Path):
+                raise UserError(f"split {name} has several files", hint="name one file of three columns")
+            rows[name] = read_rows(path, self.layout)
         sources = {name: [codec.source_symbols(row[:2]) for row in own] for name, own in rows.items()}
         targets = {name: [codec.target_symbols(row.form) for row in own] for name, own in rows.items()}
         source, target = Vocabulary.of(sources["train"]), Vocabulary.of(targets["train"])
@@ -71,22 +75,16 @@ class Index(Stage[InflectionFormat]):
             unseen = {"source": _unseen(sources[name], source), "target": _unseen(targets[name], target)}
             counts[name] = _counts(own) | {f"unseen_{side}": symbols for side, symbols in unseen.items()}
         shared = _shared_lemmas(rows)
+        warning = "{} share lemmas: {}, for example {}; scores on them are too good"
         return {
             "source_symbols": len(source),
             "target_symbols": len(target),
             "splits": counts,
             "lemmas_in_two_splits": shared,
             "warnings": [
-                f"{names} share lemmas: {found['count']}, for example "
-                f"{', '.join(found['examples'])}; scores on them are too good"
-                for names, found in shared.items()
+                warning.format(names, own["count"], ", ".join(own["examples"])) for names, own in shared.items()
             ],
         }
-
-    def _rows(self, split: str, own: Path | Mapping[str, Path]) -> list[Row]:
-        if not isinstance(own, Path):
-            raise UserError(f"split {split} has several files", hint="name one file of three columns")
-        return read_rows(own, self.layout)
 
 
 class Inflection(Task[InflectionFormat]):
@@ -167,9 +165,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Pair = tuple[str, str]
 
-EPSILON, OTHER = 0, 1
-"""Codes of 'no symbol' and of one that training did not contain."""
-
+EPSILON, OTHER = 0, 1  # codes of 'no symbol' and of one that training did not contain
 PRIOR_COUNT = 0.01  # added to the expected count of every operation: unseen ones stay possible
 LARGEST = 4096  # pairs in a group, so that memory is bounded by their lengths alone
 
@@ -220,8 +216,7 @@ class CharacterAligner:
         """
         positions: dict[Pair, list[int]] = {}
         for group in self._groups(pairs):
-            found = _best_positions(self.log_probs, group).tolist()
-            positions.update(zip(group.pairs, found, strict=True))
+            positions.update(zip(group.pairs, _best_positions(self.log_probs, group).tolist(), strict=True))
         return [positions[pair] for pair in pairs]
 
     def _groups(self, pairs: Sequence[Pair]) -> list[Group]:
@@ -230,16 +225,13 @@ class CharacterAligner:
         by_lengths: dict[tuple[int, int], list[Pair]] = defaultdict(list)
         for pair in sorted(counts):
             by_lengths[len(pair[0]), len(pair[1])].append(pair)
-        return [
-            Group(
-                pairs=members,
-                source=np.array([[self.source.get(c, OTHER) for c in a] for a, _ in members]),
-                target=np.array([[self.target.get(c, OTHER) for c in b] for _, b in members]),
-                weight=np.array([float(counts[pair]) for pair in members]),
-            )
-            for _, same in sorted(by_lengths.items())
-            for members in (same[at : at + LARGEST] for at in range(0, len(same), LARGEST))
-        ]
+        groups = []
+        for _, same in sorted(by_lengths.items()):
+            for members in (same[at : at + LARGEST] for at in range(0, len(same), LARGEST)):
+                source = np.array([[self.source.get(c, OTHER) for c in a] for a, _ in members])
+                target = np.array([[self.target.get(c, OTHER) for c in b] for _, b in members])
+                groups.append(Group(members, source, target, np.array([float(counts[pair]) for pair in members])))
+        return groups
 
 
 def _log_probs(counts: Floats) -> Floats:

@@ -31,8 +31,7 @@ class Stage(ABC, Generic[Layout]):
     before wrote there; the last one makes the prepared folder.
     """
 
-    keys: ClassVar[tuple[str, ...]]
-    """Keys of the format that decide the result, besides what the stage before wrote."""
+    keys: ClassVar[tuple[str, ...]]  # of the format, that decide the result, besides what the stage before wrote
 
     files: Files
     layout: Layout
@@ -46,14 +45,9 @@ class Stage(ABC, Generic[Layout]):
 class Task(ABC, Generic[Layout]):
     """A kind of task."""
 
-    Format: ClassVar[type[Strict]]
-    """Keys that a data set of this kind may have under `format`."""
-
-    STAGES: ClassVar[Mapping[str, type[Stage[Any]]]]
-    """Steps of preparing by name, in their order; none where no model learns the data."""
-
-    has_actions: ClassVar[bool] = False
-    """Whether targets can be actions of a pointer, as hard monotone attention writes them."""
+    Format: ClassVar[type[Strict]]  # keys that a data set of this kind may have under `format`
+    STAGES: ClassVar[Mapping[str, type[Stage[Any]]]]  # by name, in their order; none where no model learns the data
+    has_actions: ClassVar[bool] = False  # whether targets can be a pointer's actions, as for hard monotone attention
 
     @abstractmethod
     def splits(self, layout: Layout) -> tuple[str, ...]:

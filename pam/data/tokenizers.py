@@ -14,6 +14,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stderr
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
@@ -92,8 +94,8 @@ def unescape_moses(text: str) -> str:
 class UniDic(Tokenizer):
     """Short unit words of Japanese: MeCab with the dictionary unidic-lite, through fugashi."""
 
+    # Spaces but those between two words in Latin letters or digits.
     _BETWEEN_JAPANESE = re.compile(r"(?<![!-~]) | (?![!-~])")
-    """Spaces but those between two words in Latin letters or digits."""
 
     def __init__(self, language: str) -> None:
         super().__init__(language)
@@ -169,16 +171,9 @@ def _unmarked(word: str) -> str:
 
 def join_subwords(symbols: Sequence[str]) -> list[str]:
     """The words that subwords spell; an end that was left open is closed."""
-    words: list[str] = []
-    starts = True
-    for symbol in symbols:
-        whole = symbol.removesuffix(CONTINUES)
-        if starts:
-            words.append(whole)
-        else:
-            words[-1] += whole
-        starts = whole == symbol
-    return words
+    pairs = zip(word_numbers(symbols), symbols, strict=True)
+    groups = groupby(pairs, key=itemgetter(0))
+    return ["".join(symbol.removesuffix(CONTINUES) for _, symbol in word) for _, word in groups]
 
 
 def word_numbers(symbols: Sequence[str]) -> list[int]:
@@ -196,11 +191,8 @@ def word_numbers(symbols: Sequence[str]) -> list[int]:
 class Codec(ABC):
     """Prepared text to symbols and back, and what a person types to prepared text."""
 
-    columns: ClassVar[tuple[str, ...]]
-    """Names of the columns of a prepared text; the last one is the target."""
-
-    files: ClassVar[tuple[str, ...]]
-    """What it is stored in, in a prepared folder and a model folder alike."""
+    columns: ClassVar[tuple[str, ...]]  # of a prepared text; the last one is the target
+    files: ClassVar[tuple[str, ...]]  # what it is stored in, in a prepared folder and a model folder alike
 
     @classmethod
     @abstractmethod

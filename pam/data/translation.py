@@ -76,28 +76,21 @@ class TranslationFormat(Strict):
         "lines", description="how the files hold pairs, see pam.data.readers", validate_default=True
     )
     blank_lines: Literal["refuse", "drop"] = Field("refuse", description="`drop` leaves out pairs without words")
-    tokenize: str | dict[str, str] = Field(
-        "moses", description="tokenizer, or one by language, see pam.data.tokenizers"
-    )
+    tokenize: str | dict[str, str] = Field("moses", description="tokenizer, or one by language (pam.data.tokenizers)")
     tokenized: bool = Field(False, description="the files hold words already, split as `tokenize` would")
     lowercase: bool = Field(False, description="all letters small")
     train_pairs: int | None = Field(None, ge=1, description="train on so many pairs, the first ones; null: all")
     max_length: int | None = Field(None, ge=1, description="words of the longest training sentence")
-    max_ratio: float | None = Field(
-        None, ge=1, description="of the longer to the shorter sentence of a training pair, in words"
-    )
+    max_ratio: float | None = Field(None, ge=1, description="of a training pair's longer to its shorter, in words")
     dev_every: int | None = Field(None, ge=2, description="every n-th training pair becomes development data")
     subwords: SubwordsFormat | None = Field(None, description="byte pair encoding; null: whole words")
-    vocabulary: VocabularyFormat = Field(
-        default_factory=lambda: VocabularyFormat(), description="which symbols have ids"
-    )
+    vocabulary: VocabularyFormat = Field(VocabularyFormat(), description="which symbols have ids")
 
     @model_validator(mode="after")
     def _serves_its_languages(self) -> TranslationFormat:
         if self.source == self.target:
             raise ValueError("source and target are the same language")
-        for language in self.languages:
-            name = self.tokenizer_for(language)
+        for name in map(self.tokenizer_for, self.languages):
             if name not in TOKENIZERS:
                 raise ValueError(f"no tokenizer `{name}`; known: {', '.join(sorted(TOKENIZERS))}")
         return self
@@ -329,11 +322,8 @@ class Segment(Stage[TranslationFormat]):
         if not all(learned):
             message = "no two characters stand side by side twice in the training text"
             raise UserError(message, hint="leave out `subwords`, or give more data")
-        source, target = (
-            side.model_copy(update={"merges": merges})
-            for side, merges in ((settings.source, learned[0]), (settings.target, learned[-1]))
-        )
-        return Settings(source=source, target=target)
+        source = settings.source.model_copy(update={"merges": learned[0]})
+        return Settings(source=source, target=settings.target.model_copy(update={"merges": learned[-1]}))
 
 
 class Index(Stage[TranslationFormat]):
@@ -357,17 +347,14 @@ class Index(Stage[TranslationFormat]):
             with atomic_write(self.out / Path(copied).name) as temporary:
                 shutil.copyfile(self.out / copied, temporary)
         shared = self._seen_in_training()
+        warning = "{} pairs of {} are in train too; scores on them are too good"
         return {
             "languages": dict(zip(SIDES, self.layout.languages, strict=True)),
             "source_symbols": len(source),
             "target_symbols": len(target),
             "splits": counts,
             "pairs_in_train_too": shared,
-            "warnings": [
-                f"{count} pairs of {split} are in train too; scores on them are too good"
-                for split, count in shared.items()
-                if count
-            ],
+            "warnings": [warning.format(count, split) for split, count in shared.items() if count],
         }
 
     def _symbols(self, split: str, side: Side) -> Iterator[list[str]]:

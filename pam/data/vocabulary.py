@@ -15,9 +15,7 @@ from pathlib import Path
 
 from pam.io import UserError, write_text
 
-PAD, BOS, EOS, UNK, STEP = range(5)
-"""Padding, begin, end, unknown symbol, and the pointer step of hard monotone attention."""
-
+PAD, BOS, EOS, UNK, STEP = range(5)  # padding, begin, end, unknown symbol, pointer step of hard monotone attention
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>", "<step>")  # how ids 0 to 4 are written
 
 ESCAPES = {"\\": "\\\\", " ": "\\s", "\t": "\\t", "\n": "\\n", "\r": "\\r"}

@@ -92,8 +92,7 @@ def parse_links(line: Line, lengths: tuple[int, int], first: int) -> Links:
     return Links(tuple(sorted(sure)), tuple(sorted(possible)))
 
 
-AlignedPair = tuple[str, str, Links]
-"""Words of source and target, with one space between two, and links between them."""
+AlignedPair = tuple[str, str, Links]  # words of source and target, with one space between two, and their links
 
 
 def prepare_word_alignments(name: str, dataset: Dataset, raw: Path, data: Path, out: Path) -> dict[str, Any]:
