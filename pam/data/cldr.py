@@ -75,7 +75,6 @@ class Draw:
     count: int = 0
 
     def one_of(self, items: Sequence[Item]) -> Item:
-        """An item, each as likely as the others."""
         self.count += 1
         digest = hashlib.sha256(f"{self.seed} {self.count}".encode()).digest()
         return items[int.from_bytes(digest[:8]) % len(items)]
@@ -100,7 +99,6 @@ Both = tuple[Words, Words]  # German and English
 
 
 def text_of(words: Words) -> str:
-    """Words with a space between two."""
     return " ".join(word.text for word in words)
 
 
@@ -383,9 +381,9 @@ vom/1 {monthday} bis/2 zum/2? {monthday.2} ist/3 {person} in/4 {country}
 """
 """German, and below it English.
 
-`word/1` has the origin 1: words of that origin in both languages are partners. `word/1?` may be a
-partner, but need not. `{name}` is one of `FIELDS`, and `{name.2}` another of that kind. A full stop
-ends each sentence, and a capital begins it.
+`word/1` has the origin 1: words of that origin in both languages are partners. `word/1?` may be a partner, but need
+not. `{name}` is one of `FIELDS`, and `{name.2}` another of that kind. A full stop ends each sentence, and a capital
+begins it.
 """
 
 _PART = re.compile(r"(?P<text>[^/{}]+)(/(?P<origin>\d+)(?P<unsure>\??))?|\{(?P<slot>(?P<field>[a-z]+)(\.\d+)?)\}")
@@ -409,7 +407,6 @@ class Frame:
         return cls(german, english)
 
     def filled(self, draw: Draw) -> Both:
-        """The sentence with a value in each slot."""
         values = {part["slot"]: FIELDS[part["field"]](draw) for part in self.german if part["slot"]}
         german, english = (
             _sentence(parts, {slot: under(slot, both[side]) for slot, both in values.items()})
@@ -421,8 +418,7 @@ class Frame:
 def _sentence(parts: tuple[re.Match[str], ...], values: dict[str, Words]) -> Words:
     words: list[Word] = []
     for part in parts:
-        own = values[part["slot"]] if part["slot"] else [Word(part["text"], part["origin"], not part["unsure"])]
-        words.extend(own)
+        words += values[part["slot"]] if part["slot"] else [Word(part["text"], part["origin"], not part["unsure"])]
     first = words[0].text
     words[0] = words[0]._replace(text=first[0].upper() + first[1:])
     return (*words, Word(".", "end"))

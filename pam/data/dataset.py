@@ -142,9 +142,7 @@ class Split:
     @classmethod
     def load(cls, folder: Path | str, name: str) -> Split:
         """Reads `<folder>/<name>.safetensors`; a UserError if it is missing, damaged, or not written by `save`."""
-        path = Path(folder) / f"{name}.safetensors"
-        if not path.is_file():
-            raise UserError("no such file", file=path, hint="prepare the data first")
+        path = _existing(Path(folder) / f"{name}.safetensors")
         try:
             with safe_open(path, framework="numpy") as file:
                 notes = json.loads((file.metadata() or {})["pam"])
@@ -211,6 +209,12 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.targets)
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise UserError("no such file", file=path, hint="prepare the data first")
+    return path
 
 
 def _read(path: Path, name: str) -> NDArray[Any]:
@@ -287,9 +291,7 @@ class Prepared:
 
     def file(self, name: str) -> Path:
         """A file of the folder; a UserError if it is missing, or is not what was prepared."""
-        path = self.folder / name
-        if not path.is_file():
-            raise UserError("no such file", file=path, hint="prepare the data first")
+        path = _existing(self.folder / name)
         if sha256_of(path) != self.summary["outputs_sha256"].get(name):
             raise UserError("this is not what was prepared", file=path, hint=HINT)
         return path
@@ -306,9 +308,7 @@ class Prepared:
 
     def rows(self, name: str) -> list[tuple[str, ...]]:
         """The text of a split, a tuple of columns per row; a UserError if the ids were not made from it."""
-        path = self.folder / f"{name}.tsv"
-        if not path.is_file():
-            raise UserError("no such file", file=path, hint="prepare the data first")
+        path = _existing(self.folder / f"{name}.tsv")
         if sha256_of(path) != Split.load(self.folder, name).digests.get("text"):
             raise UserError(f"this is not the text that {name}.safetensors was made from", file=path, hint=HINT)
         # Not `read_text`, which would take a lone carriage return for the end of a line.

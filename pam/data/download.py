@@ -66,7 +66,6 @@ class Wanted:
         return None
 
     def is_met(self, path: Path) -> bool:
-        """Whether a file is there and is this one."""
         return path.is_file() and self.wrong_hash(path) is None
 
     def check(self, path: Path) -> None:

@@ -44,7 +44,6 @@ class Line(NamedTuple):
     number: int
 
     def error(self, message: str, hint: str) -> UserError:
-        """An error at this line."""
         return UserError(message, file=self.file, line=self.number, hint=hint)
 
 
@@ -190,7 +189,6 @@ class Lines(DividingReader):
         return aligned(known[languages[0]], known[languages[1]], self.lines)
 
     def lines(self, path: Path) -> Iterator[Line]:
-        """The sentences of a file."""
         return lines_of(path)
 
 

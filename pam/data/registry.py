@@ -65,7 +65,6 @@ class Dataset(Strict):
 
     @property
     def kind(self) -> Task[Any]:
-        """The kind of task."""
         return load_task(self.task)
 
     @property

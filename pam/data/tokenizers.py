@@ -311,7 +311,6 @@ class SideCodec:
         return list(symbols) if self._subwords is None else join_subwords(symbols)
 
     def numbers(self, symbols: Sequence[str]) -> list[int]:
-        """For each symbol the number of its word, from 0."""
         return list(range(len(symbols))) if self._subwords is None else word_numbers(symbols)
 
 
@@ -356,7 +355,6 @@ class TranslationCodec(Codec):
         return (" ".join(words),)
 
     def target_text(self, symbols: Sequence[str]) -> str:
-        """Words that symbols spell, with one space between two."""
         return " ".join(self.target.joined(symbols))
 
     def readable(self, target: str) -> str:

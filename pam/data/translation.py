@@ -63,7 +63,6 @@ class VocabularyFormat(Strict):
         return size
 
     def size_for(self, language: str) -> int | None:
-        """The limit for one language, if it has one."""
         return self.size.get(language) if isinstance(self.size, dict) else self.size
 
 
@@ -101,7 +100,6 @@ class TranslationFormat(Strict):
         return self.source, self.target
 
     def tokenizer_for(self, language: str) -> str:
-        """Name of a language's tokenizer."""
         return self.tokenize if isinstance(self.tokenize, str) else self.tokenize.get(language, "none")
 
     def codec_settings(self) -> Settings:
@@ -125,7 +123,6 @@ class PairWriter:
     dropped: Counter[str] = field(default_factory=Counter)  # pairs left out, by the reason in words
 
     def write(self, *texts: str) -> None:
-        """Adds a source and a target."""
         for file, text in zip(self.files, texts, strict=True):
             if not text or "\n" in text:
                 raise ValueError(f"not a line of text: {text!r}")
@@ -133,7 +130,6 @@ class PairWriter:
         self.count += 1
 
     def stats(self, split: str) -> dict[str, Any]:
-        """What a stage's record says of a split."""
         dropped = {reason: count for reason, count in sorted(self.dropped.items()) if count}
         pairs_in = self.count + self.dropped.total()
         return {"split": split, "pairs_in": pairs_in, "pairs_out": self.count, "dropped": dropped}
@@ -205,7 +201,6 @@ class TokenizedSplit:
     words: Counter[str] = field(default_factory=Counter)
 
     def put(self, words: Words) -> None:
-        """Adds a pair."""
         self.writer.write(words.source, words.target)
         self.words.update(source_words=words.source.count(" ") + 1, target_words=words.target.count(" ") + 1)
         if self.references is not None:

@@ -65,7 +65,6 @@ class Links:
     possible: tuple[Link, ...]  # those that it may have; the sure ones are among them
 
     def flipped(self) -> Links:
-        """The links in the other direction."""
         sure, possible = (tuple(sorted((j, i) for i, j in links)) for links in (self.sure, self.possible))
         return Links(sure, possible)
 
@@ -127,7 +126,6 @@ def prepare_word_alignments(name: str, dataset: Dataset, raw: Path, data: Path, 
 
 
 def _read(files: Files, layout: AlignmentFormat) -> Iterator[AlignedPair]:
-    """The sentence pairs of the files as they are."""
     own = files[GOLD]
     wanted = (layout.source, layout.target, LINKS)
     if isinstance(own, Path) or not set(wanted) <= set(own):
