@@ -36,7 +36,7 @@ ByJob = Callable[[Wildcards], Any]
 
 CODE = {
     "prepare": ("pam.data.prepare:prepare",),
-    "word-alignments": ("pam.data.prepare:prepare_word_alignments",),
+    "word-alignments": ("pam.data.word_alignments:prepare_word_alignments",),
     "train": ("pam.training.run",),
     "ensemble": ("pam.training.ensemble",),
     "predict": ("pam.decoding.predict",),

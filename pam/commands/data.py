@@ -99,7 +99,7 @@ def add_word_alignments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_word_alignments(args: argparse.Namespace) -> int:
-    from pam.data.prepare import prepare_word_alignments
+    from pam.data.word_alignments import prepare_word_alignments
 
     prepare_word_alignments(args.dataset, _dataset(args), args.raw, args.data, args.out)
     return 0

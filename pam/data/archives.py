@@ -25,20 +25,11 @@ from typing import IO, Any, cast
 
 from pam.io import UserError, storage_error
 
-LARGEST = 8 * 2**30
-"""Bytes of all files of an archive together."""
-
+LARGEST = 8 * 2**30  # bytes of all files of an archive together
 MAX_FILES = 100_000
-"""Files in an archive."""
-
-PADDING = 2**20
-"""Bytes that may follow the last member."""
-
-NAME_MAX = 255
-"""Bytes of a file's name."""
-
-MAX_HEADER = 2**20
-"""Bytes of the longest header of a tar's member, which tarfile reads whole."""
+NAME_MAX = 255  # bytes of a file's name
+MAX_HEADER = 2**20  # bytes of the longest header of a tar's member, which tarfile reads whole
+PADDING = 2**20  # bytes that may follow the last member
 
 DAMAGED = (
     tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError,
@@ -46,14 +37,10 @@ DAMAGED = (
     ValueError, LookupError, OverflowError, struct.error, NotImplementedError, RuntimeError,
 )  # fmt: skip
 
-COMPRESSED: dict[bytes, Callable[[Path], Any]] = {
-    b"\x1f\x8b": gzip.GzipFile,
-    b"BZh": bz2.BZ2File,
-    b"\xfd7zXZ": lzma.LZMAFile,
-}
-"""The first bytes of a compressed file, and what opens it."""
-
-ZIP = b"PK"
+MARKS: dict[bytes, Callable[[Path], Any]] = {
+    b"PK": zipfile.ZipFile, b"\x1f\x8b": gzip.GzipFile, b"BZh": bz2.BZ2File, b"\xfd7zXZ": lzma.LZMAFile, b"": FileIO,
+}  # fmt: skip
+"""The first bytes of a file, and what opens it."""
 
 
 class BoundedReads:
@@ -82,9 +69,8 @@ class Member:
 def extract_all(archive: Path, folder: Path, largest: int = LARGEST) -> None:
     """Writes all files of an archive into a folder, once every one of them has been checked.
 
-    Raises:
-        UserError: damaged, cut short or too large, or with a member that is not a plain file or
-            lies outside the folder; nothing is written then, unless damage shows while reading.
+    A UserError says if it is damaged, cut short or too large, or has a member that is not a plain file or lies outside
+    the folder; nothing is written then, unless damage shows while reading.
     """
     with _opened(archive, largest) as members:
         for member in members:
@@ -94,11 +80,7 @@ def extract_all(archive: Path, folder: Path, largest: int = LARGEST) -> None:
 
 
 def extract_member(archive: Path, name: str, target: Path, largest: int = LARGEST) -> None:
-    """Writes one file of an archive to `target`.
-
-    Raises:
-        UserError: as `extract_all`, or the archive has no file of that name.
-    """
+    """Writes one file of an archive to `target`; a UserError as `extract_all`, or if there is no file of that name."""
     with _opened(archive, largest) as members:
         for member in members:
             if member.name == PurePosixPath(name):
@@ -119,23 +101,17 @@ def _opened(archive: Path, largest: int) -> Iterator[list[Member]]:
     try:
         with open(archive, "rb") as file:
             begin = file.read(8)
-        if begin.startswith(ZIP):
-            with zipfile.ZipFile(archive) as content:
+        with next(opens for mark, opens in MARKS.items() if begin.startswith(mark))(archive) as content:
+            if isinstance(content, zipfile.ZipFile):
                 yield _checked(_zip_members(content, archive), archive, largest)
-        else:
-            opens = (own for mark, own in COMPRESSED.items() if begin.startswith(mark))
-            with next(opens, FileIO)(archive) as stream:
-                bounded = cast(IO[bytes], BoundedReads(stream))
-                with tarfile.TarFile(fileobj=bounded) as tar:
+            else:
+                with tarfile.TarFile(fileobj=cast(IO[bytes], BoundedReads(content))) as tar:
                     yield _checked(_tar_members(tar, archive), archive, largest)
     except (*DAMAGED, OSError) as error:
         if isinstance(error, OSError) and isinstance(storage_error(error, archive), UserError):
             raise  # of writing, not of reading what cannot be right
-        raise UserError(
-            "the archive is damaged or cut short, or is neither tar nor zip",
-            file=archive,
-            hint="delete it and fetch the data set again",
-        ) from error
+        message = "the archive is damaged or cut short, or is neither tar nor zip"
+        raise UserError(message, file=archive, hint="delete it and fetch the data set again") from error
 
 
 def _checked(members: Iterator[Member], archive: Path, largest: int) -> list[Member]:
@@ -158,20 +134,14 @@ def _checked(members: Iterator[Member], archive: Path, largest: int) -> list[Mem
         size += member.size
         found.append(member)
         if size > largest or len(found) > MAX_FILES:
-            raise UserError(
-                f"the archive holds more than {largest} bytes or {MAX_FILES} files",
-                file=archive,
-                hint="check that it is the right file",
-            )
+            message = f"the archive holds more than {largest} bytes or {MAX_FILES} files"
+            raise UserError(message, file=archive, hint="check that it is the right file")
     return found
 
 
 def _unexpected(archive: Path, name: str, why: str) -> UserError:
-    return UserError(
-        f"unexpected member of the archive: `{name}` {why}",
-        file=archive,
-        hint="do not use this archive; fetch the data set again from a source you trust",
-    )
+    hint = "do not use this archive; fetch the data set again from a source you trust"
+    return UserError(f"unexpected member of the archive: `{name}` {why}", file=archive, hint=hint)
 
 
 def _tar_members(content: tarfile.TarFile, archive: Path) -> Iterator[Member]:
@@ -180,16 +150,12 @@ def _tar_members(content: tarfile.TarFile, archive: Path) -> Iterator[Member]:
             continue
         if not info.isreg():
             raise _unexpected(archive, info.name, "is not a plain file")
-        yield Member(PurePosixPath(info.name), info.size, partial(_tar_file, content, info))
+        # A plain file has content: `extractfile` gives None for others alone.
+        opened = cast(Callable[[], IO[bytes]], partial(content.extractfile, info))
+        yield Member(PurePosixPath(info.name), info.size, opened)
     # tarfile stops before the end of a compressed file, where its checksum is.
     if content.fileobj is not None:
         content.fileobj.read(PADDING)
-
-
-def _tar_file(content: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
-    file = content.extractfile(info)
-    assert file is not None  # a plain file has content
-    return file
 
 
 def _zip_members(content: zipfile.ZipFile, archive: Path) -> Iterator[Member]:

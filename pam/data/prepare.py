@@ -1,69 +1,111 @@
-"""Fetched files become a prepared folder: checked text, vocabularies and ids, stage by stage."""
+"""What a kind of task is, and how fetched files become its prepared folder, stage by stage.
+
+The rest of the project knows rows only through a `Task`, and symbols only through its codec. A new kind is a class
+with a line in `pam.data.registry.TASKS`, and one in `pam.data.tokenizers.CODECS`.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from pam.data.dataset import RECORD, Prepared, hashes_of, read_checksummed, write_checksummed, write_summary
+from pam.data.dataset import RECORD, hashes_of, read_checksummed, write_checksummed, write_summary
 from pam.data.download import check_fetched
-from pam.data.registry import Dataset, load_task
-from pam.data.text import Files
-from pam.data.word_alignments import WordAlignments
-from pam.io import UserError, sha256_of, unknown
+from pam.data.readers import Files
+from pam.io import Strict, UserError, sha256_of, unknown
+
+if TYPE_CHECKING:
+    from pam.data.registry import Dataset
+
+Layout = TypeVar("Layout", bound=Strict)
+
+
+@dataclass
+class Stage(ABC, Generic[Layout]):
+    """One step of preparing, from the fetched `files` to the prepared folder `out`; `layout` is the task's `Format`.
+
+    All stages but the last write into the folder of their name within the prepared folder, and read what the one
+    before wrote there; the last one makes the prepared folder.
+    """
+
+    keys: ClassVar[tuple[str, ...]]  # of the format, that decide the result, besides what the stage before wrote
+
+    files: Files
+    layout: Layout
+    out: Path
+
+    @abstractmethod
+    def run(self) -> dict[str, Any]:
+        """Writes the stage's files; returns counts, and `warnings` that users should read; a fault is a UserError."""
+
+
+class Task(ABC, Generic[Layout]):
+    """A kind of task."""
+
+    Format: ClassVar[type[Strict]]  # keys that a data set of this kind may have under `format`
+    STAGES: ClassVar[Mapping[str, type[Stage[Any]]]]  # by name, in their order; none where no model learns the data
+    has_actions: ClassVar[bool] = False  # whether targets can be a pointer's actions, as for hard monotone attention
+
+    @abstractmethod
+    def splits(self, layout: Layout) -> tuple[str, ...]:
+        """Splits that a registry has to give files for."""
+
+    @abstractmethod
+    def modules(self, stage: str, layout: Layout) -> list[str]:
+        """`module:Class` of the classes that decide what a stage, or the `codec`, results in."""
+
+    def keys(self, stage: str) -> tuple[str, ...]:
+        """Keys of `Format` that decide what a stage results in."""
+        return self.STAGES[stage].keys
+
+
+def class_names(*classes: type) -> list[str]:
+    """`module:Class` of each class, as `pam.fingerprint` takes them."""
+    return [f"{own.__module__}:{own.__qualname__}" for own in classes]
 
 
 def prepare(name: str, dataset: Dataset, raw: Path, out: Path, stage: str | None = None) -> dict[str, Any]:
-    """Makes the prepared folder `out` from the fetched files in `raw`, `summary.json` last.
+    """Makes the prepared folder `out` of the data set `name` from its fetched files in `raw`, `summary.json` last.
 
-    Args:
-        name: the data set's name.
-        dataset: its entry in the registry.
-        raw: the folder that `fetch` filled.
-        out: the prepared folder.
-        stage: one stage alone, after those before it; all by default.
-
-    Returns:
-        The counts of the last stage that ran, its summary if it completes the folder;
-        `["warnings"]` are sentences that the user should read.
-
-    Raises:
-        UserError: a file is missing, changed, or has a fault; names file and line.
+    A `stage` runs alone, after those before it; by default all run. Returns the counts of the last stage that ran, its
+    summary if it completes the folder; `["warnings"]` are sentences that the user should read. A UserError names file
+    and line if a file is missing, changed, or has a fault.
     """
-    stages = list(load_task(dataset.task).STAGES)
+    stages = list(dataset.kind.STAGES)
     if not stages:
-        raise UserError(
-            f"`{name}` holds word alignments, which belong to a task's data",
-            hint="prepare that task, then run `python -m pam word-alignments`",
-        )
+        message = f"`{name}` holds word alignments, which belong to a task's data"
+        raise UserError(message, hint="prepare that task, then run `python -m pam word-alignments`")
     if stage is not None and stage not in stages:
         raise unknown("stage", stage, stages)
-    counts: dict[str, Any] = {}
-    for number, wanted in enumerate(stages):
-        if stage in (None, wanted):
-            counts = _run(name, dataset, raw, out, stages[: number + 1])
-    return counts
+    numbers = range(len(stages)) if stage is None else [stages.index(stage)]
+    return [_run(name, dataset, raw, out, stages[: number + 1]) for number in numbers][-1]
 
 
 def _run(name: str, dataset: Dataset, raw: Path, out: Path, stages: list[str]) -> dict[str, Any]:
     """Runs the last of `stages`, the others having run before."""
-    task, stage, earlier = load_task(dataset.task), stages[-1], stages[:-1]
-    records = {done: read_record(out / done) for done in earlier}
+    stage, earlier = stages[-1], stages[:-1]
+    records = {done: _read_record(out / done) for done in earlier}
     hashes = records[earlier[0]]["inputs_sha256"] if earlier else check_fetched(dataset, raw)
-    last = stage == list(task.STAGES)[-1]
+    last = stage == list(dataset.kind.STAGES)[-1]
     if not last:
         (out / stage / RECORD).unlink(missing_ok=True)
     try:
-        counts = task.STAGES[stage](files_of(dataset, raw), dataset.layout, out).run()
+        counts = dataset.kind.STAGES[stage](files_of(dataset, raw), dataset.layout, out).run()
     except UserError as error:
-        raise _at_origin(error, dataset, raw) from error
+        # The user's own file is named, not our copy of it.
+        own = {str(raw / key): file.path for key, file in dataset.files.items()}
+        origin = own.get(error.file or "") or error.file
+        raise UserError(error.message, file=origin, line=error.line, hint=error.hint) from error
     counts.setdefault("warnings", [])
     if not last:
         known = {"inputs_sha256": hashes, "outputs_sha256": hashes_of(out / stage)}
         write_checksummed(out / stage / RECORD, known | counts)
         return counts
     summary = {
-        **_origin(name, dataset, hashes),
+        **origin_of(name, dataset, hashes),
         "format": dataset.layout.model_dump(),
         **counts,
         "stages": [{"stage": done, **split} for done, record in records.items() for split in record["splits"]],
@@ -72,63 +114,23 @@ def _run(name: str, dataset: Dataset, raw: Path, out: Path, stages: list[str]) -
     return write_summary(out, summary)
 
 
-def prepare_word_alignments(name: str, dataset: Dataset, raw: Path, data: Path, out: Path) -> dict[str, Any]:
-    """Makes the prepared folder `out` of word alignments for the models of a task.
-
-    Args:
-        name: the data set's name.
-        dataset: word alignments, in the registry.
-        raw: the folder that `fetch` filled.
-        data: the task's prepared folder.
-        out: the folder to write.
-
-    Returns:
-        The summary.
-
-    Raises:
-        UserError: the data is not that of a task of translation, or as `WordAlignments.prepare`.
-    """
-    kind, task = load_task(dataset.task), Prepared(data)
-    if not isinstance(kind, WordAlignments) or "languages" not in task.summary:
-        raise UserError(
-            f"`{name}` and the data in {data} are not word alignments and a task of translation",
-            hint="name a data set with `task: alignment`",
-        )
-    hashes = check_fetched(dataset, raw)
-    layout = kind.Format.model_validate(dataset.format)
-    counts = kind.prepare(name, files_of(dataset, raw), layout, task, out)
-    origin = _origin(name, dataset, hashes)
-    return write_summary(out, {**origin, "languages": task.summary["languages"], **counts})
-
-
-def _origin(name: str, dataset: Dataset, hashes: dict[str, str]) -> dict[str, Any]:
-    """The data set, as a summary names it; `hashes` are those of the fetched files."""
-    return {
-        "dataset": name,
-        "task": dataset.task,
-        "title": dataset.title,
-        "licence": dataset.licence,
-        "citation": dataset.citation,
-        "inputs_sha256": hashes,
-    }
-
-
-def read_record(folder: Path) -> dict[str, Any]:
-    """The counts of a stage, if its folder is as it left it.
-
-    Raises:
-        UserError: the stage has not run, or a file is missing or changed since.
-    """
+def _read_record(folder: Path) -> dict[str, Any]:
+    """The counts of a stage, if its folder is as it left it."""
     path = folder / RECORD
     if not path.is_file():
         raise UserError(f"the stage {folder.name} has not run", file=path, hint="run the stages in order")
-    record = read_checksummed(path, "a stage's record", "run the stage again")
+    hint = "run the stage again"
+    record = read_checksummed(path, "a stage's record", hint)
     for file, known in record["outputs_sha256"].items():
         if not (folder / file).is_file() or sha256_of(folder / file) != known:
-            raise UserError(
-                f"this is not what the stage {folder.name} wrote", file=folder / file, hint="run the stage again"
-            )
+            raise UserError(f"this is not what the stage {folder.name} wrote", file=folder / file, hint=hint)
     return record
+
+
+def origin_of(name: str, dataset: Dataset, hashes: dict[str, str]) -> dict[str, Any]:
+    """The data set, as a summary names it; `hashes` are those of the fetched files."""
+    own = {key: getattr(dataset, key) for key in ("task", "title", "licence", "citation")}
+    return {"dataset": name, **own, "inputs_sha256": hashes}
 
 
 def files_of(dataset: Dataset, raw: Path) -> Files:
@@ -137,10 +139,3 @@ def files_of(dataset: Dataset, raw: Path) -> Files:
         split: raw / key if isinstance(key, str) else {what: raw / name for what, name in key.items()}
         for split, key in dataset.splits.items()
     }
-
-
-def _at_origin(error: UserError, dataset: Dataset, raw: Path) -> UserError:
-    """The same error, but naming the user's own file instead of our copy of it."""
-    own = {str(raw / key): file.path for key, file in dataset.files.items()}
-    origin = own.get(error.file or "") or error.file
-    return UserError(error.message, file=origin, line=error.line, hint=error.hint)

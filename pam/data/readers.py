@@ -1,37 +1,104 @@
-"""Readers of parallel text: a class for each way in which files hold sentence pairs.
+"""Text files as lines with their places, and readers of parallel text.
 
-The fields of a class are what one can choose, in `read: {kind: NAME, field: value, ...}`.
+There is a class for each way in which files hold sentence pairs. Its fields are what one can choose, in
+`read: {kind: NAME, field: value, ...}`.
 """
 
 from __future__ import annotations
 
+import codecs
+import gzip
 import hashlib
 import html
 import re
 import tempfile
+import zlib
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
 from pam.data.archives import extract_all
 from pam.data.dataset import SPLITS
-from pam.data.text import Files, Line, Pair, lines_of
 from pam.io import Strict, UserError, unknown
 
-ALL = "all"
-"""The one split, in a registry, of pairs that a reader divides into train, dev and test."""
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Characters that show nothing and that other readers take for the end of a line or file."""
 
-Languages = tuple[str, str]
-"""Codes of source and target."""
+Files = Mapping[str, Path | Mapping[str, Path]]
+"""Split name to its file, or to its files by what they hold, such as a language."""
 
-Splits = Iterator[tuple[str, Iterator[Pair]]]
-"""Names of splits, each with its pairs in order, which are read before the next is requested."""
+ALL = "all"  # the one split, in a registry, of pairs that a reader divides into train, dev and test
+Languages = tuple[str, str]  # codes of source and target
+
+
+class Line(NamedTuple):
+    """A line and its place."""
+
+    text: str
+    file: Path
+    number: int
+
+    def error(self, message: str, hint: str) -> UserError:
+        return UserError(message, file=self.file, line=self.number, hint=hint)
+
+
+Pair = tuple[Line, Line]  # a sentence and its translation
+
+
+def read_lines(path: Path | str) -> list[str]:
+    """Lines of a UTF-8 file without their ends; a UserError as `lines_of`, or for a control character."""
+    lines = []
+    for line in lines_of(Path(path)):
+        if control := CONTROL.search(line.text):
+            message = f"control character U+{ord(control[0]):04X} in the text"
+            raise line.error(message, "delete it; a line ends with LF or CR LF")
+        lines.append(line.text)
+    return lines
+
+
+def lines_of(path: Path) -> Iterator[Line]:
+    """Lines of a UTF-8 file, or of one that gzip compressed (`.gz`), read one after another.
+
+    Ends of lines (LF or CR LF) and a byte order mark are dropped. Only line feeds end lines: characters such as
+    U+2028 belong to the text. A UserError names the line of a file that is missing, empty, damaged, or not UTF-8.
+    """
+    empty, number = True, 0
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+            for number, raw in enumerate(file, 1):
+                content = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
+                empty = empty and not content.strip()
+                yield Line(content.decode("utf-8").removesuffix("\n").removesuffix("\r"), path, number)
+    except UnicodeDecodeError as error:
+        message = f"this is not UTF-8 text: byte 0x{error.object[error.start]:02x}"
+        raise UserError(message, file=path, line=number, hint="save the file as UTF-8") from error
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise UserError("no such file", file=path, hint="fetch the data set first") from error
+    except PermissionError as error:
+        raise UserError("no permission to read this file", file=path, hint="change its permissions") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        hint = "delete it and fetch the data set again"
+        raise UserError("the compressed file is damaged or cut short", file=path, hint=hint) from error
+    if empty:
+        raise UserError("the file is empty", file=path, hint="fetch or write it again")
+
+
+def aligned(one: Path, other: Path, read: Callable[[Path], Iterator[Line]] = lines_of) -> Iterator[Pair]:
+    """Lines of two files in pairs; a UserError names both counts if one has more."""
+    lines, others = read(one), read(other)
+    for number, (line, partner) in enumerate(zip_longest(lines, others), 1):
+        if line is None or partner is None:
+            # The longer one is read to its end, for its count.
+            count = number + sum(1 for _ in (others if line is None else lines))
+            counts = (number - 1, count) if line is None else (count, number - 1)
+            hint = "line n of one file must translate line n of the other"
+            raise UserError(f"{counts[0]} lines, but {other} has {counts[1]}", file=one, hint=hint)
+        yield line, partner
 
 
 class Reader(Strict):
@@ -45,14 +112,11 @@ class Reader(Strict):
         return SPLITS
 
     @abstractmethod
-    def read(self, files: Files, languages: Languages) -> Splits:
-        """Each split (train, dev, test) with its pairs.
+    def read(self, files: Files, languages: Languages) -> Iterator[tuple[str, Iterator[Pair]]]:
+        """Names of splits (train, dev, test), each with its pairs, which are read before the next is requested.
 
-        Args:
-            files: what the registry gives for each of `splits`.
-
-        Raises:
-            UserError: a fault in a file, while its pairs are read.
+        `files` are what the registry gives for each of `splits`. A fault in a file is a UserError, while its pairs
+        are read.
         """
 
 
@@ -71,11 +135,9 @@ class DividingReader(Reader):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """Train, dev and test, or all in one."""
         return SPLITS if self.divide is None else (ALL,)
 
-    def read(self, files: Files, languages: Languages) -> Splits:
-        """Each split's pairs; see `Reader.read`."""
+    def read(self, files: Files, languages: Languages) -> Iterator[tuple[str, Iterator[Pair]]]:
         for split, own in files.items():
             pairs = self.pairs(split, own, languages)
             if self.divide is None:
@@ -97,24 +159,18 @@ class Columns(DividingReader):
     separator: str = Field("\t", min_length=1, description="separates two columns")
 
     def pairs(self, split: str, own: Any, languages: Languages) -> Iterator[Pair]:
-        """Two columns of each line."""
         for language in languages:
             if language not in self.columns:
-                raise UserError(
-                    f"no column is known for the language `{language}`",
-                    hint=f"write read: {{kind: columns, columns: {{{language}: NUMBER, ...}}}}",
-                )
+                hint = f"write read: {{kind: columns, columns: {{{language}: NUMBER, ...}}}}"
+                raise UserError(f"no column is known for the language `{language}`", hint=hint)
         if not isinstance(own, Path):
             raise UserError(f"split {split} has several files", hint="name one with columns")
         places = [self.columns[language] for language in languages]
         for line in lines_of(own):
             cells = line.text.split(self.separator)
             if not all(-len(cells) <= place < len(cells) for place in places):
-                blank = not line.text.strip()
-                raise line.error(
-                    "the line is blank" if blank else f"{len(cells)} columns are too few",
-                    "complete the line or delete it, or correct `read` in the registry",
-                )
+                message = f"{len(cells)} columns are too few" if line.text.strip() else "the line is blank"
+                raise line.error(message, "complete the line or delete it, or correct `read` in the registry")
             source, target = (line._replace(text=cells[place]) for place in places)
             yield source, target
 
@@ -125,19 +181,14 @@ class Lines(DividingReader):
     kind: Literal["lines"] = "lines"
 
     def pairs(self, split: str, own: Any, languages: Languages) -> Iterator[Pair]:
-        """The lines of two files in pairs."""
         known = {} if isinstance(own, Path) else own
         for language in languages:
             if language not in known:
-                raise UserError(
-                    f"split {split} has no file for the language `{language}`",
-                    hint=f"name it in the registry: {split}: {{{language}: FILE, ...}}",
-                )
-        source, target = known[languages[0]], known[languages[1]]
-        return aligned(self.lines(source), self.lines(target), (source, target))
+                hint = f"name it in the registry: {split}: {{{language}: FILE, ...}}"
+                raise UserError(f"split {split} has no file for the language `{language}`", hint=hint)
+        return aligned(known[languages[0]], known[languages[1]], self.lines)
 
     def lines(self, path: Path) -> Iterator[Line]:
-        """The sentences of a file."""
         return lines_of(path)
 
 
@@ -147,18 +198,14 @@ _WMT_SEGMENT = re.compile(r"<seg id=\"?\w+\"?>\s*(.*?)\s*</seg>", flags=re.IGNOR
 class Segments(Lines):
     """A file for each language, as `lines`; files that end in `.sgm` hold marked segments instead.
 
-    The development and test sets of WMT are written like this: a segment
-    `<seg id="1">...</seg>` a line, with marks of SGML escaped.
+    The development and test sets of WMT are written like this: a segment `<seg id="1">...</seg>` a line, with marks
+    of SGML escaped.
     """
 
     kind: Literal["segments"] = "segments"  # type: ignore[assignment]
 
     def lines(self, path: Path) -> Iterator[Line]:
-        """The sentences of a file.
-
-        Raises:
-            UserError: a segment that does not end in its line, or no segment at all.
-        """
+        """The sentences of a file; a UserError for a segment that does not end in its line, or no segment at all."""
         if path.suffix != ".sgm":
             yield from lines_of(path)
             return
@@ -167,112 +214,87 @@ class Segments(Lines):
             if "<seg" in line.text.lower():
                 segment = _WMT_SEGMENT.search(line.text)
                 if segment is None:
-                    raise line.error(
-                        "a segment that does not end in its line",
-                        "fetch the file again, or write each segment on one line",
-                    )
+                    hint = "fetch the file again, or write each segment on one line"
+                    raise line.error("a segment that does not end in its line", hint)
                 found = True
                 yield line._replace(text=html.unescape(segment[1]))
         if not found:
             raise UserError("no segments", file=path, hint="name a file with `<seg>`, or one without `.sgm`")
 
 
+_TALK_TITLES = re.compile(r"</?(title|description)>")
+_TALK_SEGMENT = re.compile(r'<seg id="[0-9]*">\s*|\s*</seg>\s*')
+
+
 class Wit3(Reader):
     """Talks as the WIT3 archives hold them (Cettolo et al. 2012), read in the usual way.
 
-    Lines of `train.tags.*` without the talk's address, number and keywords are training text,
-    titles and descriptions too; segments of the `.xml` files, one set after another, are the test
-    text, with plain apostrophes. Development text is cut from training text later (`dev_every`).
+    Lines of `train.tags.*` without the talk's address, number and keywords are training text, titles and descriptions
+    too; segments of the `.xml` files, one set after another, are the test text, with plain apostrophes. Development
+    text is cut from training text later (`dev_every`).
     """
 
     kind: Literal["wit3"] = "wit3"
     pair: str = Field("de-en", description="languages in the names of the files")
     test: list[str] = Field(
-        [
-            "IWSLT14.TED.dev2010",
-            "IWSLT14.TEDX.dev2012",
-            "IWSLT14.TED.tst2010",
-            "IWSLT14.TED.tst2011",
-            "IWSLT14.TED.tst2012",
-        ],
+        ["IWSLT14.TED.dev2010", "IWSLT14.TEDX.dev2012", *(f"IWSLT14.TED.tst{year}" for year in (2010, 2011, 2012))],
         min_length=1,
         description="sets that make up the test text, in this order",
     )
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The archive."""
         return (ALL,)
 
-    def read(self, files: Files, languages: Languages) -> Splits:
-        """Train and test; see `Reader.read`."""
+    def read(self, files: Files, languages: Languages) -> Iterator[tuple[str, Iterator[Pair]]]:
         archive = files[ALL]
         if not isinstance(archive, Path):
             raise UserError(f"split {ALL} has several files", hint="name the archive alone")
         with tempfile.TemporaryDirectory(prefix="pam-") as folder:
             extract_all(archive, Path(folder))
-            talks = _Talks(archive, Path(folder), languages)
-            yield "train", talks.pairs(f"train.tags.{self.pair}.{{}}", _talk_lines)
-            tests = [f"{name}.{self.pair}.{{}}.xml" for name in self.test]
-            yield "test", chain.from_iterable(talks.pairs(test, _talk_segments) for test in tests)
+            talks = _Talks(archive, Path(folder))
+
+            def paired(name: str, read: Callable[[Path], Iterator[Line]]) -> Iterator[Pair]:
+                source, target = (archive / name.format(f"{self.pair}.{language}") for language in languages)
+                return aligned(source, target, read)
+
+            yield "train", paired("train.tags.{}", talks.training_lines)
+            yield "test", chain.from_iterable(paired(f"{name}.{{}}.xml", talks.segments) for name in self.test)
 
 
 class _Talks:
-    """The files of an extracted archive, by their names without folders."""
+    """The files of an extracted archive, found by their names without folders; messages name them below the archive."""
 
-    def __init__(self, archive: Path, folder: Path, languages: Languages) -> None:
+    def __init__(self, archive: Path, folder: Path) -> None:
         self._archive = archive
-        self._languages = languages
         self._files = {path.name: path for path in sorted(folder.rglob("*")) if path.is_file()}
 
-    def pairs(self, name: str, text: Callable[[Iterator[Line]], Iterator[Line]]) -> Iterator[Pair]:
-        """Pairs of the two files of a name with `{}` for the language; `text` picks lines."""
-        source, target = (name.format(language) for language in self._languages)
-        return aligned(
-            text(self._lines(source)), text(self._lines(target)), (self._archive / source, self._archive / target)
-        )
+    def training_lines(self, path: Path) -> Iterator[Line]:
+        for line in self._lines(path):
+            if not any(tag in line.text for tag in ("<url>", "<talkid>", "<keywords>")):
+                yield line._replace(text=_TALK_TITLES.sub("", line.text))
 
-    def _lines(self, name: str) -> Iterator[Line]:
-        """Lines of a file; messages name it below the archive."""
-        if name not in self._files:
-            raise UserError(
-                f"the archive has no file `{name}`",
-                file=self._archive,
-                hint="fetch the data set again, or correct `read` in the registry",
-            )
-        shown = self._archive / name
+    def segments(self, path: Path) -> Iterator[Line]:
+        for line in self._lines(path):
+            if "<seg id" in line.text:
+                yield line._replace(text=_TALK_SEGMENT.sub("", line.text).replace("’", "'"))
+
+    def _lines(self, path: Path) -> Iterator[Line]:
+        if path.name not in self._files:
+            hint = "fetch the data set again, or correct `read` in the registry"
+            raise UserError(f"the archive has no file `{path.name}`", file=self._archive, hint=hint)
         try:
-            for line in lines_of(self._files[name]):
-                yield line._replace(file=shown)
+            for line in lines_of(self._files[path.name]):
+                yield line._replace(file=path)
         except UserError as error:
-            raise UserError(error.message, file=shown, line=error.line, hint=error.hint) from error
-
-
-_TALK_TITLES = re.compile(r"</?(title|description)>")
-_TALK_SEGMENT = re.compile(r'<seg id="[0-9]*">\s*|\s*</seg>\s*')
-
-
-def _talk_lines(lines: Iterator[Line]) -> Iterator[Line]:
-    for line in lines:
-        if not any(tag in line.text for tag in ("<url>", "<talkid>", "<keywords>")):
-            yield line._replace(text=_TALK_TITLES.sub("", line.text))
-
-
-def _talk_segments(lines: Iterator[Line]) -> Iterator[Line]:
-    for line in lines:
-        if "<seg id" in line.text:
-            yield line._replace(text=_TALK_SEGMENT.sub("", line.text).replace("’", "'"))
+            raise UserError(error.message, file=path, line=error.line, hint=error.hint) from error
 
 
 READERS: dict[str, type[Reader]] = {"columns": Columns, "lines": Lines, "segments": Segments, "wit3": Wit3}
 
 
 def load_reader(choice: Any) -> Reader:
-    """The reader that a registry names: `lines`, or `{kind: lines, divide: ...}`.
-
-    Raises:
-        ValueError: no such reader, or not its options.
-    """
+    """The reader that a registry names, as `lines` or `{kind: lines, divide: ...}`; a ValueError if there is none."""
     if isinstance(choice, Reader):
         return choice
     options = {"kind": choice} if isinstance(choice, str) else choice
@@ -283,46 +305,24 @@ def load_reader(choice: Any) -> Reader:
     return READERS[options["kind"]].model_validate(options)
 
 
-def aligned(lines: Iterator[Line], others: Iterator[Line], files: tuple[Path, Path]) -> Iterator[Pair]:
-    """Lines of two `files` in pairs.
-
-    Raises:
-        UserError: one has more; names both counts.
-    """
-    for number, (line, other) in enumerate(zip_longest(lines, others), 1):
-        if line is None or other is None:
-            # The longer one is read to its end, for its count.
-            count = number + sum(1 for _ in (others if line is None else lines))
-            counts = (number - 1, count) if line is None else (count, number - 1)
-            raise UserError(
-                f"{counts[0]} lines, but {files[1]} has {counts[1]}",
-                file=files[0],
-                hint="line n of one file must translate line n of the other",
-            )
-        yield line, other
-
-
 def divided(pairs: list[Pair], languages: Languages, divide: Divide) -> dict[str, list[Pair]]:
     """Splits that have no sentence in common, on either side; the same in both directions.
 
     Pairs that share a sentence, white space and case aside, stay together, and so do pairs that are linked through
     others. Groups are ranked by a hash of the seed and of their first sentence in order of code points, so that the
     draw depends on nothing else; test takes the first that fit, then dev. Within a split, pairs keep their order.
-
-    Raises:
-        UserError: there are fewer pairs than requested.
+    A UserError says if there are fewer pairs than requested.
     """
     groups = _groups(pairs, languages)
     sizes = {"test": divide.test, "dev": divide.dev}
     taken: dict[str, list[int]] = {"train": [], "dev": [], "test": []}
-    for group in (groups[name] for name in sorted(groups, key=partial(_rank, divide.seed))):
-        fits = (name for name, size in sizes.items() if len(taken[name]) + len(group) <= size)
+    for name in sorted(groups, key=lambda first: hashlib.sha256(f"{divide.seed} {first}".encode()).digest()):
+        group = groups[name]
+        fits = (split for split, size in sizes.items() if len(taken[split]) + len(group) <= size)
         taken[next(fits, "train")] += group
     if not taken["train"] or any(len(taken[name]) < size for name, size in sizes.items()):
-        raise UserError(
-            f"{len(pairs)} pairs are too few for {divide.dev} of dev and {divide.test} of test",
-            hint="ask for fewer in `divide`",
-        )
+        message = f"{len(pairs)} pairs are too few for {divide.dev} of dev and {divide.test} of test"
+        raise UserError(message, hint="ask for fewer in `divide`")
     return {name: [pairs[number] for number in sorted(taken[name])] for name in SPLITS}
 
 
@@ -335,12 +335,10 @@ def _groups(pairs: list[Pair], languages: Languages) -> dict[str, list[int]]:
             above[node] = node = above[higher]
         return node
 
-    keys = [
-        tuple(
-            f"{language} {' '.join(line.text.lower().split())}" for language, line in zip(languages, pair, strict=True)
-        )
-        for pair in pairs
-    ]
+    def key(language: str, line: Line) -> str:
+        return f"{language} {' '.join(line.text.lower().split())}"
+
+    keys = [tuple(map(key, languages, pair)) for pair in pairs]
     for one, other in keys:
         first, second = sorted((top(one), top(other)))
         above[second] = first
@@ -348,7 +346,3 @@ def _groups(pairs: list[Pair], languages: Languages) -> dict[str, list[int]]:
     for number, (one, _) in enumerate(keys):
         groups[top(one)].append(number)
     return groups
-
-
-def _rank(seed: int, name: str) -> bytes:
-    return hashlib.sha256(f"{seed} {name}".encode()).digest()

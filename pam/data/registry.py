@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,11 +16,10 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from pam.config import NAME
-from pam.data import class_names
 from pam.data.dataset import SPLITS
 from pam.data.generated import find_generator
 from pam.data.inflection import Inflection
-from pam.data.tasks import Task
+from pam.data.prepare import Task, class_names
 from pam.data.translation import Translation
 from pam.data.word_alignments import WordAlignments
 from pam.io import Section, Strict, UserError, line_of, parse, read_yaml, unknown
@@ -64,16 +64,16 @@ class Dataset(Strict):
     format: dict[str, Any] = Field({}, description="how the files are read, by kind of task")
 
     @property
+    def kind(self) -> Task[Any]:
+        return load_task(self.task)
+
+    @property
     def layout(self) -> Strict:
         """`format`, as the kind of task understands it."""
-        return load_task(self.task).Format.model_validate(self.format)
+        return self.kind.Format.model_validate(self.format)
 
     def with_format(self, overrides: Mapping[str, Any]) -> Dataset:
-        """The same data set, read in another way.
-
-        Args:
-            overrides: keys of `format`, each of which takes the place of the data set's own.
-        """
+        """The same data set, read in another way: each of these keys of `format` takes the place of its own."""
         return self.model_copy(update={"format": self.format | dict(overrides)})
 
     def generator_names(self) -> list[str]:
@@ -86,11 +86,7 @@ class Dataset(Strict):
 
 
 def load_task(kind: str) -> Task[Any]:
-    """A kind of task by its name.
-
-    Raises:
-        UserError: there is no such kind; names the closest.
-    """
+    """A kind of task by its name; a UserError names the closest if there is no such kind."""
     if kind not in TASKS:
         raise unknown("kind of task", kind, sorted(TASKS))
     return TASKS[kind]()
@@ -100,16 +96,15 @@ def load_registries(paths: Sequence[Path | str]) -> dict[str, Dataset]:
     """All data sets of the registries `paths`, by name.
 
     Raises:
-        UserError: a file is missing or is not YAML, a key is unknown, missing or of a wrong type,
-            a value makes no sense, or two registries define the same name; names the line.
+        UserError: a file is missing or is not YAML, a key is unknown, missing or of a wrong type, a value makes no
+            sense, or two registries define the same name; names the line.
     """
     datasets: dict[str, Dataset] = {}
     for path in map(Path, paths):
         content = read_yaml(path)
         if not isinstance(content, dict) or not content:
-            raise UserError(
-                "expected names of data sets with their keys", file=path, hint="see config/README.md for an example"
-            )
+            hint = "see config/README.md for an example"
+            raise UserError("expected names of data sets with their keys", file=path, hint=hint)
         for name, value in content.items():
             entry = _Entry(path, str(name))
             if name in datasets:
@@ -119,11 +114,7 @@ def load_registries(paths: Sequence[Path | str]) -> dict[str, Dataset]:
 
 
 def find_dataset(paths: Sequence[Path | str], name: str) -> Dataset:
-    """The data set `name`.
-
-    Raises:
-        UserError: as `load_registries`, or no registry has it; names the closest.
-    """
+    """The data set `name`; a UserError as `load_registries`, or naming the closest if no registry has it."""
     datasets = load_registries(paths)
     if name not in datasets:
         raise unknown("data set", name, sorted(datasets))
@@ -133,20 +124,19 @@ def find_dataset(paths: Sequence[Path | str], name: str) -> Dataset:
 def _is_trusted(url: str, *, known: bool) -> bool:
     """Whether no one on the way can replace the file: https, or a known hash."""
     try:
-        address = urlsplit(url)
-        host = address.hostname
+        scheme, host = urlsplit(url).scheme, urlsplit(url).hostname
     except ValueError:
         return False
     loopback = host in ("localhost", "127.0.0.1", "::1")
-    return bool(host) and (address.scheme == "https" or (address.scheme == "http" and (known or loopback)))
+    return bool(host) and (scheme == "https" or (scheme == "http" and (known or loopback)))
 
 
+@dataclass
 class _Entry:
     """One data set of a registry file while it is read; its errors name the line."""
 
-    def __init__(self, path: Path, name: str) -> None:
-        self.path = path
-        self.name = name
+    path: Path
+    name: str
 
     def read(self, value: Any) -> Dataset:
         if not re.fullmatch(NAME, self.name):
@@ -157,7 +147,7 @@ class _Entry:
             value = value | {"files": {key: file.model_dump() for key, file in parsed.items()}}
         dataset = self._parse(Dataset, value, [])
         try:
-            task = load_task(dataset.task)
+            task = dataset.kind
         except UserError as error:
             raise self.error(error.message, ["task"], error.hint) from error
         layout = self._parse(task.Format, dataset.format, ["format"])
@@ -175,18 +165,14 @@ class _Entry:
             raise self.error(f"`{key}` has both urls and a path", place, "keep one of them")
         for url in file.urls:
             if not _is_trusted(url, known=file.sha256 is not None):
-                raise self.error(
-                    f"`{url}` is not an https address", [*place, "urls"], "use https; plain http needs a known sha256"
-                )
+                hint = "use https; plain http needs a known sha256"
+                raise self.error(f"`{url}` is not an https address", [*place, "urls"], hint)
         if file.path is None:
             return file
         path = str(self.path.parent / Path(file.path).expanduser())
         if not path.isprintable() or set("{}") & set(path):
-            raise self.error(
-                f"`{path}` has braces, which Snakemake takes for wildcards, or what does not print",
-                [*place, "path"],
-                "rename the file or the folder",
-            )
+            message = f"`{path}` has braces, which Snakemake takes for wildcards, or what does not print"
+            raise self.error(message, [*place, "path"], "rename the file or the folder")
         return file.model_copy(update={"path": path})
 
     def _check_sources(self, dataset: Dataset) -> None:
@@ -196,11 +182,8 @@ class _Entry:
             if package is not None and known:
                 raise self.error(f"`{key}` has a source beside the package", ["files", key], "keep one of them")
             if package is None and not known and not dataset.obtain:
-                raise self.error(
-                    f"`{key}` has no source",
-                    ["files", key],
-                    "give `urls`, a `path`, or a `package`, or say in `obtain` how to get it",
-                )
+                hint = "give `urls`, a `path`, or a `package`, or say in `obtain` how to get it"
+                raise self.error(f"`{key}` has no source", ["files", key], hint)
         if package is not None:
             try:
                 generator = find_generator(package.name)
@@ -210,17 +193,13 @@ class _Entry:
 
     def _check_splits(self, dataset: Dataset, wanted: Sequence[str]) -> None:
         if sorted(dataset.splits) != sorted(wanted):
-            raise self.error(
-                f"splits are {', '.join(dataset.splits) or 'missing'}", ["splits"], f"give {', '.join(wanted)}"
-            )
+            message = f"splits are {', '.join(dataset.splits) or 'missing'}"
+            raise self.error(message, ["splits"], f"give {', '.join(wanted)}")
         for split, own in dataset.splits.items():
             for key in [own] if isinstance(own, str) else own.values():
                 if key not in dataset.files:
-                    raise self.error(
-                        f"split {split} is `{key}`, which is not one of the files",
-                        ["splits", split],
-                        f"files: {', '.join(dataset.files)}",
-                    )
+                    message = f"split {split} is `{key}`, which is not one of the files"
+                    raise self.error(message, ["splits", split], f"files: {', '.join(dataset.files)}")
 
     def _parse(self, kind: type[Section], value: Any, place: list[str]) -> Section:
         return parse(kind, value, self.path, [self.name, *place])

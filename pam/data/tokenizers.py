@@ -1,7 +1,7 @@
 """Text to symbols and back: tokenizers, subwords, and the codec of each kind of task.
 
-A tokenizer splits a sentence into words, byte pair encoding splits words into subwords. A codec
-joins both: it is all that a model needs, with its vocabularies, to read and write text.
+A tokenizer splits a sentence into words, byte pair encoding splits words into subwords. A codec joins both: it is all
+that a model needs, with its vocabularies, to read and write text.
 """
 
 from __future__ import annotations
@@ -14,13 +14,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stderr
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, ValidationError
 
-from pam.data.text import Side
 from pam.io import Strict, UserError, unknown, write_text
+
+Side = Literal["source", "target"]
+SIDES: tuple[Side, ...] = get_args(Side)
 
 # Sentences to words.
 
@@ -54,8 +58,7 @@ class Spaces(Tokenizer):
 
 
 MOSES_ENTITIES = {
-    "&#124;": "|", "&lt;": "<", "&gt;": ">", "&apos;": "'", "&quot;": '"', "&#91;": "[",
-    "&#93;": "]", "&amp;": "&",
+    "&#124;": "|", "&lt;": "<", "&gt;": ">", "&apos;": "'", "&quot;": '"', "&#91;": "[", "&#93;": "]", "&amp;": "&",
 }  # fmt: skip
 """How the Moses tokenizer escapes marks; `&` last, so that nothing is taken back twice."""
 
@@ -63,8 +66,8 @@ MOSES_ENTITIES = {
 class Moses(Tokenizer):
     """The Moses tokenizer (Koehn et al. 2007), in its Python port sacremoses.
 
-    Marks are not escaped: an apostrophe stays one, and does not become `&apos;`. A language without
-    a list of abbreviations is split as English is.
+    Marks are not escaped: an apostrophe stays one, and does not become `&apos;`. A language without a list of
+    abbreviations is split as English is.
     """
 
     def __init__(self, language: str) -> None:
@@ -83,25 +86,22 @@ class Moses(Tokenizer):
 
 def unescape_moses(text: str) -> str:
     """Marks that the Moses tokenizer escaped, as they were."""
-    if "&" in text:
-        for entity, mark in MOSES_ENTITIES.items():
-            text = text.replace(entity, mark)
+    for entity, mark in MOSES_ENTITIES.items():
+        text = text.replace(entity, mark)
     return text
 
 
 class UniDic(Tokenizer):
     """Short unit words of Japanese: MeCab with the dictionary unidic-lite, through fugashi."""
 
+    # Spaces but those between two words in Latin letters or digits.
     _BETWEEN_JAPANESE = re.compile(r"(?<![!-~]) | (?![!-~])")
-    """Spaces but those between two words in Latin letters or digits."""
 
     def __init__(self, language: str) -> None:
         super().__init__(language)
         if language != "ja":
-            raise UserError(
-                f"the tokenizer unidic is for Japanese (ja), not for `{language}`",
-                hint="use `moses` or `none` for this language",
-            )
+            message = f"the tokenizer unidic is for Japanese (ja), not for `{language}`"
+            raise UserError(message, hint="use `moses` or `none` for this language")
         self._tagger = _library("fugashi").Tagger("-Owakati")
 
     def tokens(self, text: str) -> list[str]:
@@ -115,12 +115,7 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {"moses": Moses, "none": Spaces, "unidi
 
 
 def load_tokenizer(name: str, language: str) -> Tokenizer:
-    """A tokenizer by its name.
-
-    Raises:
-        UserError: there is none of that name, a package that it needs is not installed, or it
-            does not serve the language.
-    """
+    """A tokenizer by its name; a UserError if there is none, or as `Tokenizer`."""
     if name not in TOKENIZERS:
         raise unknown("tokenizer", name, sorted(TOKENIZERS))
     return TOKENIZERS[name](language)
@@ -131,37 +126,29 @@ def _library(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise UserError(
-            f"the package {str(error.name).replace('_', '-')} is not installed",
-            hint="pip install sacremoses fugashi unidic-lite subword-nmt",
-        ) from error
+        message = f"the package {str(error.name).replace('_', '-')} is not installed"
+        raise UserError(message, hint="pip install sacremoses fugashi unidic-lite subword-nmt") from error
 
 
 # Words to subwords by byte pair encoding (Sennrich et al. 2016), through subword-nmt.
 
-CONTINUES = "@@"
-"""Ends each subword but the last one of a word."""
-
-BPE_VERSION = "#version: 0.2"
-"""Of subword-nmt's list of merges: the end of a word belongs to its last character."""
+CONTINUES = "@@"  # ends each subword but the last one of a word
+BPE_VERSION = "#version: 0.2"  # of subword-nmt's list of merges: the end of a word belongs to its last character
 
 
 def learn_merges(words: Mapping[str, int], merges: int) -> list[str]:
     """The most frequent merges, `left right` each, in the order in which they were learned.
 
-    Args:
-        words: how often each word occurs.
-        merges: how many to learn; fewer come if the words have no more pairs that occur twice.
+    `words` says how often each word occurs. Fewer merges come if the words have no more pairs that occur twice.
     """
     if all(len(word) == 1 for word in words):
         return []
     counted = sorted(words.items(), key=lambda item: (-item[1], item[0]))
     listed = io.StringIO("".join(f"{_unmarked(word)} {count}\n" for word, count in counted))
     written = io.StringIO()
-    learn = _library("subword_nmt.learn_bpe").learn_bpe
     # It draws a bar of its progress, which only a terminal could show.
     with redirect_stderr(io.StringIO()):
-        learn(listed, written, merges, is_dict=True)
+        _library("subword_nmt.learn_bpe").learn_bpe(listed, written, merges, is_dict=True)
     return written.getvalue().splitlines()[1:]
 
 
@@ -184,16 +171,9 @@ def _unmarked(word: str) -> str:
 
 def join_subwords(symbols: Sequence[str]) -> list[str]:
     """The words that subwords spell; an end that was left open is closed."""
-    words: list[str] = []
-    starts = True
-    for symbol in symbols:
-        whole = symbol.removesuffix(CONTINUES)
-        if starts:
-            words.append(whole)
-        else:
-            words[-1] += whole
-        starts = whole == symbol
-    return words
+    pairs = zip(word_numbers(symbols), symbols, strict=True)
+    groups = groupby(pairs, key=itemgetter(0))
+    return ["".join(symbol.removesuffix(CONTINUES) for _, symbol in word) for _, word in groups]
 
 
 def word_numbers(symbols: Sequence[str]) -> list[int]:
@@ -211,28 +191,17 @@ def word_numbers(symbols: Sequence[str]) -> list[int]:
 class Codec(ABC):
     """Prepared text to symbols and back, and what a person types to prepared text."""
 
-    columns: ClassVar[tuple[str, ...]]
-    """Names of the columns of a prepared text; the last one is the target."""
-
-    files: ClassVar[tuple[str, ...]]
-    """What it is stored in, in a prepared folder and a model folder alike."""
+    columns: ClassVar[tuple[str, ...]]  # of a prepared text; the last one is the target
+    files: ClassVar[tuple[str, ...]]  # what it is stored in, in a prepared folder and a model folder alike
 
     @classmethod
     @abstractmethod
     def load(cls, folder: Path) -> Codec:
-        """The codec of a prepared folder or a model folder.
-
-        Raises:
-            UserError: one of `files` is missing or damaged.
-        """
+        """The codec of a prepared folder or a model folder; a UserError if one of `files` is missing or damaged."""
 
     @abstractmethod
     def source_symbols(self, columns: Sequence[str]) -> list[str]:
-        """Symbols of a source (all columns but the last), without the end symbol.
-
-        Raises:
-            UserError: the columns are not a source of this kind.
-        """
+        """Symbols of a source (all columns but the last), without the end symbol; a UserError if it is none."""
 
     @abstractmethod
     def target_symbols(self, target: str) -> list[str]:
@@ -240,11 +209,7 @@ class Codec(ABC):
 
     @abstractmethod
     def typed_source(self, line: str) -> tuple[str, ...]:
-        """The source columns that a typed line means.
-
-        Raises:
-            UserError: it means none.
-        """
+        """The source columns that a typed line means; a UserError if it means none."""
 
     @abstractmethod
     def target_text(self, symbols: Sequence[str]) -> str:
@@ -273,38 +238,29 @@ class InflectionCodec(Codec):
         """Symbols of (lemma, features): each feature, then each character of the lemma.
 
         A feature of one character, such as `V`, becomes `feature=V`: it is not the letter.
-
-        Raises:
-            UserError: not two columns, or the lemma is empty.
         """
         if len(columns) != 2 or not columns[0].strip():
-            raise UserError(
-                "expected a lemma, a tab and features", hint="for example: Haus<TAB>case=dative,number=plural"
-            )
+            hint = "for example: Haus<TAB>case=dative,number=plural"
+            raise UserError("expected a lemma, a tab and features", hint=hint)
         lemma, features = (unicodedata.normalize("NFC", column).strip() for column in columns)
         listed = filter(None, (feature.strip() for feature in features.split(",")))
         return [*(f"feature={name}" if len(name) == 1 else name for name in listed), *lemma]
 
     def target_symbols(self, target: str) -> list[str]:
-        """Characters of a form."""
         return list(unicodedata.normalize("NFC", target).strip())
 
     def typed_source(self, line: str) -> tuple[str, ...]:
-        """The lemma and the features of `LEMMA<tab>FEATURES`."""
         columns = tuple(line.split("\t"))
         self.source_symbols(columns)
         return columns
 
     def target_text(self, symbols: Sequence[str]) -> str:
-        """The form that characters spell."""
         return "".join(symbols)
 
     def readable(self, target: str) -> str:
-        """The form itself."""
         return target
 
     def words(self, symbols: Sequence[str], side: Side) -> list[int]:
-        """Each symbol is one of its own."""
         return list(range(len(symbols)))
 
 
@@ -339,7 +295,6 @@ class SideCodec:
         return load_tokenizer(self._settings.tokenize, self._settings.language)
 
     def words(self, text: str) -> list[str]:
-        """Words of a sentence."""
         return self.cased(" ".join(self._tokenizer.tokens(text))).split()
 
     def cased(self, text: str) -> str:
@@ -347,19 +302,15 @@ class SideCodec:
         return text.lower() if self._settings.lowercase else text
 
     def text(self, words: Sequence[str]) -> str:
-        """The sentence that words make."""
         return self._tokenizer.text(words)
 
     def symbols(self, words: Sequence[str]) -> list[str]:
-        """Symbols of words."""
         return list(words) if self._subwords is None else self._subwords.split(words)
 
     def joined(self, symbols: Sequence[str]) -> list[str]:
-        """Words of symbols."""
         return list(symbols) if self._subwords is None else join_subwords(symbols)
 
     def numbers(self, symbols: Sequence[str]) -> list[int]:
-        """For each symbol the number of its word, from 0."""
         return list(range(len(symbols))) if self._subwords is None else word_numbers(symbols)
 
 
@@ -376,7 +327,6 @@ class TranslationCodec(Codec):
 
     @classmethod
     def load(cls, folder: Path) -> TranslationCodec:
-        """Reads what `save` wrote; errors as `Codec.load`."""
         path = folder / cls.files[0]
         hint = "prepare the data again, or take the file from where the model was made"
         try:
@@ -391,53 +341,37 @@ class TranslationCodec(Codec):
         write_text(folder / self.files[0], self.settings.model_dump_json(indent=1) + "\n")
 
     def source_symbols(self, columns: Sequence[str]) -> list[str]:
-        """Symbols of the one source column.
-
-        Raises:
-            UserError: not one column, or no words.
-        """
         if len(columns) != 1 or not columns[0].strip():
             raise UserError("expected a sentence", hint="write one sentence a line, without tabs")
         return self.source.symbols(columns[0].split())
 
     def target_symbols(self, target: str) -> list[str]:
-        """Symbols of a target column."""
         return self.target.symbols(target.split())
 
     def typed_source(self, line: str) -> tuple[str, ...]:
-        """Words of a typed sentence, as one column."""
         words = self.source.words(line)
         if not words:
             raise UserError("expected a sentence", hint="write one sentence a line")
         return (" ".join(words),)
 
     def target_text(self, symbols: Sequence[str]) -> str:
-        """Words that symbols spell, with one space between two."""
         return " ".join(self.target.joined(symbols))
 
     def readable(self, target: str) -> str:
-        """The sentence that the words of a target column make."""
         return self.target.text(target.split())
 
     def words(self, symbols: Sequence[str], side: Side) -> list[int]:
-        """The number of the word to which each symbol belongs."""
         return (self.source if side == "source" else self.target).numbers(symbols)
 
 
 CODECS: dict[str, type[Codec]] = {
-    "inflection": InflectionCodec,
-    "translation": TranslationCodec,
-    "alignment": TranslationCodec,
-}
+    "inflection": InflectionCodec, "translation": TranslationCodec, "alignment": TranslationCodec,
+}  # fmt: skip
 """Kind of task to its codec; word alignments have that of the task they were prepared for."""
 
 
 def load_codec(kind: str, folder: Path) -> Codec:
-    """The codec of a prepared folder or a model folder for a kind of task.
-
-    Raises:
-        UserError: there is no such kind, or as `Codec.load`.
-    """
+    """The codec of a prepared folder or a model folder; a UserError if there is no such kind, or as `Codec.load`."""
     if kind not in CODECS:
         raise unknown("kind of task", kind, sorted(CODECS))
     return CODECS[kind].load(folder)

@@ -1,8 +1,8 @@
 """Translation: a sentence gives its translation.
 
 A row's columns hold words with one space between two; its symbols are those words, or subwords.
-Four stages prepare them: `extract` (files to sentences), `tokenize` (sentences to words), `segment`
-(words to symbols) and `index` (symbols to ids).
+Four stages prepare them: `extract` (files to sentences), `tokenize` (sentences to words), `segment` (words to symbols)
+and `index` (symbols to ids).
 """
 
 from __future__ import annotations
@@ -11,30 +11,35 @@ import shutil
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import IO, Annotated, Any, ClassVar, Literal
+from pathlib import Path
+from typing import IO, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
-from pam.data import class_names
-from pam.data.dataset import SPLITS, write_split
-from pam.data.readers import Reader, load_reader
-from pam.data.tasks import Stage, Task
-from pam.data.text import CONTROL, SIDES, Pair, PairWriter, Side, pair_writer, read_pairs, text_file
-from pam.data.tokenizers import TOKENIZERS, Settings, SideSettings, TranslationCodec, learn_merges, unescape_moses
+from pam.data.dataset import SPLITS, text_file, write_split
+from pam.data.prepare import Stage, Task, class_names
+from pam.data.readers import CONTROL, Pair, Reader, lines_of, load_reader
+from pam.data.tokenizers import (
+    SIDES,
+    TOKENIZERS,
+    Settings,
+    Side,
+    SideSettings,
+    TranslationCodec,
+    learn_merges,
+    unescape_moses,
+)
 from pam.data.vocabulary import Vocabulary
 from pam.io import Strict, UserError, atomic_write
 
 LANGUAGE = r"^[a-z]{2,3}$"
 
-REFERENCES = "{split}.target.txt"
-"""Sentences of the target language as people write them, line by line with the pairs."""
-
-SCORED = ("dev", "test")
-"""Splits whose outputs are compared with references."""
+REFERENCES = "{split}.target.txt"  # sentences of the target language as people write them, line by line with the pairs
+SCORED = ("dev", "test")  # splits whose outputs are compared with references
 
 
 class SubwordsFormat(Strict):
@@ -53,13 +58,11 @@ class VocabularyFormat(Strict):
     @field_validator("size")
     @classmethod
     def _positive(cls, size: int | dict[str, int] | None) -> int | dict[str, int] | None:
-        sizes = size.values() if isinstance(size, dict) else [size]
-        if any(number is not None and number < 1 for number in sizes):
+        if any(number is not None and number < 1 for number in (size.values() if isinstance(size, dict) else [size])):
             raise ValueError("a vocabulary has at least one word")
         return size
 
     def size_for(self, language: str) -> int | None:
-        """The limit for one language, if it has one."""
         return self.size.get(language) if isinstance(self.size, dict) else self.size
 
 
@@ -72,28 +75,21 @@ class TranslationFormat(Strict):
         "lines", description="how the files hold pairs, see pam.data.readers", validate_default=True
     )
     blank_lines: Literal["refuse", "drop"] = Field("refuse", description="`drop` leaves out pairs without words")
-    tokenize: str | dict[str, str] = Field(
-        "moses", description="tokenizer, or one by language, see pam.data.tokenizers"
-    )
+    tokenize: str | dict[str, str] = Field("moses", description="tokenizer, or one by language (pam.data.tokenizers)")
     tokenized: bool = Field(False, description="the files hold words already, split as `tokenize` would")
     lowercase: bool = Field(False, description="all letters small")
     train_pairs: int | None = Field(None, ge=1, description="train on so many pairs, the first ones; null: all")
     max_length: int | None = Field(None, ge=1, description="words of the longest training sentence")
-    max_ratio: float | None = Field(
-        None, ge=1, description="of the longer to the shorter sentence of a training pair, in words"
-    )
+    max_ratio: float | None = Field(None, ge=1, description="of a training pair's longer to its shorter, in words")
     dev_every: int | None = Field(None, ge=2, description="every n-th training pair becomes development data")
     subwords: SubwordsFormat | None = Field(None, description="byte pair encoding; null: whole words")
-    vocabulary: VocabularyFormat = Field(
-        default_factory=lambda: VocabularyFormat(), description="which symbols have ids"
-    )
+    vocabulary: VocabularyFormat = Field(VocabularyFormat(), description="which symbols have ids")
 
     @model_validator(mode="after")
     def _serves_its_languages(self) -> TranslationFormat:
         if self.source == self.target:
             raise ValueError("source and target are the same language")
-        for language in self.languages:
-            name = self.tokenizer_for(language)
+        for name in map(self.tokenizer_for, self.languages):
             if name not in TOKENIZERS:
                 raise ValueError(f"no tokenizer `{name}`; known: {', '.join(sorted(TOKENIZERS))}")
         return self
@@ -104,20 +100,56 @@ class TranslationFormat(Strict):
         return self.source, self.target
 
     def tokenizer_for(self, language: str) -> str:
-        """Name of a language's tokenizer."""
-        if isinstance(self.tokenize, str):
-            return self.tokenize
-        return self.tokenize.get(language, "none")
+        return self.tokenize if isinstance(self.tokenize, str) else self.tokenize.get(language, "none")
 
     def codec_settings(self) -> Settings:
         """The codec without merges."""
         source, target = (
-            SideSettings(
-                language=language, tokenize=self.tokenizer_for(language), lowercase=self.lowercase, merges=None
-            )
-            for language in self.languages
+            SideSettings(language=one, tokenize=self.tokenizer_for(one), lowercase=self.lowercase, merges=None)
+            for one in self.languages
         )
         return Settings(source=source, target=target)
+
+
+# Pairs of lines on disk, from stage to stage.
+
+
+@dataclass
+class PairWriter:
+    """Writes pairs of lines, none of them empty, into two files, and counts them."""
+
+    files: tuple[IO[str], IO[str]]
+    count: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)  # pairs left out, by the reason in words
+
+    def write(self, *texts: str) -> None:
+        for file, text in zip(self.files, texts, strict=True):
+            if not text or "\n" in text:
+                raise ValueError(f"not a line of text: {text!r}")
+            file.write(f"{text}\n")
+        self.count += 1
+
+    def stats(self, split: str) -> dict[str, Any]:
+        dropped = {reason: count for reason, count in sorted(self.dropped.items()) if count}
+        pairs_in = self.count + self.dropped.total()
+        return {"split": split, "pairs_in": pairs_in, "pairs_out": self.count, "dropped": dropped}
+
+
+@contextmanager
+def pair_writer(folder: Path, split: str) -> Iterator[PairWriter]:
+    """Writes `<folder>/<split>.{source,target}`, whole or as they were; a UserError if nothing was written."""
+    with text_file(folder / f"{split}.source") as source, text_file(folder / f"{split}.target") as target:
+        writer = PairWriter((source, target))
+        yield writer
+        if writer.count == 0:
+            raise UserError(f"no sentence pairs are left for {split}", hint="give more data")
+
+
+def read_pairs(folder: Path, split: str) -> Iterator[tuple[str, str]]:
+    """The pairs of a split that `pair_writer` wrote."""
+    source, target = (lines_of(folder / f"{split}.{side}") for side in SIDES)
+    for line, other in zip(source, target, strict=True):
+        yield line.text, other.text
 
 
 class Extract(Stage[TranslationFormat]):
@@ -130,48 +162,29 @@ class Extract(Stage[TranslationFormat]):
     keys = ("source", "target", "read", "blank_lines")
 
     def run(self) -> dict[str, Any]:
-        """Extracts.
-
-        Returns:
-            for each split its pairs and those left out, and in how many lines control characters
-            became spaces.
-        """
+        """For each split its pairs and those left out, and in how many lines control characters became spaces."""
         counts: dict[str, dict[str, Any]] = {}
         for split, pairs in self.layout.read.read(self.files, self.layout.languages):
-            seen: Counter[str] = Counter()
             with pair_writer(self.out / "extract", split) as writer:
-                for texts in self._cleaned(pairs, seen):
-                    writer.write(*texts)
-            counts[split] = {
-                **split_stats(split, writer.count, Counter({"a blank line": seen["blank"]})),
-                "control_characters": seen["control"],
-            }
+                control = sum(self._write(pair, writer) for pair in pairs)
+            counts[split] = writer.stats(split) | {"control_characters": control}
         return {"splits": [counts[name] for name in SPLITS if name in counts]}
 
-    def _cleaned(self, pairs: Iterator[Pair], seen: Counter[str]) -> Iterator[list[str]]:
-        for pair in pairs:
-            texts = []
-            for line in pair:
-                text = unicodedata.normalize("NFC", line.text)
-                if CONTROL.search(text):
-                    seen["control"] += 1
-                    text = CONTROL.sub(" ", text)
-                texts.append(" ".join(text.split()))
-            if all(texts):
-                yield texts
-            elif self.layout.blank_lines == "refuse":
-                blank = pair[0] if not texts[0] else pair[1]
-                raise blank.error(
-                    "the line is blank",
-                    "delete it together with the same line of the other language, "
-                    "or write `format: {blank_lines: drop}`",
-                )
-            else:
-                seen["blank"] += 1
+    def _write(self, pair: Pair, writer: PairWriter) -> int:
+        """Writes a pair of lines, cleaned; returns how many of the two had control characters."""
+        lines = [unicodedata.normalize("NFC", line.text) for line in pair]
+        texts = [" ".join(CONTROL.sub(" ", line).split()) for line in lines]
+        if all(texts):
+            writer.write(*texts)
+        elif self.layout.blank_lines == "refuse":
+            hint = "delete it together with the same line of the other language, or write"
+            raise pair[texts.index("")].error("the line is blank", f"{hint} `format: {{blank_lines: drop}}`")
+        else:
+            writer.dropped["a blank line"] += 1
+        return sum(CONTROL.search(line) is not None for line in lines)
 
 
-@dataclass(frozen=True)
-class Words:
+class Words(NamedTuple):
     """One pair: words with one space between two, and the target as people write it, on demand."""
 
     source: str
@@ -185,14 +198,11 @@ class TokenizedSplit:
 
     writer: PairWriter
     references: IO[str] | None
-    dropped: Counter[str] = field(default_factory=Counter)
     words: Counter[str] = field(default_factory=Counter)
 
     def put(self, words: Words) -> None:
-        """Adds a pair."""
         self.writer.write(words.source, words.target)
-        self.words["source_words"] += words.source.count(" ") + 1
-        self.words["target_words"] += words.target.count(" ") + 1
+        self.words.update(source_words=words.source.count(" ") + 1, target_words=words.target.count(" ") + 1)
         if self.references is not None:
             self.references.write(f"{words.readable()}\n")
 
@@ -200,62 +210,44 @@ class TokenizedSplit:
 class Tokenize(Stage[TranslationFormat]):
     """Sentences to words; training pairs that are not worth learning are left out.
 
-    Writes `tokenize/{train,dev,test}.{source,target}` and `tokenize/{dev,test}.target.txt`. Only
-    training pairs are left out for their lengths; what is scored stays whole.
+    Writes `tokenize/{train,dev,test}.{source,target}` and `tokenize/{dev,test}.target.txt`. Only training pairs are
+    left out for their lengths; what is scored stays whole.
     """
 
-    keys = (
-        "tokenize", "tokenized", "lowercase", "train_pairs", "max_length", "max_ratio", "dev_every",
-    )  # fmt: skip
+    keys = ("tokenize", "tokenized", "lowercase", "train_pairs", "max_length", "max_ratio", "dev_every")
 
     def run(self) -> dict[str, Any]:
-        """Tokenizes.
-
-        Returns:
-            for each split its pairs, its words, and the pairs left out.
-        """
+        """For each split its pairs, its words, and the pairs left out."""
         codec = TranslationCodec(self.layout.codec_settings())
         counts = []
-        for split in self._extracted():
+        folder = self.out / "extract"
+        extracted = [split for split in SPLITS if (folder / f"{split}.source").is_file()]
+        if not extracted:
+            raise UserError("no extracted text", file=folder, hint="prepare the data again")
+        for split in extracted:
             holds_out = split == "train" and self.layout.dev_every is not None
             names = ["train", "dev"] if holds_out else [split]
             with ExitStack() as stack:
                 outputs = [stack.enter_context(self._writing(name)) for name in names]
-                for source, target in read_pairs(self.out / "extract", split):
+                for source, target in read_pairs(folder, split):
                     self._put(self._words(source, target, codec), outputs, train=split == "train")
-            counts += [
-                split_stats(name, own.writer.count, own.dropped) | dict(own.words)
-                for name, own in zip(names, outputs, strict=True)
-            ]
+            for name, own in zip(names, outputs, strict=True):
+                counts.append(own.writer.stats(name) | own.words)
         return {"splits": counts}
-
-    def _extracted(self) -> list[str]:
-        folder = self.out / "extract"
-        found = [split for split in SPLITS if (folder / f"{split}.source").is_file()]
-        if not found:
-            raise UserError("no extracted text", file=folder, hint="prepare the data again")
-        return found
 
     @contextmanager
     def _writing(self, split: str) -> Iterator[TokenizedSplit]:
         folder = self.out / "tokenize"
-        with ExitStack() as stack:
-            writer = stack.enter_context(pair_writer(folder, split))
-            references = None
-            if split in SCORED:
-                references = stack.enter_context(text_file(folder / REFERENCES.format(split=split)))
-            yield TokenizedSplit(writer, references)
+        references = text_file(folder / REFERENCES.format(split=split)) if split in SCORED else nullcontext()
+        with pair_writer(folder, split) as writer, references as file:
+            yield TokenizedSplit(writer, file)
 
     def _words(self, source: str, target: str, codec: TranslationCodec) -> Words:
         if self.layout.tokenized:
             words = codec.target.cased(unescape_moses(target))
-            readable = partial(codec.readable, words)
-            return Words(codec.source.cased(unescape_moses(source)), words, readable)
-        return Words(
-            " ".join(codec.source.words(source)),
-            " ".join(codec.target.words(target)),
-            partial(codec.target.cased, target),
-        )
+            return Words(codec.source.cased(unescape_moses(source)), words, partial(codec.readable, words))
+        words = " ".join(codec.target.words(target))
+        return Words(" ".join(codec.source.words(source)), words, partial(codec.target.cased, target))
 
     def _put(self, words: Words, outputs: list[TokenizedSplit], *, train: bool) -> None:
         """Adds a pair to the first output, or, if every n-th is held out, to the second."""
@@ -264,7 +256,7 @@ class Tokenize(Stage[TranslationFormat]):
         if train and why is None:
             why = self._reason_to_drop(words)
             beyond = f"not of the first {layout.train_pairs}"
-            count = sum(output.writer.count for output in outputs) + outputs[0].dropped[beyond] + 1
+            count = sum(output.writer.count for output in outputs) + outputs[0].writer.dropped[beyond] + 1
             if why is None and layout.dev_every is not None and count % layout.dev_every == 0:
                 outputs[1].put(words)
                 why = "kept for development"
@@ -273,7 +265,7 @@ class Tokenize(Stage[TranslationFormat]):
         if why is None:
             outputs[0].put(words)
         else:
-            outputs[0].dropped[why] += 1
+            outputs[0].writer.dropped[why] += 1
 
     def _reason_to_drop(self, words: Words) -> str | None:
         layout = self.layout
@@ -288,29 +280,24 @@ class Tokenize(Stage[TranslationFormat]):
 class Segment(Stage[TranslationFormat]):
     """Words to the symbols that a model reads and writes.
 
-    Writes `segment/{train,dev,test}.{source,target}` and the codec with its merges, which are
-    learned from training text alone. Without subwords, symbols are words.
+    Writes `segment/{train,dev,test}.{source,target}` and the codec with its merges, which are learned from training
+    text alone. Without subwords, symbols are words.
     """
 
     keys = ("subwords",)
 
     def run(self) -> dict[str, Any]:
-        """Segments.
-
-        Returns:
-            for each split its pairs and symbols, and how many merges were learned.
-        """
+        """For each split its pairs and symbols, and how many merges were learned."""
         codec = TranslationCodec(self._settings())
         counts = []
         for split in SPLITS:
-            symbols = {"source_symbols": 0, "target_symbols": 0}
+            symbols: Counter[str] = Counter()
             with pair_writer(self.out / "segment", split) as writer:
-                for source, target in read_pairs(self.out / "tokenize", split):
-                    rows = codec.source_symbols([source]), codec.target_symbols(target)
-                    symbols["source_symbols"] += len(rows[0])
-                    symbols["target_symbols"] += len(rows[1])
-                    writer.write(*(" ".join(row) for row in rows))
-            counts.append(split_stats(split, writer.count, Counter()) | symbols)
+                for words, others in read_pairs(self.out / "tokenize", split):
+                    source, target = codec.source_symbols([words]), codec.target_symbols(others)
+                    symbols.update(source_symbols=len(source), target_symbols=len(target))
+                    writer.write(" ".join(source), " ".join(target))
+            counts.append(writer.stats(split) | symbols)
         codec.save(self.out / "segment")
         merges = {side: len(getattr(codec.settings, side).merges or ()) for side in SIDES}
         return {"merges": merges, "splits": counts}
@@ -328,14 +315,10 @@ class Segment(Stage[TranslationFormat]):
             counts = [counts[0] + counts[1]]
         learned = [learn_merges(words, subwords.merges) for words in counts]
         if not all(learned):
-            raise UserError(
-                "no two characters stand side by side twice in the training text",
-                hint="leave out `subwords`, or give more data",
-            )
-        return Settings(
-            source=settings.source.model_copy(update={"merges": learned[0]}),
-            target=settings.target.model_copy(update={"merges": learned[-1]}),
-        )
+            message = "no two characters stand side by side twice in the training text"
+            raise UserError(message, hint="leave out `subwords`, or give more data")
+        source = settings.source.model_copy(update={"merges": learned[0]})
+        return Settings(source=source, target=settings.target.model_copy(update={"merges": learned[-1]}))
 
 
 class Index(Stage[TranslationFormat]):
@@ -344,12 +327,7 @@ class Index(Stage[TranslationFormat]):
     keys = ("vocabulary",)
 
     def run(self) -> dict[str, Any]:
-        """Indexes.
-
-        Returns:
-            sizes of the vocabularies; for each split its rows, its symbols and how many of them
-            are unknown; training pairs that are in another split too.
-        """
+        """Sizes of the vocabularies; by split rows, symbols and unknown ones, and pairs that training has too."""
         source, target = self._vocabulary("source"), self._vocabulary("target")
         source.save(self.out / "source.vocab")
         target.save(self.out / "target.vocab")
@@ -359,20 +337,19 @@ class Index(Stage[TranslationFormat]):
             symbols = self._symbols(split, "source"), self._symbols(split, "target")
             made = write_split(self.out, split, rows, symbols, (source, target))
             counts[split] = {"rows": len(made), **made.symbol_counts()}
-        self._copy("segment", *TranslationCodec.files)
-        self._copy("tokenize", *(REFERENCES.format(split=split) for split in SCORED))
+        references = [f"tokenize/{REFERENCES}".format(split=split) for split in SCORED]
+        for copied in (*(f"segment/{name}" for name in TranslationCodec.files), *references):
+            with atomic_write(self.out / Path(copied).name) as temporary:
+                shutil.copyfile(self.out / copied, temporary)
         shared = self._seen_in_training()
+        warning = "{} pairs of {} are in train too; scores on them are too good"
         return {
-            "languages": {"source": self.layout.source, "target": self.layout.target},
+            "languages": dict(zip(SIDES, self.layout.languages, strict=True)),
             "source_symbols": len(source),
             "target_symbols": len(target),
             "splits": counts,
             "pairs_in_train_too": shared,
-            "warnings": [
-                f"{count} pairs of {split} are in train too; scores on them are too good"
-                for split, count in shared.items()
-                if count
-            ],
+            "warnings": [warning.format(count, split) for split, count in shared.items() if count],
         }
 
     def _symbols(self, split: str, side: Side) -> Iterator[list[str]]:
@@ -390,42 +367,18 @@ class Index(Stage[TranslationFormat]):
         seen = {hash(pair) for pair in read_pairs(folder, "train")}
         return {split: sum(hash(pair) in seen for pair in read_pairs(folder, split)) for split in SCORED}
 
-    def _copy(self, stage: str, *names: str) -> None:
-        for name in names:
-            with atomic_write(self.out / name) as temporary:
-                shutil.copyfile(self.out / stage / name, temporary)
-
-
-def split_stats(split: str, written: int, dropped: Counter[str]) -> dict[str, Any]:
-    """What a stage's record says of a split.
-
-    Args:
-        written: pairs that the stage wrote.
-        dropped: how many others it left out, by the reason in words.
-    """
-    return {
-        "split": split,
-        "pairs_in": written + dropped.total(),
-        "pairs_out": written,
-        "dropped": {reason: count for reason, count in sorted(dropped.items()) if count},
-    }
-
 
 class Translation(Task[TranslationFormat]):
     """The kind of task."""
 
     Format = TranslationFormat
     STAGES: ClassVar[Mapping[str, type[Stage[Any]]]] = {
-        "extract": Extract,
-        "tokenize": Tokenize,
-        "segment": Segment,
-        "index": Index,
-    }
+        "extract": Extract, "tokenize": Tokenize, "segment": Segment, "index": Index,
+    }  # fmt: skip
 
     def splits(self, layout: TranslationFormat) -> tuple[str, ...]:
         """What the reader needs; without dev, if that is cut from train."""
-        wanted = layout.read.splits
-        return tuple(name for name in wanted if name != "dev" or layout.dev_every is None)
+        return tuple(name for name in layout.read.splits if name != "dev" or layout.dev_every is None)
 
     def modules(self, stage: str, layout: TranslationFormat) -> list[str]:
         """The stage's class or the codec's, with the reader or the tokenizers that it uses."""

@@ -1,8 +1,8 @@
 """Symbols and their ids; the first five ids mean the same in every vocabulary.
 
-One of them, STEP, is an action: targets of hard monotone attention (Aharoni and Goldberg 2017) are
-actions of a pointer. It starts at source position 0, STEP moves it one position to the right, and
-any other action writes that symbol at the pointer's position.
+One of them, STEP, is an action: targets of hard monotone attention (Aharoni and Goldberg 2017) are actions of a
+pointer. It starts at source position 0, STEP moves it one position to the right, and any other action writes that
+symbol at the pointer's position.
 """
 
 from __future__ import annotations
@@ -15,11 +15,8 @@ from pathlib import Path
 
 from pam.io import UserError, write_text
 
-PAD, BOS, EOS, UNK, STEP = range(5)
-"""Padding, begin, end, unknown symbol, and the pointer step of hard monotone attention."""
-
-SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>", "<step>")
-"""How ids 0 to 4 are written."""
+PAD, BOS, EOS, UNK, STEP = range(5)  # padding, begin, end, unknown symbol, pointer step of hard monotone attention
+SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>", "<step>")  # how ids 0 to 4 are written
 
 ESCAPES = {"\\": "\\\\", " ": "\\s", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _ESCAPED = re.compile(r"\\(u\{[0-9a-f]{1,6}\}|.)", re.DOTALL)
@@ -28,9 +25,9 @@ _ESCAPED = re.compile(r"\\(u\{[0-9a-f]{1,6}\}|.)", re.DOTALL)
 def escape(symbol: str) -> str:
     r"""A symbol as its line of a vocabulary file; `unescape` is the inverse.
 
-    Backslash, space, tab, line feed and carriage return become ``\\ \s \t \n \r``, other
-    characters that do not print become ``\u{hex}``, and an ordinary symbol that is spelled like
-    a special one, such as ``<unk>`` in a text, gets a backslash in front.
+    Backslash, space, tab, line feed and carriage return become ``\\ \s \t \n \r``, other characters that do not print
+    become ``\u{hex}``, and an ordinary symbol that is spelled like a special one, such as ``<unk>`` in a text, gets a
+    backslash in front.
     """
     if symbol in SPECIALS:
         return "\\" + symbol
@@ -38,32 +35,21 @@ def escape(symbol: str) -> str:
 
 
 def unescape(line: str) -> str:
-    """The symbol that `escape` wrote as `line`.
+    """The symbol that `escape` wrote as `line`; a ValueError if it did not."""
+    plain = {written[1]: char for char, written in ESCAPES.items()}
 
-    Raises:
-        ValueError: `line` was not written by `escape`.
-    """
-    if line.startswith("\\<"):
-        symbol = line[1:]
-    else:
-        plain = {written[1]: char for char, written in ESCAPES.items()}
+    def replaced(match: re.Match[str]) -> str:
+        code = match[1]
+        return chr(int(code[2:-1], 16)) if len(code) > 1 else plain.get(code, "")
 
-        def replaced(match: re.Match[str]) -> str:
-            code = match[1]
-            return chr(int(code[2:-1], 16)) if len(code) > 1 else plain.get(code, "")
-
-        symbol = _ESCAPED.sub(replaced, line)
+    symbol = line[1:] if line.startswith("\\<") else _ESCAPED.sub(replaced, line)
     if not symbol or escape(symbol) != line:
         raise ValueError(f"not a vocabulary's line: {line!r}")
     return symbol
 
 
 class Vocabulary:
-    """Symbols in the order of their ids, after the five special ones.
-
-    Args:
-        symbols: ordinary symbols, each once, none empty; id 5 is the first.
-    """
+    """Symbols in the order of their ids, each once, none empty; the first has id 5, after the five special ones."""
 
     def __init__(self, symbols: Iterable[str]) -> None:
         self.symbols = tuple(symbols)
@@ -82,19 +68,12 @@ class Vocabulary:
 
         The most frequent one comes first; of equally frequent ones, the first in code point order.
         """
-        frequent = sorted(
-            (symbol for symbol, count in counts.items() if count >= min_count),
-            key=lambda symbol: (-counts[symbol], symbol),
-        )
-        return cls(frequent[:size])
+        frequent = [symbol for symbol, count in counts.items() if count >= min_count]
+        return cls(sorted(frequent, key=lambda symbol: (-counts[symbol], symbol))[:size])
 
     @classmethod
     def load(cls, path: Path | str) -> Vocabulary:
-        """Reads a file written by `save`.
-
-        Raises:
-            UserError: missing, or not a vocabulary; names the line.
-        """
+        """Reads a file written by `save`; a UserError names the line if it is no vocabulary."""
         hint = "prepare the data again, or take the file from where the model was made"
         try:
             lines = Path(path).read_text(encoding="utf-8").split("\n")
@@ -104,9 +83,8 @@ class Vocabulary:
             raise UserError("this is not a vocabulary", file=path, hint=hint) from error
         for number, special in enumerate(SPECIALS):
             if lines[number : number + 1] != [special]:
-                raise UserError(
-                    f"this is not a vocabulary: `{special}` must stand here", file=path, line=number + 1, hint=hint
-                )
+                message = f"this is not a vocabulary: `{special}` must stand here"
+                raise UserError(message, file=path, line=number + 1, hint=hint)
         if lines.pop() != "":
             raise UserError("the last line is cut short", file=path, hint=hint)
         symbols: dict[str, None] = {}
@@ -137,11 +115,6 @@ class Vocabulary:
         """Ids of `symbols`; one that is not in the vocabulary becomes UNK."""
         return [self._ids.get(symbol, UNK) for symbol in symbols]
 
-    def decode(self, ids: Iterable[int]) -> list[str]:
-        """Symbols of `ids`; special ones are left out."""
-        first = len(SPECIALS)
-        return [self.symbols[number - first] for number in map(int, ids) if number >= first]
-
     def spell(self, ids: Sequence[int]) -> list[str]:
         """Symbols of `ids` one for one, special ones as `<eos>` and so on: for figures."""
         written = (*SPECIALS, *self.symbols)
@@ -155,15 +128,12 @@ class Vocabulary:
 
 
 def to_actions(target_ids: Sequence[int], alignment: Sequence[int], source_length: int) -> list[int]:
-    """Inserts STEPs so that each symbol is written where it is aligned.
+    """Inserts STEPs so that each symbol is written where it is aligned: m + source_length - 1 actions.
 
     Args:
         target_ids: m symbols, the last of them EOS.
         alignment: non-decreasing source positions of the first m - 1; EOS is written at the last source position.
         source_length: number of source positions, that of its EOS included.
-
-    Returns:
-        m + source_length - 1 actions.
 
     Raises:
         ValueError: the positions decrease or leave the source.

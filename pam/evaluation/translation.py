@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from pam.data.dataset import Prepared
-from pam.data.text import read_lines
+from pam.data.readers import read_lines
 from pam.evaluation import attention
 from pam.evaluation.inputs import Counts, EvalInputs, read_predictions
 from pam.evaluation.metrics import (

@@ -8,8 +8,8 @@ from importlib import import_module
 
 import pytest
 
-from pam.data import class_names
 from pam.data.generated import GENERATORS
+from pam.data.prepare import class_names
 from pam.data.readers import READERS, load_reader
 from pam.data.registry import TASKS, load_task
 from pam.data.tokenizers import CODECS, TOKENIZERS

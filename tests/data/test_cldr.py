@@ -8,8 +8,8 @@ from importlib.metadata import version
 
 import pytest
 
+from pam.data.cldr import FIELDS, FRAMES, Cldr, Draw, Frame, Word, Words, linked, text_of, words_of
 from pam.data.generated import installed
-from pam.data.generated.cldr import FIELDS, FRAMES, Cldr, Draw, Frame, Word, Words, linked, text_of, words_of
 from pam.data.registry import find_dataset
 from pam.io import UserError
 
@@ -134,7 +134,7 @@ def test_every_frame_has_the_same_slots_in_both_languages() -> None:
 
 def test_more_phrases_than_there_are_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     few = (Frame.of("{person} spricht/1", "{person} speaks/1"),)
-    monkeypatch.setattr("pam.data.generated.cldr.FRAMES", few)
+    monkeypatch.setattr("pam.data.cldr.FRAMES", few)
     with pytest.raises(UserError, match="not many more phrases than"):
         SMALL.draw(PACKAGE)
 

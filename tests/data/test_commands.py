@@ -3,19 +3,18 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from pam.commands import fetch, prepare
-from pam.commands import word_alignments as gold
+from pam.commands import Command
+from pam.commands.data import FETCH, PREPARE, WORD_ALIGNMENTS
 from pam.data.download import MIRROR
 from pam.io import UserError
 
 from .conftest import ROOT, write_rows
 
 
-def called(command: ModuleType, *arguments: str | Path) -> int:
+def called(command: Command, *arguments: str | Path) -> int:
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
     return int(command.run(parser.parse_args([str(argument) for argument in arguments])))
@@ -24,8 +23,8 @@ def called(command: ModuleType, *arguments: str | Path) -> int:
 def prepared(own: Path, out: Path) -> Path:
     """Fetches and prepares the user's own data set."""
     named = ("--dataset", "my-nouns", "--registry", own / "datasets.yaml")
-    assert called(fetch, *named, "--out", out / "raw") == 0
-    assert called(prepare, *named, "--raw", out / "raw", "--out", out / "ready") == 0
+    assert called(FETCH, *named, "--out", out / "raw") == 0
+    assert called(PREPARE, *named, "--raw", out / "raw", "--out", out / "ready") == 0
     return out / "ready"
 
 
@@ -70,8 +69,8 @@ def test_the_papers_data_is_complete_and_its_text_unchanged(
 ) -> None:
     monkeypatch.setenv(MIRROR, str(corpora))
     named = ("--dataset", f"ddn13-de-{kind}", "--registry", ROOT / "config" / "datasets.yaml")
-    called(fetch, *named, "--out", tmp_path / "raw")
-    called(prepare, *named, "--raw", tmp_path / "raw", "--out", tmp_path / "ready")
+    called(FETCH, *named, "--out", tmp_path / "raw")
+    called(PREPARE, *named, "--raw", tmp_path / "raw", "--out", tmp_path / "ready")
     summary = json.loads((tmp_path / "ready" / "summary.json").read_text())
     assert [split["lemmas"] for split in summary["splits"].values()] == [lemmas, 200, 200]
     assert [split["rows"] for split in summary["splits"].values()] == [
@@ -106,7 +105,7 @@ def pair(tmp_path: Path) -> Path:
     (tmp_path / "r.yaml").write_text(PAIRS)
     for name in ("my-pair", "my-links"):
         named = ("--dataset", name, "--registry", tmp_path / "r.yaml")
-        assert called(fetch, *named, "--out", tmp_path / name) == 0
+        assert called(FETCH, *named, "--out", tmp_path / name) == 0
     return tmp_path / "r.yaml"
 
 
@@ -115,11 +114,11 @@ def test_pairs_are_prepared_stage_by_stage_in_a_direction_of_ones_own(pair: Path
     named = ("--dataset", "my-pair", "--registry", pair, "--raw", folder / "my-pair")
     turned = ("--format", "{source: en, target: de}", "--out", folder / "ready")
     for stage in ("extract", "tokenize", "segment", "index"):
-        assert called(prepare, *named, *turned, "--stage", stage) == 0
+        assert called(PREPARE, *named, *turned, "--stage", stage) == 0
     summary = json.loads((folder / "ready" / "summary.json").read_text())
     assert summary["languages"] == {"source": "en", "target": "de"}
     aligned = ("--dataset", "my-links", "--registry", pair, "--raw", folder / "my-links")
-    assert called(gold, *aligned, "--data", folder / "ready", "--out", folder / "gold") == 0
+    assert called(WORD_ALIGNMENTS, *aligned, "--data", folder / "ready", "--out", folder / "gold") == 0
     links = json.loads((folder / "gold" / "links.json").read_text())
     assert links["sure"] == [[[0, 0]]] * 9 and links["possible"] == [[[0, 0], [1, 1]]] * 9
 
@@ -136,6 +135,6 @@ def test_pairs_are_prepared_stage_by_stage_in_a_direction_of_ones_own(pair: Path
 def test_overrides_that_make_no_sense_are_refused(pair: Path, text: str, message: str) -> None:
     named = ("--dataset", "my-pair", "--registry", pair, "--raw", pair.parent / "my-pair")
     with pytest.raises(UserError, match=message) as caught:
-        called(prepare, *named, "--out", pair.parent / "ready", "--format", text)
+        called(PREPARE, *named, "--out", pair.parent / "ready", "--format", text)
     assert caught.value.file == "--format"
     assert not (pair.parent / "ready").exists()

@@ -9,8 +9,7 @@ import pytest
 
 from pam.data import download as fetch_module
 from pam.data.download import fetch
-from pam.data.generated import installed
-from pam.data.generated.german_nouns import CELLS, TABLE, GermanNouns
+from pam.data.generated import CELLS, TABLE, GermanNouns, installed
 from pam.data.registry import Dataset, find_dataset
 from pam.io import UserError
 

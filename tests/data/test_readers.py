@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pam.data.readers import Divide, Segments, divided
+from pam.data.readers import Divide, Line, Pair, Segments, divided, lines_of, read_lines
 from pam.data.registry import Dataset
-from pam.data.text import Line, Pair, lines_of, read_lines
 from pam.io import UserError
 
 from .pairs import columns, prepared

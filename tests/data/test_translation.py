@@ -177,8 +177,8 @@ def test_a_stage_needs_those_before_it_as_they_were(tmp_path: Path) -> None:
 
 
 def test_an_unknown_stage_names_the_closest(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"unknown stage `tokenise`.*\n.*`tokenize`"):
-        prepare("mine", dataset(tmp_path / "own"), tmp_path, tmp_path / "out", "tokenise")
+    with pytest.raises(UserError, match=r"unknown stage `tokenizer`.*\n.*`tokenize`"):
+        prepare("mine", dataset(tmp_path / "own"), tmp_path, tmp_path / "out", "tokenizer")
 
 
 def test_pairs_that_training_holds_too_are_counted(tmp_path: Path) -> None:

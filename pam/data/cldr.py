@@ -9,12 +9,11 @@ from __future__ import annotations
 import datetime
 import hashlib
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import Distribution
 from itertools import product
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from babel import Locale
 from babel.dates import DateTimeFormat, format_time, format_timedelta, get_date_format, tokenize_pattern
@@ -24,8 +23,7 @@ from pydantic import Field
 
 from pam.io import Strict, UserError
 
-TRIES = 100
-"""Phrases that may be drawn in vain, because they were drawn before, for each new one."""
+TRIES = 100  # phrases that may be drawn in vain, because they were drawn before, for each new one
 
 Item = TypeVar("Item")
 
@@ -41,10 +39,8 @@ class Cldr(Strict):
     def draw(self, package: Distribution) -> dict[str, str]:
         """Texts of `{train,dev,test}.{de,en}`, a line of words each, and of `test.links`.
 
-        No sentence of either language occurs twice, so that no split holds one of another.
-
-        Raises:
-            UserError: more pairs are wanted than there are.
+        No sentence of either language occurs twice, so that no split holds one of another. A UserError says if more
+        pairs are wanted than there are.
         """
         draw = Draw(self.seed)
         seen: set[str] = set()
@@ -53,8 +49,7 @@ class Cldr(Strict):
         for split, size in (("test", self.test), ("dev", self.dev), ("train", self.train)):
             phrases = [_new_phrase(draw, seen) for _ in range(size)]
             for language, side in (("de", 0), ("en", 1)):
-                lines = (f"{text_of(phrase[side])}\n" for phrase in phrases)
-                texts[f"{split}.{language}"] = "".join(lines)
+                texts[f"{split}.{language}"] = "".join(f"{text_of(phrase[side])}\n" for phrase in phrases)
             if split == "test":
                 texts["test.links"] = "".join(f"{linked(*phrase)}\n" for phrase in phrases)
         return texts
@@ -68,22 +63,20 @@ def _new_phrase(draw: Draw, seen: set[str]) -> Both:
         if not sides & seen:
             seen |= sides
             return phrase
-    raise UserError(
-        f"there are not many more phrases than {len(seen) // 2}", hint="ask for fewer in `package: options:`"
-    )
+    message = f"there are not many more phrases than {len(seen) // 2}"
+    raise UserError(message, hint="ask for fewer in `package: options:`")
 
 
+@dataclass
 class Draw:
     """Choices by hashes of a seed and a count: no version of a random generator changes them."""
 
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._count = 0
+    seed: int
+    count: int = 0
 
     def one_of(self, items: Sequence[Item]) -> Item:
-        """An item, each as likely as the others."""
-        self._count += 1
-        digest = hashlib.sha256(f"{self._seed} {self._count}".encode()).digest()
+        self.count += 1
+        digest = hashlib.sha256(f"{self.seed} {self.count}".encode()).digest()
         return items[int.from_bytes(digest[:8]) % len(items)]
 
 
@@ -94,25 +87,18 @@ _WORD = re.compile(r"[€$£¥%]|,(?!\d)|(?:[^\s€$£¥%,]|,(?=\d))+")
 
 
 class Word(NamedTuple):
-    """A word and its origin; words of the same origin in the other language are its partners.
-
-    Attributes:
-        origin: None has no partner.
-        sure: whether links to it are beyond doubt.
-    """
+    """A word and its origin; words of the same origin in the other language are its partners."""
 
     text: str
     origin: str | None = None
-    sure: bool = True
+    sure: bool = True  # whether links to it are beyond doubt
 
 
 Words = tuple[Word, ...]
-Both = tuple[Words, Words]
-"""German and English."""
+Both = tuple[Words, Words]  # German and English
 
 
 def text_of(words: Words) -> str:
-    """Words with a space between two."""
     return " ".join(word.text for word in words)
 
 
@@ -135,13 +121,12 @@ def under(name: str, words: Words) -> Words:
 def linked(source: Words, target: Words) -> str:
     """Links as `i-j` (sure) and `ipj` (possible), words numbered from 1.
 
-    Words of the same origin are partners: in their order where both sides have as many, else each
-    with all. That is sure where one side has a single one.
+    Words of the same origin are partners: in their order where both sides have as many, else each with all. That is
+    sure where one side has a single one.
     """
-    sources, targets = _places(source), _places(target)
     links = []
-    for origin, first in sources.items():
-        second = targets.get(origin, [])
+    for origin in {word.origin for word in source} - {None}:
+        first, second = ([n for n, word in enumerate(words) if word.origin == origin] for words in (source, target))
         in_order = len(first) == len(second)
         known = in_order or 1 in (len(first), len(second))
         for i, j in zip(first, second, strict=True) if in_order else product(first, second):
@@ -150,40 +135,29 @@ def linked(source: Words, target: Words) -> str:
     return " ".join(f"{i + 1}{kind}{j + 1}" for i, j, kind in sorted(links))
 
 
-def _places(words: Sequence[Word]) -> dict[str, list[int]]:
-    places: dict[str, list[int]] = defaultdict(list)
-    for place, word in enumerate(words):
-        if word.origin is not None:
-            places[word.origin].append(place)
-    return places
-
-
 # Fields: one value formatted for both languages, each word with its origin in the value.
 
-Slot = Callable[[Draw], Both]
-"""Draws a value and gives its words in both languages."""
+Slot = Callable[[Draw], Both]  # draws a value and gives its words in both languages
 
 GERMAN, ENGLISH = Locale("de"), Locale("en")
 
 SMALL = range(2, 31)
 LARGE = (*range(40, 100, 10), *range(100, 1000, 50), *range(1000, 10000, 500))
 
-DIRECTIONS = frozenset({"vor", "in", "ago"})
-"""Words of times before and after now; the other words name a unit."""
+DIRECTIONS = frozenset({"vor", "in", "ago"})  # words of times before and after now; the other words name a unit
 
 # Names that German uses without an article.
 TERRITORIES = (
-    "DE", "FR", "IT", "ES", "PT", "PL", "DK", "SE", "NO", "FI", "AT", "HU", "GR", "RO", "BG", "IE",
-    "BE", "JP", "CN", "IN", "BR", "CA", "MX", "AU", "EG", "KE", "NZ", "ZA", "KR", "SA", "CZ", "HR",
-    "IS", "LU", "MT", "VN", "TH", "CL", "PE", "CU",
+    "DE", "FR", "IT", "ES", "PT", "PL", "DK", "SE", "NO", "FI", "AT", "HU", "GR", "RO", "BG", "IE", "BE", "JP", "CN",
+    "IN", "BR", "CA", "MX", "AU", "EG", "KE", "NZ", "ZA", "KR", "SA", "CZ", "HR", "IS", "LU", "MT", "VN", "TH", "CL",
+    "PE", "CU",
 )  # fmt: skip
 LANGUAGES = (
-    "de", "en", "fr", "it", "es", "pt", "pl", "da", "sv", "fi", "hu", "el", "ro", "bg", "ga", "nl",
-    "ja", "zh", "hi", "ar", "ko", "tr", "ru", "uk", "cs", "hr", "is", "vi", "th", "he",
+    "de", "en", "fr", "it", "es", "pt", "pl", "da", "sv", "fi", "hu", "el", "ro", "bg", "ga", "nl", "ja", "zh", "hi",
+    "ar", "ko", "tr", "ru", "uk", "cs", "hr", "is", "vi", "th", "he",
 )  # fmt: skip
 CURRENCIES = (
-    "EUR", "USD", "CHF", "GBP", "JPY", "SEK", "DKK", "NOK", "PLN", "CZK", "CAD", "AUD", "INR",
-    "MXN", "NZD", "HUF",
+    "EUR", "USD", "CHF", "GBP", "JPY", "SEK", "DKK", "NOK", "PLN", "CZK", "CAD", "AUD", "INR", "MXN", "NZD", "HUF",
 )  # fmt: skip
 TimeUnit = Literal["day", "hour", "week", "month"]
 SYMBOLS = ("EUR", "USD", "GBP", "JPY")
@@ -200,33 +174,23 @@ def _both(write: Callable[[Locale], Words]) -> Both:
     return write(GERMAN), write(ENGLISH)
 
 
-def _date(german: str, english: str) -> Slot:
+def _date(pattern: Callable[[Locale], str]) -> Slot:
     """A day of 1985 to 2024, as a CLDR pattern for each language writes it."""
-    patterns = {GERMAN: german, ENGLISH: english}
-    first = datetime.date(1985, 1, 1)
 
     def field(draw: Draw) -> Both:
-        day = first + datetime.timedelta(days=draw.one_of(range(40 * 365)))
-        return _both(lambda locale: words_of(_spans(day, patterns[locale], locale)))
+        day = datetime.date(1985, 1, 1) + datetime.timedelta(days=draw.one_of(range(40 * 365)))
+
+        def write(locale: Locale) -> Words:
+            # Piece by piece; the origin of a piece is its letter in the pattern.
+            written = DateTimeFormat(day, locale)
+            return words_of(
+                (str(piece), None) if kind == "chars" else (written[piece[0] * int(piece[1])], piece[0])
+                for kind, piece in tokenize_pattern(pattern(locale))
+            )
+
+        return _both(write)
 
     return field
-
-
-def _spans(day: datetime.date, pattern: str, locale: Locale) -> list[tuple[str, str | None]]:
-    """What a pattern writes, piece by piece; the origin of a piece is its letter."""
-    written = DateTimeFormat(day, locale)
-    return [
-        (str(piece), None) if kind == "chars" else (written[piece[0] * int(piece[1])], piece[0])
-        for kind, piece in tokenize_pattern(pattern)
-    ]
-
-
-def _named_date(length: Literal["long", "full"]) -> Slot:
-    return _date(*(get_date_format(length, locale).pattern for locale in (GERMAN, ENGLISH)))
-
-
-def _skeleton(name: str) -> Slot:
-    return _date(*(locale.datetime_skeletons[name].pattern for locale in (GERMAN, ENGLISH)))
 
 
 def time(draw: Draw) -> Both:
@@ -246,10 +210,8 @@ def relative(sign: int) -> Slot:
 
         def write(locale: Locale) -> Words:
             text = format_timedelta(past, unit, threshold=1000, add_direction=True, locale=locale)
-            return tuple(
-                word._replace(origin="direction") if word.text in DIRECTIONS else word
-                for word in _counted(text, str(count))
-            )
+            words = _counted(text, str(count))
+            return tuple(word._replace(origin="direction") if word.text in DIRECTIONS else word for word in words)
 
         return _both(write)
 
@@ -283,8 +245,8 @@ def duration(draw: Draw) -> Both:
     first = quantity(range(2, 13), f"duration-{longer}")(draw)
     second = quantity(range(2, 7), f"duration-{shorter}")(draw)
     german, english = (
-        (*under("first", first[side]), Word(conjunction, "and"), *under("second", second[side]))
-        for side, conjunction in enumerate(("und", "and"))
+        (*under("first", one), Word(conjunction, "and"), *under("second", other))
+        for one, conjunction, other in zip(first, ("und", "and"), second, strict=True)
     )
     return german, english
 
@@ -292,10 +254,8 @@ def duration(draw: Draw) -> Both:
 def price(draw: Draw) -> Both:
     """An amount and a currency's name: `1.500 Schweizer Franken` and `1,500 Swiss francs`."""
     number, currency = draw.one_of(LARGE), draw.one_of(CURRENCIES)
-    return _both_counted(
-        number,
-        lambda locale: format_currency(number, currency, locale=locale, format_type="name", currency_digits=False),
-    )
+    options: dict[str, Any] = {"format_type": "name", "currency_digits": False}
+    return _both_counted(number, lambda locale: format_currency(number, currency, locale=locale, **options))
 
 
 def amount(draw: Draw) -> Both:
@@ -312,10 +272,8 @@ def amount(draw: Draw) -> Both:
 def millions(draw: Draw) -> Both:
     """A large round number: `1,5 Millionen` and `1.5 million`."""
     number = draw.one_of(range(12, 100)) / 10
-    return _both_counted(
-        number,
-        lambda locale: format_compact_decimal(number * 10**6, format_type="long", locale=locale, fraction_digits=1),
-    )
+    options: dict[str, Any] = {"format_type": "long", "fraction_digits": 1}
+    return _both_counted(number, lambda locale: format_compact_decimal(number * 10**6, locale=locale, **options))
 
 
 def percent(draw: Draw) -> Both:
@@ -338,18 +296,18 @@ FIELDS: dict[str, Slot] = {
     "amount": amount,
     "area": quantity(LARGE, "area-square-meter", "area-hectare", "area-square-kilometer"),
     "country": _names([(GERMAN.territories[c], ENGLISH.territories[c]) for c in TERRITORIES]),
-    "date": _named_date("long"),
-    "day": _date("EEEE", "EEEE"),
+    "date": _date(lambda locale: get_date_format("long", locale).pattern),
+    "day": _date(lambda locale: "EEEE"),
     "duration": duration,
     "event": _names(EVENTS),
-    "full": _named_date("full"),
+    "full": _date(lambda locale: get_date_format("full", locale).pattern),
     "future": relative(1),
     "language": _names([(GERMAN.languages[c], ENGLISH.languages[c]) for c in LANGUAGES]),
     "length": quantity(LARGE, "length-kilometer", "length-meter", "length-mile"),
     "mass": quantity((*SMALL, *LARGE), "mass-kilogram", "mass-gram", "mass-tonne"),
     "millions": millions,
-    "month": _skeleton("yMMMM"),
-    "monthday": _skeleton("MMMMd"),
+    "month": _date(lambda locale: locale.datetime_skeletons["yMMMM"].pattern),
+    "monthday": _date(lambda locale: locale.datetime_skeletons["MMMMd"].pattern),
     "past": relative(-1),
     "percent": percent,
     "person": _names([(name, name) for name in PEOPLE]),
@@ -423,9 +381,9 @@ vom/1 {monthday} bis/2 zum/2? {monthday.2} ist/3 {person} in/4 {country}
 """
 """German, and below it English.
 
-`word/1` has the origin 1: words of that origin in both languages are partners. `word/1?` may be a
-partner, but need not. `{name}` is one of `FIELDS`, and `{name.2}` another of that kind. A full stop
-ends each sentence, and a capital begins it.
+`word/1` has the origin 1: words of that origin in both languages are partners. `word/1?` may be a partner, but need
+not. `{name}` is one of `FIELDS`, and `{name.2}` another of that kind. A full stop ends each sentence, and a capital
+begins it.
 """
 
 _PART = re.compile(r"(?P<text>[^/{}]+)(/(?P<origin>\d+)(?P<unsure>\??))?|\{(?P<slot>(?P<field>[a-z]+)(\.\d+)?)\}")
@@ -440,11 +398,7 @@ class Frame:
 
     @classmethod
     def of(cls, *lines: str) -> Frame:
-        """Reads two lines.
-
-        Raises:
-            ValueError: they are not written as `WRITTEN` says.
-        """
+        """Reads two lines; a ValueError if they are not written as `WRITTEN` says."""
         parts = [[_PART.fullmatch(part) for part in line.split()] for line in lines]
         german, english = (tuple(filter(None, own)) for own in parts)
         slots = [sorted(part["slot"] for part in own if part["slot"]) for own in (german, english)]
@@ -453,7 +407,6 @@ class Frame:
         return cls(german, english)
 
     def filled(self, draw: Draw) -> Both:
-        """The sentence with a value in each slot."""
         values = {part["slot"]: FIELDS[part["field"]](draw) for part in self.german if part["slot"]}
         german, english = (
             _sentence(parts, {slot: under(slot, both[side]) for slot, both in values.items()})
@@ -465,10 +418,7 @@ class Frame:
 def _sentence(parts: tuple[re.Match[str], ...], values: dict[str, Words]) -> Words:
     words: list[Word] = []
     for part in parts:
-        if part["slot"]:
-            words += values[part["slot"]]
-        else:
-            words.append(Word(part["text"], part["origin"], not part["unsure"]))
+        words += values[part["slot"]] if part["slot"] else [Word(part["text"], part["origin"], not part["unsure"])]
     first = words[0].text
     words[0] = words[0]._replace(text=first[0].upper() + first[1:])
     return (*words, Word(".", "end"))

@@ -1,0 +1,103 @@
+"""Data sets drawn from the data that an installed Python package holds, a generator for each.
+
+A generator is a pydantic model whose fields are what one can choose, under `package: options:` in a registry;
+`draw` gives file names and their texts, the same for the same version and options.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from collections import Counter
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from itertools import islice
+from pathlib import Path
+
+from pydantic import Field
+
+from pam.data.cldr import Cldr
+from pam.data.dataset import SPLITS
+from pam.io import Strict, UserError, unknown
+
+# Paradigms of German nouns, from the package german-nouns (Wiktionary).
+
+TABLE = "german_nouns/nouns.csv"
+
+CASES = {"nominativ": "nominative", "genitiv": "genitive", "dativ": "dative", "akkusativ": "accusative"}
+CELLS = {
+    f"{german} {number}": f"case={case},number={number}"
+    for german, case in CASES.items()
+    for number in ("singular", "plural")
+}
+"""The package's columns and our names for them, in the order of Durrett and DeNero (2013)."""
+
+
+class GermanNouns(Strict):
+    """Draws nouns; its fields are what one can choose."""
+
+    seed: int = Field(1, description="another seed draws other nouns")
+    longest: int = Field(12, ge=1, description="letters of the longest lemma")
+    train: int = Field(2364, ge=1, description="lemmas for training")
+    dev: int = Field(200, ge=1, description="lemmas for development")
+    test: int = Field(200, ge=1, description="lemmas for testing")
+
+    def draw(self, package: Distribution) -> dict[str, str]:
+        """Texts of `{train,dev,test}.tsv`: lemma, features and form, eight rows a lemma.
+
+        Nouns are ranked by a hash of the seed and the lemma, so that the draw depends on nothing else: not on the order
+        of the table, nor on a random generator. A UserError says if the package has fewer suitable nouns than wanted.
+        """
+        found = read_paradigms(Path(str(package.locate_file(TABLE))))
+        paradigms = {lemma: forms for lemma, forms in found.items() if len(lemma) <= self.longest}
+        sizes = {name: getattr(self, name) for name in SPLITS}
+        if sum(sizes.values()) > len(paradigms):
+            message = f"{sum(sizes.values())} lemmas are wanted, the package has {len(paradigms)}"
+            raise UserError(message, hint="ask for fewer in `package: options:`")
+        ranked = iter(sorted(paradigms, key=lambda lemma: hashlib.sha256(f"{self.seed} {lemma}".encode()).digest()))
+        return {
+            f"{name}.tsv": "".join(
+                f"{lemma}\t{features}\t{form}\n"
+                for lemma in islice(ranked, size)
+                for features, form in zip(CELLS.values(), paradigms[lemma], strict=True)
+            )
+            for name, size in sizes.items()
+        }
+
+
+def read_paradigms(table: Path) -> dict[str, list[str]]:
+    """Lemmas and their eight forms in the order of `CELLS`.
+
+    Only common nouns (no names, abbreviations, phrases or nominalized adjectives) that have all forms, whose forms are
+    single words, and whose lemma the table holds once, so that the paradigm is not a matter of choice. Of variants the
+    first counts, as the table ranks them.
+    """
+    times: Counter[str] = Counter()
+    paradigms = {}
+    with open(table, encoding="utf-8", newline="") as file:
+        for noun in csv.DictReader(file):
+            lemma, forms = noun["lemma"], [noun[cell] for cell in CELLS]
+            times[lemma] += 1
+            common = noun["pos"] == "Substantiv" and forms[0] == lemma
+            if common and all(form.isalpha() and form[0].isupper() and form[1:].islower() for form in forms):
+                paradigms[lemma] = forms
+    return {lemma: forms for lemma, forms in paradigms.items() if times[lemma] == 1}
+
+
+# The package and its generator.
+
+GENERATORS: dict[str, type[Cldr] | type[GermanNouns]] = {"babel": Cldr, "german-nouns": GermanNouns}  # by package
+
+
+def find_generator(package: str) -> type[Cldr] | type[GermanNouns]:
+    """The generator for a package; a UserError names the closest if there is none."""
+    if package not in GENERATORS:
+        raise unknown("package", package, sorted(GENERATORS))
+    return GENERATORS[package]
+
+
+def installed(name: str, version: str) -> Distribution:
+    """The installed package in whatever version, not imported; else a UserError whose hint installs `version`."""
+    try:
+        return distribution(name)
+    except PackageNotFoundError as error:
+        raise UserError(f"the package {name} is not installed", hint=f"pip install {name}=={version}") from error
