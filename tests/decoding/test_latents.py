@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from pam.decoding.latents import drawn
-from pam.decoding.stepper import EnsembleStepper, stepper
 
 from pam.config import Decoding
+from pam.decoding.generator import sampling_latents
+from pam.decoding.hypotheses import Hypotheses
 from pam.models.ensemble import Ensemble
-from tests.decoding.test_search import decode
+from tests.decoding.best import decode
 from tests.models import tiny
 
 SOURCES = [[5], [6, 7], [8, 5, 6], [7, 7, 8, 5]]
@@ -21,16 +21,18 @@ def test_draws_differ_from_the_mean_and_come_to_it_without_noise(name: str, monk
     model = tiny.model(tiny.components(name))
     source, lengths, _ = tiny.batch()
     symbol = torch.full((4, 1), 5)
-    mean = stepper(model, model.encode(source, lengths), 1).step(symbol)
-    with drawn(model, 3) as one:
+    mean = Hypotheses(model, source, lengths, 1).step(symbol).clone()
+    with sampling_latents(model, 3) as one:
         assert isinstance(one, Ensemble) and model.latent.sampling
-        steps = stepper(one, one.encode(source, lengths), 1)
-        assert isinstance(steps, EnsembleStepper) and len(steps.members) == 3
-        assert (steps.step(symbol) - mean).abs().max() > 1e-3
-    with drawn(model, 3) as one:
+        assert len(one.models) == 3
+        found = Hypotheses(one, source, lengths, 1)
+        assert (found.step(symbol) - mean).abs().max() > 1e-3
+        each = torch.stack([part.log_probs for part in found.found.parts])
+        assert (each[0] - each[1]).abs().max() > 1e-3  # vectors of its own
+    with sampling_latents(model, 3) as one:
         monkeypatch.setattr(torch, "randn_like", torch.zeros_like)
         monkeypatch.setattr(torch, "randn", torch.zeros)
-        torch.testing.assert_close(stepper(one, one.encode(source, lengths), 1).step(symbol), mean)
+        torch.testing.assert_close(Hypotheses(one, source, lengths, 1).step(symbol), mean)
     assert not model.latent.sampling
 
 
@@ -52,5 +54,5 @@ def test_a_joined_model_of_one_member_is_drawn_as_that_member_is() -> None:
 
 def test_a_model_without_latent_vectors_is_itself() -> None:
     model = tiny.model(tiny.components("soft"))
-    with drawn(model, 5) as one:
+    with sampling_latents(model, 5) as one:
         assert one is model

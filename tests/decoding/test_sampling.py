@@ -7,11 +7,11 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from pam.decoding.decode import decode
-from pam.decoding.outputs import Output, forbidden_symbols
 
 from pam.config import Decoding
 from pam.data.vocabulary import BOS, EOS, PAD, STEP
+from pam.decoding.generator import decode
+from pam.decoding.hypotheses import Output, forbidden_symbols
 from pam.decoding.sampling import Sampling
 from pam.models.seq2seq import Seq2Seq
 from tests.decoding import varied
@@ -25,11 +25,11 @@ def draw(
     model: Seq2Seq,
     sources: list[list[int]],
     sampling: Sampling,
-    wanted: int = 1,
+    n_best: int = 1,
     decoding: Decoding = LIMITS,
     actions: bool = False,
 ) -> list[list[Output]]:
-    return decode(model, sources, decoding, actions, wanted=wanted, sampling=sampling)
+    return decode(model, sources, decoding, actions, n_best=n_best, sampling=sampling)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
@@ -37,8 +37,7 @@ def test_first_symbols_follow_the_models_distribution(temperature: float) -> Non
     model, source, wanted = varied.model("postr-joint"), [6, 7], 4000
     with torch.no_grad():
         memory = model.encode(torch.tensor([[*source, EOS]]), torch.tensor([3]))
-        embedded = model.recurrence.embed(torch.tensor([BOS]))
-        log_probs = model.step(memory, model.start(memory), embedded).marginal.log_probs[0]
+        log_probs = model.step(memory, model.start(memory), torch.tensor([BOS])).log_probs[0]
     log_probs[forbidden_symbols(False)] = -torch.inf
     probs = torch.softmax(log_probs / temperature, 0).numpy()
     (outputs,) = draw(model, [source], Sampling(temperature), wanted)
@@ -57,8 +56,10 @@ def test_log_probs_are_the_models_whatever_the_temperature(name: str) -> None:
         for output in outputs:
             target = torch.tensor([[*output.symbols, *([EOS] if output.complete else [])]])
             with torch.no_grad():
-                forced = model.teacher_forced(torch.tensor([[*source, EOS]]), torch.tensor([len(source) + 1]), target)
-            assert output.log_prob == pytest.approx(float(forced.log_probs.sum()), rel=1e-9)
+                likelihood = model.log_likelihood(
+                    torch.tensor([[*source, EOS]]), torch.tensor([len(source) + 1]), target
+                )
+            assert output.log_prob == pytest.approx(float(likelihood.sum()), rel=1e-9)
             assert output.score == output.log_prob
             assert len(output.symbols) <= len(source) + 5
 
@@ -76,7 +77,7 @@ def test_outputs_depend_on_seed_and_number_and_not_on_the_batch() -> None:
     assert symbols(draw(model, SOURCES, Sampling(seed=4), 2)) != together
     assert symbols(draw(model, SOURCES[:1], Sampling(seed=3), 2)) == together[:1]
     # The same sources under other numbers are drawn anew.
-    renumbered = decode(model, SOURCES, LIMITS, wanted=2, sampling=Sampling(seed=3), first=100)
+    renumbered = decode(model, SOURCES, LIMITS, n_best=2, sampling=Sampling(seed=3), first=100)
     assert symbols(renumbered) != together
 
 

@@ -7,41 +7,21 @@ from typing import Any
 
 import pytest
 import torch
-from pam.decoding.outputs import Output, forbidden_symbols
-from pam.decoding.ranking import Ranking
-from pam.decoding.search import search
-from torch.nn.utils.rnn import pad_sequence
 
 from pam.config import Decoding
 from pam.data.vocabulary import BOS, EOS, PAD, STEP, UNK
-from pam.decoding import decode as decoding_of_many
-from pam.decoding import search as search_module
+from pam.decoding import beam_search, generator
+from pam.decoding.hypotheses import Output, Ranking, forbidden_symbols
 from pam.decoding.length_prior import LengthPrior
 from pam.models.seq2seq import Seq2Seq
 from tests.decoding import varied
+from tests.decoding.best import assert_same, decode, log_likelihoods
 from tests.decoding.varied import ACTIONS, SOURCES
 from tests.models import tiny
 
 TOP_2: dict[str, Any] = {"marginalization": {"kind": "output", "top_k": 2}}
 SHORT: dict[str, Any] = {"max_ratio": 1e-9, "max_extra": 3}
 """Outputs of at most three symbols, the end symbol included."""
-
-
-def decode(model: Seq2Seq, sources: list[list[int]], decoding: Decoding, actions: bool = False) -> list[Output]:
-    """The best output of each source."""
-    found = decoding_of_many.decode(model, sources, decoding, actions)
-    return [outputs[0] for outputs in found]
-
-
-def log_likelihoods(model: Seq2Seq, source: list[int], targets: list[list[int]]) -> list[float]:
-    """log p(target | source) of each target, by the reference computation (teacher forcing)."""
-    ended = torch.tensor([[*source, EOS]]).expand(len(targets), -1)
-    lengths = torch.full((len(targets),), len(source) + 1)
-    padded = pad_sequence([torch.tensor(target) for target in targets], True, PAD)
-    with torch.no_grad():
-        forced = model.teacher_forced(ended, lengths, padded)
-    scores: list[float] = forced.log_probs.masked_fill(padded == PAD, 0.0).sum(1).tolist()
-    return scores
 
 
 def greedy(model: Seq2Seq, source: list[int], limit: int, actions: bool) -> Output:
@@ -53,22 +33,16 @@ def greedy(model: Seq2Seq, source: list[int], limit: int, actions: bool) -> Outp
         symbols: list[int] = []
         total = 0.0
         while len(symbols) < limit:
-            step = model.step(memory, state, model.recurrence.embed(symbol))
-            log_probs = step.marginal.log_probs[0].clone()
+            step = model.step(memory, state, symbol)
+            log_probs = step.log_probs[0].clone()
             log_probs[forbidden_symbols(actions)] = -torch.inf
             symbol = log_probs.argmax()[None]
             total += float(log_probs.max())
             if int(symbol) == EOS:
                 return Output(symbols, total, True, total)
             symbols.append(int(symbol))
-            state = model.advance(memory, step, symbol)
+            state = model.update(memory, step, symbol)
     return Output(symbols, total, False, total)
-
-
-def assert_same(found: Output, wanted: Output) -> None:
-    assert (found.symbols, found.complete) == (wanted.symbols, wanted.complete)
-    assert found.log_prob == pytest.approx(wanted.log_prob, rel=1e-9)
-    assert found.score == pytest.approx(wanted.score, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", tiny.NAMED)
@@ -122,7 +96,7 @@ def test_neither_padding_nor_the_rest_of_a_batch_changes_an_output(name: str, be
     padded = torch.full((len(SOURCES), 9), PAD)
     for row, source in enumerate(SOURCES):
         padded[row, : len(source) + 1] = torch.tensor([*source, EOS])
-    wide = search(model, padded, lengths, decoding, ACTIONS[name])
+    wide = beam_search.search(model, padded, lengths, decoding, ACTIONS[name])
     for outputs in (together, reverse, wide):
         for output, wanted in zip(outputs, alone, strict=True):
             assert_same(output, wanted)
@@ -180,8 +154,8 @@ def test_a_step_at_the_last_position_leaves_the_pointer_there() -> None:
         assert state.alignment is not None
         assert state.alignment.sum(1).tolist() == [1.0, 1.0]
         stood.append(state.alignment.argmax(1).tolist())
-        step = model.step(memory, state, model.recurrence.embed(torch.tensor([STEP, STEP])))
-        state = model.advance(memory, step, torch.tensor([STEP, STEP]))
+        step = model.step(memory, state, torch.tensor([STEP, STEP]))
+        state = model.update(memory, step, torch.tensor([STEP, STEP]))
     assert stood == [[0, 0], [1, 0], [2, 0], [2, 0], [2, 0]]
 
 
@@ -204,7 +178,7 @@ def test_a_wide_beam_finds_the_best_score_with_length_penalty_and_prior(power: f
             (-(score / (len(text) + 1) ** power + weight * table[len(text)]), text, score)
             for text, score in zip(strings, scores, strict=True)
         )
-        (found,) = decoding_of_many.decode(model, [source], decoding, wanted=4, prior=prior)
+        (found,) = generator.decode(model, [source], decoding, n_best=4, prior=prior)
         assert [output.symbols for output in found] == [text for _, text, _ in ranked[:4]]
         for output, (score, _, log_prob) in zip(found, ranked, strict=False):
             assert output.log_prob == pytest.approx(log_prob, rel=1e-9)
@@ -228,7 +202,7 @@ def test_length_penalty_and_prior_change_what_is_best() -> None:
     lengths = []
     for changed, prior in settings:
         decoding = Decoding(beam=300, **SHORT, **changed)
-        found = decoding_of_many.decode(model, SOURCES, decoding, prior=prior)
+        found = generator.decode(model, SOURCES, decoding, prior=prior)
         lengths.append([len(outputs[0].symbols) for outputs in found])
     plain, penalized, held = lengths
     assert 0 in plain, "an empty output is legal"
@@ -240,7 +214,7 @@ def test_length_penalty_and_prior_change_what_is_best() -> None:
 def test_the_n_best_outputs_are_different_and_fall_in_score(name: str) -> None:
     model, actions = varied.short(name), ACTIONS[name]
     decoding = Decoding(beam=4, max_ratio=1.0, max_extra=4)
-    found = decoding_of_many.decode(model, SOURCES, decoding, actions, wanted=4)
+    found = generator.decode(model, SOURCES, decoding, actions, n_best=4)
     best = decode(model, SOURCES, decoding, actions)
     for outputs, first in zip(found, best, strict=True):
         assert_same(outputs[0], first)
@@ -261,7 +235,7 @@ def test_unknown_symbols_can_be_written_and_what_they_attended_is_known() -> Non
         target = torch.tensor([[*output.symbols, EOS]])
         lengths = torch.tensor([len(source) + 1])
         with torch.no_grad():
-            forced = model.teacher_forced(torch.tensor([[*source, EOS]]), lengths, target)
+            forced = model.teacher_force(torch.tensor([[*source, EOS]]), lengths, target)
         attended = forced.alignment[0, :, : len(source)].argmax(1).tolist()
         known = len(output.attended)
         assert known == len(output.symbols) - (not output.complete)
@@ -272,11 +246,11 @@ def test_a_large_vocabulary_is_searched_like_a_small_one() -> None:
     torch.manual_seed(3)
     log_probs = torch.randn(2, 3, 5000).log_softmax(2)
     total = torch.tensor([[-1.0, -1.5, -2.0], [-0.5, -torch.inf, -torch.inf]])
-    beams = search_module._Beams(
+    beams = beam_search._Beams(
         Ranking(Decoding(), torch.tensor([5, 5]), torch.tensor([9, 9]), None),
         torch.tensor([9, 9]),
         Decoding(beam=3),
-        wanted=1,
+        n_best=1,
     )
     beams.total = total.clone()
     parents = beams.extend(log_probs)

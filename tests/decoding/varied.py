@@ -48,5 +48,5 @@ def short(name: str, **changed: Any) -> Seq2Seq:
 def _made(name: str, seed: int, readout: float, recurrence: float, **changed: Any) -> Seq2Seq:
     made = tiny.model(tiny.components(name, **changed), seed=seed)
     made.readout.output.weight.data.mul_(readout)
-    made.recurrence.get_parameter("cells.0.weight_ih").data.mul_(recurrence)
+    made.decoder.get_parameter("cells.0.weight_ih").data.mul_(recurrence)
     return made

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from pam.decoding.outputs import Output
-from pam.decoding.spelling import spelt
 
 from pam.data.tokenizers import InflectionCodec as Letters
 from pam.data.tokenizers import Settings, SideSettings, TranslationCodec
 from pam.data.vocabulary import STEP, UNK, Vocabulary
+from pam.decoding.generator import detokenize
+from pam.decoding.hypotheses import Output
 
 TARGET = Vocabulary(["a", "house", "in", "st@@", "reet"])
 A, HOUSE, IN = 5, 6, 7
@@ -25,34 +25,34 @@ def output(symbols: list[int], attended: list[int]) -> Output:
 
 def test_unknown_words_become_the_source_words_attended() -> None:
     source = ["ein", "Haus", "in", "Bremen"]
-    found = spelt(output([A, HOUSE, IN, UNK], [0, 1, 2, 3]), TARGET, source, codec())
+    found = detokenize(output([A, HOUSE, IN, UNK], [0, 1, 2, 3]), TARGET, source, codec())
     assert found == (["a", "house", "in", "Bremen"], 1)
 
 
 def test_they_stay_unknown_where_nobody_asked() -> None:
-    found = spelt(output([A, UNK], []), TARGET, ["ein", "Haus"], codec())
+    found = detokenize(output([A, UNK], []), TARGET, ["ein", "Haus"], codec())
     assert found == (["a", "<unk>"], 0)
 
 
 def test_the_last_one_of_an_output_that_was_cut_short_stays_unknown() -> None:
-    found = spelt(output([UNK, UNK], [1]), TARGET, ["ein", "Haus"], codec())
+    found = detokenize(output([UNK, UNK], [1]), TARGET, ["ein", "Haus"], codec())
     assert found == (["Haus", "<unk>"], 1)
 
 
 def test_a_source_without_words_replaces_nothing() -> None:
-    assert spelt(output([UNK], [0]), TARGET, [], codec()) == (["<unk>"], 0)
+    assert detokenize(output([UNK], [0]), TARGET, [], codec()) == (["<unk>"], 0)
 
 
 @pytest.mark.parametrize("position", [1, 2])
 def test_a_whole_word_is_taken_whichever_of_its_subwords_was_attended(position: int) -> None:
     subwords = codec(["B r", "e n</w>"])
     source = ["in", "Brem@@", "en", "."]
-    symbols, count = spelt(output([IN, UNK], [0, position]), TARGET, source, subwords)
+    symbols, count = detokenize(output([IN, UNK], [0, position]), TARGET, source, subwords)
     assert (symbols, count) == (["in", "Bremen"], 1)
     assert subwords.target_text(symbols) == "in Bremen"
 
 
 def test_steps_of_a_pointer_are_left_out() -> None:
     vocabulary = Vocabulary(["H", "a"])
-    found = spelt(output([5, STEP, STEP, UNK, 6], [0, 0, 1, 2, 2]), vocabulary, "Haß", Letters())
+    found = detokenize(output([5, STEP, STEP, UNK, 6], [0, 0, 1, 2, 2]), vocabulary, "Haß", Letters())
     assert found == (["H", "ß", "a"], 1)

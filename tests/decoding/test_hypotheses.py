@@ -1,0 +1,138 @@
+"""Hypotheses side by side are what each of them would be alone, by plain autograd's definition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pam.data.vocabulary import BOS
+from pam.decoding.hypotheses import Hypotheses
+from pam.models.interfaces import AttentionHistory, Memory
+from pam.models.seq2seq import Seq2Seq, State
+from tests.models import plain, tiny
+
+BEAM = 3
+TOP_2 = {"kind": "output", "top_k": 2}
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in tiny.NAMED),
+    ("prior-joint", {"marginalization": TOP_2}),
+    ("postr-joint", {"marginalization": TOP_2}),
+    ("mono-postr-joint", {"marginalization": TOP_2}),
+    ("variational", {"input_feeding": "posterior"}),
+    ("ved", {"marginalization": "output", "input_feeding": "posterior"}),
+    ("mono-postr-joint", {"coupling": {"kind": "monotone", "first": "before"}}),
+    ("prox-postr-joint", {"input_feeding": "prior"}),
+    ("mono-postr-joint", {"marginalization": "input", "input_feeding": "prior"}),
+    ("postr-joint", {"input_feeding": "none"}),
+]
+
+
+class Alone:
+    """Hypotheses as rows of a batch, each with a copy of its source."""
+
+    def __init__(self, model: Seq2Seq, source: Tensor, lengths: Tensor) -> None:
+        self.model = model
+        self.sources = source.repeat_interleave(BEAM, 0), lengths.repeat_interleave(BEAM, 0)
+        self.memory = self.encoded()
+        self.state = model.start(self.memory)
+
+    def encoded(self) -> Memory:
+        with plain.plain_kernels():
+            return self.model.encode(*self.sources)
+
+    def step(self, symbol: Tensor) -> plain.PlainStep:
+        gates = self.model.decoder.gates(symbol.flatten())
+        with plain.plain_kernels():
+            self.found = plain.step(self.model, self.memory, self.state, gates)
+        return self.found
+
+    def update(self, parents: Tensor, symbol: Tensor) -> None:
+        """Each parent's state after its child's symbol, a child at a time."""
+        states, parents = [], BEAM * torch.arange(len(parents))[:, None] + parents
+        for parent, written in zip(parents.flatten(), symbol.flatten(), strict=True):
+            after = plain.update(self.found, torch.full_like(symbol.flatten(), int(written)))
+            states.append(after.select(parent[None]))
+        hidden = tuple(
+            tuple(torch.cat([state.hidden[layer][part] for state in states]) for part in (0, 1))
+            for layer in range(len(states[0].hidden))
+        )
+        history = states[0].history
+        self.state = State(
+            hidden,
+            torch.cat([state.context for state in states]),
+            AttentionHistory(
+                history.steps,
+                torch.cat([state.history.alignment for state in states]),
+                torch.cat([state.history.summed for state in states]),
+            ),
+        )
+
+    def keep(self, left: Tensor) -> None:
+        rows = (BEAM * left[:, None] + torch.arange(BEAM)).flatten()
+        self.sources = self.sources[0][rows], self.sources[1][rows]
+        self.memory, self.state = self.encoded(), self.state.select(rows)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(("name", "changed"), VARIANTS)
+@torch.no_grad()
+def test_a_beam_is_its_hypotheses_alone(name: str, changed: dict[str, Any], layers: int) -> None:
+    model = tiny.model(tiny.components(name, **changed), layers=layers)
+    source, lengths, _ = tiny.batch(rows=5)
+    together, alone = Hypotheses(model, source, lengths, BEAM), Alone(model, source, lengths)
+    generator = torch.Generator().manual_seed(7)
+    symbol = torch.full((5, BEAM), BOS)
+    for time in range(4):
+        log_probs, wanted = together.step(symbol), alone.step(symbol)
+        close(log_probs.flatten(0, 1), wanted.log_probs)
+        close(together.found.query, wanted.attention.query)
+        close(together.found.log_prior.exp(), wanted.attention.log_prior.exp())
+        parents = torch.randint(0, BEAM, symbol.shape, generator=generator)
+        symbol = torch.randint(4, tiny.VOCABULARY, symbol.shape, generator=generator)
+        together.update(parents, symbol)
+        alone.update(parents, symbol)
+        close(together.state.alignment, alone.state.alignment)
+        if time == 1:  # two sentences leave, the others change places
+            left = torch.tensor([3, 0, 4])
+            together.keep(left)
+            alone.keep(left)
+            symbol = symbol[left]
+
+
+def close(found: Tensor, wanted: Tensor | None) -> None:
+    assert wanted is not None
+    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", tiny.NAMED)
+@torch.no_grad()
+def test_hypotheses_that_go_on_from_themselves_need_no_parents(name: str) -> None:
+    model, (source, lengths, _) = tiny.model(tiny.components(name)), tiny.batch()
+    symbol, found = torch.full((4, BEAM), BOS), []
+    for parents in (None, torch.arange(BEAM).expand(4, -1)):
+        hypotheses = Hypotheses(model, source, lengths, BEAM)
+        hypotheses.step(symbol)
+        hypotheses.update(parents, symbol + 5)
+        found.append(hypotheses.step(symbol + 5).clone())
+    torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12)
+
+
+def test_the_most_attended_position_is_never_the_end_or_padding() -> None:
+    model = tiny.model(tiny.components("soft"))
+    source, lengths, _ = tiny.batch(rows=3)
+    hypotheses = Hypotheses(model, source, lengths, 2)
+    alignment = torch.tensor(
+        [
+            *([0.1, 0.2, 0.3, 0.4], [0.5, 0.2, 0.2, 0.1]),  # three words and the end
+            *([0.4, 0.6, 0.0, 0.0], [0.9, 0.1, 0.0, 0.0]),  # one word, the end, padding
+            *([1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]),  # nothing but the end
+        ]
+    )
+    state = hypotheses.state
+    history = AttentionHistory(alignment=alignment)
+    hypotheses.state = State(state.hidden, state.context, history)
+    found = hypotheses.most_attended(torch.tensor([4, 2, 1]))
+    assert found.tolist() == [[2, 0], [0, 0], [0, 0]]

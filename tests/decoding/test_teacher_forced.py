@@ -1,0 +1,82 @@
+"""What analysis learns of given targets, step by step, is what training and the definition say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pam.data.vocabulary import EOS, PAD
+from pam.models.seq2seq import Seq2Seq
+from tests.models import plain, tiny
+
+TOP_2 = {"marginalization": {"kind": "output", "top_k": 2}}
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in tiny.NAMED),
+    *((name, TOP_2) for name in ("prior-joint", "postr-joint", "mono-postr-joint")),
+]
+Given = tuple[Tensor, Tensor, Tensor]
+
+
+def batch() -> Given:
+    """Targets of several lengths, each with its end symbol."""
+    source, lengths, target = tiny.batch(rows=5)
+    target = target.clamp_min(5)
+    for row, length in enumerate((4, 5, 2, 4, 1)):
+        target[row, length - 1] = EOS
+        target[row, length:] = PAD
+    return source, lengths, target
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(("name", "changed"), VARIANTS)
+@torch.no_grad()
+def test_it_is_the_definition_s_and_training_s_teacher_forcing(name: str, changed: dict[str, Any], layers: int) -> None:
+    model, given = tiny.model(tiny.components(name, **changed), layers=layers), batch()
+    found, wanted, real = model.teacher_force(*given), plain.force(model, *given), given[2] != PAD
+    pairs = [
+        (found.log_probs, wanted.log_probs),
+        (found.prior, wanted.prior),
+        (model.log_likelihood(*given), wanted.log_probs),
+    ]
+    if name != "structured":  # whose alignment looks at the whole target, see test_attentions
+        pairs.append((found.alignment, wanted.alignment))
+    for ours, theirs in pairs:
+        torch.testing.assert_close(ours[real], theirs[real], rtol=1e-8, atol=1e-9)
+    assert torch.equal(found.correct[real], wanted.correct[real])
+
+
+def exactly(model: Seq2Seq, given: Given) -> Tensor:
+    """log p(y_t) over all positions, step by step, with the states of the top-K model."""
+    found = []
+    for step in plain.steps(model, *given):
+        assert step.symbol is not None and step.positions is not None
+        found.append(torch.logsumexp(step.attention.log_prior + step.each(), 1))
+    return torch.stack(found, 1)
+
+
+@pytest.mark.parametrize("name", ["prior-joint", "postr-joint", "mono-postr-joint"])
+@torch.no_grad()
+def test_the_exact_sum_of_a_top_k_model_is_over_all_positions(name: str) -> None:
+    model = tiny.model(tiny.components(name, **TOP_2))
+    source, lengths, target = tiny.batch(rows=5)
+    found = model.teacher_force(source, lengths, target)
+    exact, cut = found.exact, found.log_probs
+    wanted = exactly(model, (source, lengths, target))
+    torch.testing.assert_close(exact, wanted, rtol=1e-8, atol=1e-9)
+    assert (exact >= cut - 1e-12).all() and (exact > cut + 1e-3).any()
+
+
+def test_without_top_k_the_exact_sum_is_the_sum() -> None:
+    for name in ("soft", "postr-joint", "variational"):
+        found = tiny.model(tiny.components(name)).teacher_force(*batch())
+        assert torch.equal(found.exact, found.log_probs)
+
+
+def test_a_symbol_is_right_if_it_is_the_most_probable() -> None:
+    model, given = tiny.model(tiny.components("postr-joint")), batch()
+    model.readout.output.bias.data[EOS] += 50.0
+    found = model.teacher_force(*given)
+    assert torch.equal(found.correct & (given[2] != PAD), given[2] == EOS)
