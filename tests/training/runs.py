@@ -160,7 +160,8 @@ def train(
 def arguments(run: RunConfig, data: Path, out: Path, code: str = "this code") -> list[str]:
     """The command line of a training, whose configuration is written to `out`."""
     out.mkdir(parents=True, exist_ok=True)
-    paths = ["--run", str(write_run(out, run)), "--data", str(data), "--out", str(out)]
+    write_run(out, run)
+    paths = ["--run", str(out), "--data", str(data)]
     # A GPU does not promise the same bits twice.
     return ["train", *paths, "--code", code, "--device", "cpu"]
 
