@@ -19,12 +19,11 @@ from pam.data.dataset import Batch, Examples, Prepared
 from pam.data.download import fetch
 from pam.data.prepare import prepare
 from pam.data.registry import find_dataset
-from pam.decoding.beam_search import search
+from pam.decoding.search import search
 from pam.io import UserError, parse
 from pam.models.build import build
 from pam.models.model import Model
-from pam.training.devices import keep_heap
-from pam.training.logging import peak_gpu_memory_mb
+from pam.training.devices import keep_heap, peak_gpu_memory_mb
 
 Work = Callable[[Batch], object]
 

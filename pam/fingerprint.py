@@ -32,6 +32,8 @@ CHOICES: dict[str, set[str]] = {
     "pam.data.tokenizers": {"TOKENIZERS", "CODECS"},
     "pam.data.translation": set(),
     "pam.data.word_alignments": set(),
+    "pam.decoding.generator": set(),
+    "pam.decoding.search": set(),
     "pam.evaluation.scores": {"KINDS"},
     "pam.models.build": {"ARCHITECTURES"},
     "pam.models.couplings": {"COUPLINGS"},

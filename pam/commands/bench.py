@@ -101,7 +101,7 @@ def _record(
     args: argparse.Namespace, plan: Plan, data: Prepared, device: torch.device, rows: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """The figures, with all that they depend on."""
-    from pam.training.logging import hardware, peak_memory_mb, versions
+    from pam.training.devices import hardware, peak_memory_mb, versions
 
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),

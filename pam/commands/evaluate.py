@@ -58,8 +58,7 @@ def add_attention(parser: argparse.ArgumentParser) -> None:
 
 
 def run_attention(args: argparse.Namespace) -> int:
-    from pam.evaluation.analyze import load_writer_of_symbols
-    from pam.evaluation.heat_maps import heat_maps
+    from pam.evaluation.analyze import heat_maps, load_writer_of_symbols
     from pam.io import UserError, write_json
 
     folder = RunFolder(args.run)
@@ -101,8 +100,7 @@ def add_score(parser: argparse.ArgumentParser) -> None:
 
 
 def run_score(args: argparse.Namespace) -> int:
-    from pam.evaluation.score import Scored, files_of, score
-    from pam.evaluation.scores import save
+    from pam.evaluation.scores import Scored, files_of, save, score
     from pam.io import UserError
 
     named = ("predictions", "decoding", "data", "analysis", "training", "kind")

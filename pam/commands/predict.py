@@ -11,7 +11,7 @@ from pam.commands.train import add_config, add_device, add_run, run_folder
 
 if TYPE_CHECKING:
     from pam.config import RunConfig
-    from pam.decoding.sampling import Sampling
+    from pam.decoding.search import Sampling
 
 SEARCH = ("beam", "length_penalty", "length_prior", "replace_unknown")
 """Options that override the run's `decoding`."""
@@ -46,8 +46,7 @@ def add_predict(parser: argparse.ArgumentParser) -> None:
 
 
 def run_predict(args: argparse.Namespace) -> int:
-    from pam.decoding.generator import Generator
-    from pam.decoding.predict import predict_lines, predict_split
+    from pam.decoding.generator import Generator, predict_lines, predict_split
     from pam.models.checkpoint import load_model
     from pam.training.devices import choose_device, keep_heap, limit_threads
 
@@ -119,8 +118,8 @@ def _with_options(run: RunConfig, args: argparse.Namespace) -> RunConfig:
 
 def _sampling(args: argparse.Namespace, run: RunConfig) -> Sampling | None:
     """How outputs are drawn, if they are: by the options, or else by the run and its seed."""
-    from pam.decoding.predict import sampling_of
-    from pam.decoding.sampling import Sampling
+    from pam.decoding.generator import sampling_of
+    from pam.decoding.search import Sampling
 
     if args.sample:
         return Sampling(args.temperature or 1.0, 1 if args.seed is None else args.seed)

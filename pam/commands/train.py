@@ -60,7 +60,7 @@ def add_ensemble(parser: argparse.ArgumentParser) -> None:
 
 
 def run_ensemble(args: argparse.Namespace) -> int:
-    from pam.training.ensemble import join
+    from pam.training.run import join
 
     join(run_folder(args))
     return 0

@@ -1,12 +1,18 @@
-"""Text from a trained model: any number of sources, in batches."""
+"""Text from a trained model: any number of sources in batches, a prepared split, or what a person types."""
 
 from __future__ import annotations
 
+import io
+import logging
+import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,23 +22,23 @@ from pam.config import Decoding
 from pam.data.dataset import Prepared
 from pam.data.tokenizers import Codec
 from pam.data.vocabulary import EOS, PAD, SPECIALS, UNK, Vocabulary
-from pam.decoding import length_prior
-from pam.decoding.beam_search import beam_search
-from pam.decoding.hypotheses import Output
-from pam.decoding.length_prior import LengthPrior
-from pam.decoding.sampling import Sampling, sample
-from pam.io import UserError
+from pam.decoding.hypotheses import LENGTHS, LengthPrior, Output
+from pam.decoding.search import Sampling, beam_search, sample
+from pam.io import UserError, write_json, write_text
 from pam.models.checkpoint import SavedModel
 from pam.models.ensemble import Ensemble
 from pam.models.interfaces import Latent
 from pam.models.latents import NoLatent
 from pam.models.model import Model
+from pam.training.devices import Stopwatch, enough_for, hardware
 
+HINT = "lower `decoding.batch_size`, or the beam"
+MOST_UNSEEN = 100
+"""Symbols that the record of a decoding counts one by one."""
+REPORT_EVERY_S = 20.0
 SEED = 2019
 """Of draws of latent vectors: the same sources in the same batches give the same outputs."""
-
-UNKNOWN = SPECIALS[UNK]
-"""How a symbol that the vocabulary lacks is written."""
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -41,19 +47,12 @@ class Hypothesis:
 
     Attributes:
         target: a target column as prepared data has it; text: the same for people to read.
-        log_prob: log p(output, end | source) in nats; score: what it was ranked by.
-        symbols: how many were written, pointer steps included.
-        complete: false where the length limit cut it short.
-        unknown: unknown symbols that were written; replaced: how many of them became source words.
+        output: its symbols, pointer steps included; replaced: how many unknown ones became source words.
     """
 
     target: str
     text: str
-    log_prob: float
-    score: float
-    symbols: int
-    complete: bool
-    unknown: int
+    output: Output
     replaced: int
 
 
@@ -86,21 +85,12 @@ class Generator:
                     f"{model.run.label} writes pointer actions, whose number has no prior",
                     hint="set decoding.length_prior to 0",
                 )
-            self.prior = LengthPrior.load(folder / length_prior.FILE)
+            self.prior = LengthPrior.load(folder / LENGTHS)
 
     def __call__(
         self, sources: Sequence[Sequence[str]], first: int = 0, on_progress: Callable[[int], None] = lambda _: None
     ) -> list[list[Hypothesis]]:
-        """Decodes sources.
-
-        Args:
-            sources: symbols without end symbols.
-            first: number of the first source; sampling depends on a source's number.
-            on_progress: called now and then with the number of sources that are done.
-
-        Returns:
-            For each source its outputs, the best first.
-        """
+        """For each source, symbols without an end symbol, its outputs; the other arguments are those of `decode`."""
         found = decode(
             self.model.network,
             [self.model.source.encode(source) for source in sources],
@@ -113,23 +103,15 @@ class Generator:
             on_progress=on_progress,
         )
         return [
-            [self._answer(output, source) for output in outputs] for source, outputs in zip(sources, found, strict=True)
+            [self._hypothesis(output, source) for output in outputs]
+            for source, outputs in zip(sources, found, strict=True)
         ]
 
-    def _answer(self, output: Output, source: Sequence[str]) -> Hypothesis:
+    def _hypothesis(self, output: Output, source: Sequence[str]) -> Hypothesis:
         codec = self.model.codec
         symbols, replaced = detokenize(output, self.model.target, source, codec)
         target = codec.target_text(symbols)
-        return Hypothesis(
-            target=target,
-            text=codec.readable(target),
-            log_prob=output.log_prob,
-            score=output.score,
-            symbols=len(output.symbols),
-            complete=output.complete,
-            unknown=output.symbols.count(UNK),
-            replaced=replaced,
-        )
+        return Hypothesis(target, codec.readable(target), output, replaced)
 
     def unseen(self, source: Sequence[str]) -> list[str]:
         """Symbols of a source that the model's vocabulary lacks."""
@@ -155,14 +137,13 @@ def decode(
         sources: ids without the end symbol, which is added here.
         decoding: beam, ranking, limits, and how many are decoded side by side.
         actions: whether the model writes pointer actions.
-        n_best: outputs per source.
         prior: of target lengths, for `decoding.length_prior`.
         sampling: draws outputs instead of searching for the best.
         first: number of the first source; sampling depends on a source's number.
         on_progress: called after each batch with the number of sources that are done.
 
     Returns:
-        For each source, in the order given, its outputs: the best first, or as drawn.
+        For each source, in the order given, its `n_best` outputs: the best first, or as drawn.
     """
     device = next(model.parameters()).device
     order = sorted(range(len(sources)), key=lambda row: len(sources[row]))
@@ -190,10 +171,9 @@ def _padded(sources: Sequence[Sequence[int]], device: torch.device) -> tuple[Ten
 
 @contextmanager
 def sampling_latents(model: Model, samples: int) -> Iterator[Model]:
-    """A model as the mean distribution of so many draws of its latent vectors, each of which goes
-    on with vectors of its own; the model itself where there are none, or for no draws."""
-    parts = (part for part in model.modules() if isinstance(part, Latent))
-    latents = [part for part in parts if not isinstance(part, NoLatent)]
+    """A model as the mean distribution of so many draws of its latent vectors, each of which goes on with vectors of
+    its own; the model itself where there are none, or for no draws."""
+    latents = [part for part in model.modules() if isinstance(part, Latent) and not isinstance(part, NoLatent)]
     if samples == 0 or not latents:
         yield model
         return
@@ -209,11 +189,7 @@ def sampling_latents(model: Model, samples: int) -> Iterator[Model]:
 
 
 def prepared_for(model: SavedModel, folder: Path) -> Prepared:
-    """A prepared folder whose ids mean to the model what they mean there.
-
-    Raises:
-        UserError: it was prepared with other vocabularies.
-    """
+    """A prepared folder whose ids mean to the model what they mean there; a UserError if vocabularies differ."""
     data = Prepared(folder)
     for side, vocabulary in (("source", model.source), ("target", model.target)):
         if getattr(data, side).digest != vocabulary.digest:
@@ -228,8 +204,8 @@ def prepared_for(model: SavedModel, folder: Path) -> Prepared:
 def detokenize(output: Output, target: Vocabulary, source: Sequence[str], codec: Codec) -> tuple[list[str], int]:
     """Symbols of an output, pointer steps left out.
 
-    An unknown symbol becomes the source word that was attended most when it was written; where
-    that was not recorded, or the output was cut short right after it, it is written `<unk>`.
+    An unknown symbol becomes the source word that was attended most when it was written; where that was not recorded,
+    or the output was cut short right after it, it is written `<unk>`.
 
     Args:
         source: symbols of the source, without the end symbol.
@@ -241,15 +217,131 @@ def detokenize(output: Output, target: Vocabulary, source: Sequence[str], codec:
     words = target.spell(output.symbols)
     for number, word, position in zip_longest(output.symbols, words, output.attended):
         if number == UNK and position is not None and position < len(source):
-            symbols.append(_word_around(position, source, codec))
+            # The whole source word of which the symbol at `position` is a part.
+            numbers = codec.words(source, "source")
+            parts = (part for part, own in zip(source, numbers, strict=True) if own == numbers[position])
+            symbols.append(codec.target_text(list(parts)))
             count += 1
         elif number == UNK or number >= len(SPECIALS):
             symbols.append(word)
     return symbols, count
 
 
-def _word_around(position: int, source: Sequence[str], codec: Codec) -> str:
-    """The whole source word of which the symbol at `position` is a part."""
-    words = codec.words(source, "source")
-    parts = [part for part, word in zip(source, words, strict=True) if word == words[position]]
-    return codec.target_text(parts)
+def predict_split(
+    generator: Generator, data: Path, split: str, out: Path, record: Path | None, n_best: int = 1
+) -> None:
+    """Decodes a split of prepared data; a UserError if they are not the model's, or memory is short.
+
+    Args:
+        out: tab-separated lines, one for each output.
+        record: JSON with the cost and with what the decoding was like; None: is not written.
+    """
+    model = generator.model
+    rows = prepared_for(model, data).rows(split)
+    sources = [model.codec.source_symbols(row[:-1]) for row in rows]
+    device = next(model.network.parameters()).device
+    watch = Stopwatch(device)
+    with enough_for(f"the decoding of {generator.decoding.batch_size} sources side by side", HINT):
+        outputs = generator(sources, 0, _progress(len(sources)))
+    cost = watch.restart()
+    write_text(out, _table(model.codec, rows, outputs, ranked=n_best > 1))
+    if record is not None:
+        best = [found[0] for found in outputs]
+        unseen = Counter(symbol for source in sources for symbol in generator.unseen(source))
+        drawn = {} if generator.sampling is None else {"sampling": vars(generator.sampling)}
+        machine = {"device": str(device), "hardware": hardware(device)}
+        counts = _counts(generator.decoding, best, unseen, cost["wall_s"])
+        write_json(record, cost | counts | drawn | machine)
+
+
+def predict_lines(generator: Generator, n_best: int) -> None:
+    """Decodes each line of standard input as it comes; a faulty line ends it by name.
+
+    One line gives one line, and a blank one a blank one; several outputs of a line are on lines of their own, after the
+    line's number, the rank and the score.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        if line.strip():
+            source = _typed_source(line, number, generator.model.codec)
+            _answer_line(generator, number, source, n_best)
+        elif n_best == 1:
+            sys.stdout.write("\n")
+        sys.stdout.flush()
+
+
+def _answer_line(generator: Generator, number: int, source: list[str], n_best: int) -> None:
+    unseen = generator.unseen(source)
+    if unseen:
+        sys.stderr.write(f"line {number}: not seen in training: {' '.join(unseen)}\n")
+    (outputs,) = generator([source], number)
+    for rank, found in enumerate(outputs, 1):
+        if not found.output.complete:
+            sys.stderr.write(f"line {number}: cut short at {len(found.output.symbols)} symbols\n")
+        place = f"{number}\t{rank}\t{found.output.score:.4f}\t" if n_best > 1 else ""
+        sys.stdout.write(f"{place}{found.text}\n")
+
+
+def _typed_source(line: bytes, number: int, codec: Codec) -> list[str]:
+    """Symbols of the source that a line is; a UserError says that it is none."""
+    place: dict[str, Any] = {"file": "standard input", "line": number}
+    try:
+        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError("not UTF-8 text", **place, hint="type or save it as UTF-8") from error
+    try:
+        return codec.source_symbols(codec.typed_source(text.rstrip("\r\n")))
+    except UserError as error:
+        raise UserError(error.message, **place, hint=error.hint) from error
+
+
+def sampling_of(decoding: Decoding, seed: int) -> Sampling | None:
+    """How a run's outputs are drawn, if its `temperature` says that they are."""
+    return None if decoding.temperature is None else Sampling(decoding.temperature, seed)
+
+
+def _table(codec: Codec, rows: Sequence[tuple[str, ...]], outputs: Sequence[Sequence[Hypothesis]], ranked: bool) -> str:
+    """Tab-separated lines, one for each output; with ranks and scores where there are several."""
+    ranks = ("rank", "score") if ranked else ()
+    lines = ["\t".join([*codec.columns, "predicted", "log_prob", "text", *ranks])]
+    for row, hypotheses in zip(rows, outputs, strict=True):
+        for rank, found in enumerate(hypotheses, 1):
+            cells = [*row, found.target, f"{found.output.log_prob:.6f}", found.text]
+            lines.append("\t".join(cells + [str(rank), f"{found.output.score:.6f}"][: len(ranks)]))
+    return "\n".join(lines) + "\n"
+
+
+def _counts(decoding: Decoding, best: Sequence[Hypothesis], unseen: Counter[str], wall: float) -> dict[str, Any]:
+    """What a decoding was like, by the best output of each source."""
+    outputs = [found.output for found in best]
+    symbols = sum(len(output.symbols) + output.complete for output in outputs)
+    names = ("beam", "length_penalty", "length_prior", "replace_unknown")
+    return {
+        "sentences_per_second": len(best) / wall,
+        "symbols_per_second": symbols / wall,
+        "sentences": len(best),
+        **{name: getattr(decoding, name) for name in names},
+        "cut_short": sum(not output.complete for output in outputs),
+        "empty": sum(not found.target for found in best),
+        "unknown": sum(output.symbols.count(UNK) for output in outputs),
+        "replaced": sum(found.replaced for found in best),
+        "unseen": dict(sorted(unseen.most_common(MOST_UNSEEN))),
+        "unseen_total": unseen.total(),
+    }
+
+
+def _progress(total: int) -> Callable[[int], None]:
+    """Says now and then how many sources are done, and how long the others will take."""
+    began = last = time.monotonic()
+
+    def report(done: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= REPORT_EVERY_S:
+            last = now
+            left = (now - began) * (total - done) / done
+            log.info("decoded %d of %d, about %.0f s to go", done, total, left)
+
+    return report

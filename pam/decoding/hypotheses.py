@@ -1,19 +1,29 @@
-"""Outputs of a search: how they are ranked, and the hypotheses that they grow from."""
+"""Outputs of a search: how they are ranked, also by their length, and the hypotheses that they grow from."""
 
 from __future__ import annotations
 
 import bisect
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor
 
 from pam.config import Decoding
+from pam.data.dataset import Split
 from pam.data.vocabulary import BOS, PAD, STEP
-from pam.decoding.length_prior import LengthPrior
+from pam.io import Strict, parse, read_json, write_text
 from pam.models.model import Model
+
+LENGTHS = "lengths.json"
+"""Name of a `LengthPrior` in a model's folder."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +35,8 @@ class Output:
         log_prob: log p(symbols, end | source), in nats.
         complete: false where the length limit cut it short.
         score: what outputs of a sentence are ranked by; see `Ranking`.
-        attended: for each symbol the position of the source symbol most attended, by the
-            alignment handed on; empty where nobody asked for it.
+        attended: for each symbol the position of the source symbol most attended, by the alignment handed on; empty
+            where nobody asked for it.
     """
 
     symbols: list[int]
@@ -70,16 +80,74 @@ class Best:
         return self.outputs[-1].score
 
 
+class LengthPrior(Strict):
+    """p(target length | source length), counted from training text and smoothed.
+
+    Left alone, models favour short outputs; a prior over lengths sets that right (as in Eriguchi et al. 2016):
+    y = argmax log p(|y| | |x|) + log p(y | x).
+
+    p(n | m) = (c(m, n) + d(m) q(n | m)) / (c(m) + d(m)), where c counts training pairs, d(m) is the number of different
+    n seen with m (Witten & Bell 1991), and q is a Poisson distribution whose mean grows with m. So every n is possible,
+    for every m, also one that training did not contain. Lengths are in symbols, without end symbols.
+    """
+
+    ratio: float = Field(ge=0, description="mean target length over mean of source length + 1")
+    counts: list[Annotated[list[int], Field(min_length=3, max_length=3)]] = Field(
+        description="source length, target length, number of training pairs"
+    )
+
+    @classmethod
+    def of(cls, split: Split) -> LengthPrior:
+        """Counts the pairs of lengths of a prepared split, end symbols left out."""
+        return cls.fit(split.sources.lengths - 1, split.targets.lengths - 1)
+
+    @classmethod
+    def fit(cls, source: Iterable[int], target: Iterable[int]) -> LengthPrior:
+        """Counts pairs of lengths."""
+        counted = Counter(zip(map(int, source), map(int, target), strict=True))
+        below = sum(count * (m + 1) for (m, _), count in counted.items())
+        above = sum(count * n for (_, n), count in counted.items())
+        rows = [[m, n, count] for (m, n), count in sorted(counted.items())]
+        return cls(ratio=above / max(1, below), counts=rows)
+
+    def save(self, path: Path | str) -> None:
+        """Writes it as JSON, whole or not at all."""
+        write_text(path, self.model_dump_json() + "\n")
+
+    @classmethod
+    def load(cls, path: Path | str) -> LengthPrior:
+        """Reads what `save` wrote; a UserError says that it is missing or damaged."""
+        return parse(cls, read_json(path), path)
+
+    def log_probs(self, source: int, longest: int) -> NDArray[np.float64]:
+        """log p(n | source) of n = 0, 1, ..., `longest`: (longest + 1,)."""
+        n = np.arange(longest + 1)
+        rate = max(self.ratio * (source + 1), 0.01)
+        poisson = np.exp(n * np.log(rate) - rate - np.cumsum(np.log(np.maximum(n, 1))))
+        seen = self._by_source.get(source, {})
+        total, different = sum(seen.values()), max(1, len(seen))
+        counts = np.array([seen.get(length, 0) for length in range(longest + 1)])
+        smoothed = (counts + different * poisson) / (total + different)
+        log_probs: NDArray[np.float64] = np.log(smoothed + np.finfo(np.float64).tiny)
+        return log_probs
+
+    @cached_property
+    def _by_source(self) -> dict[int, dict[int, int]]:
+        """Counts of target lengths by source length."""
+        table: dict[int, dict[int, int]] = {}
+        for m, n, count in self.counts:
+            table.setdefault(m, {})[n] = count
+        return table
+
+
 class Ranking:
     """score(y) = log p(y | x) / l^a + w log p(n | m).
 
-    l is the number of symbols written, end symbol included, n without it; a is
-    `decoding.length_penalty`, w is `decoding.length_prior`. With a = w = 0 the score is log p.
+    l is the number of symbols written, end symbol included, n without it; a is `decoding.length_penalty`, w is
+    `decoding.length_prior`. With a = w = 0 the score is log p.
 
     Args:
-        decoding: a and w.
-        lengths: (B,) source lengths m + 1, end symbol included.
-        limits: (B,) the largest l of each sentence.
+        lengths: (B,) source lengths m + 1, end symbol included; limits: (B,) the largest l of each sentence.
         prior: p(n | m); None: w counts as 0.
     """
 
@@ -109,14 +177,11 @@ class Ranking:
         return score
 
     def bound(self, rows: Tensor, total: Tensor, written: int) -> Tensor:
-        """What no continuation of an open output can exceed.
+        """What no continuation of an open output can exceed: (B', k).
 
         Args:
             rows: (B',) which sentences.
             total: (B', k) log p of what was written so far, `written` symbols.
-
-        Returns:
-            (B', k)
         """
         bound = total * self.scale[rows, None] if self.power else total
         return bound if self.bonus is None else bound + self.ahead[rows, written, None]
@@ -132,17 +197,13 @@ class Hypotheses:
         self.found: Any = None
 
     def step(self, symbol: Tensor) -> Tensor:
-        """log p of every next symbol, (B, k, V), after `symbol` (B, k) was written last.
-
-        Whoever asked may overwrite it.
-        """
+        """log p of every next symbol, (B, k, V), to be overwritten, after `symbol` (B, k) was written last."""
         self.found = self.model.step(self.memory, self.state, symbol.flatten())
         log_probs: Tensor = self.found.log_probs
         return log_probs.view(*symbol.shape, -1)
 
     def update(self, parents: Tensor | None, symbol: Tensor) -> None:
-        """Goes on from hypothesis `parents` (B, k) of the same sentence with `symbol` (B, k); None:
-        each from itself."""
+        """Goes on from hypothesis `parents` (B, k) of the same sentence, None: from itself, with `symbol` (B, k)."""
         step = self.found
         if parents is not None and self.beam > 1:
             first = self.beam * torch.arange(len(parents), device=parents.device)[:, None]
@@ -157,13 +218,9 @@ class Hypotheses:
         self.memory, self.state = self.memory.select(sentences), self.state.select(rows)
 
     def most_attended(self, lengths: Tensor) -> Tensor:
-        """For each hypothesis the source position that the last step attended most, end symbols left out: (B, k).
+        """The source position that each hypothesis' last step attended most, end symbols left out: (B, k).
 
-        Args:
-            lengths: (B,) source lengths, end symbol included.
-
-        Returns:
-            0 where a source has nothing but its end symbol.
+        It is 0 where a source has nothing but its end symbol; source `lengths` (B,) include that.
         """
         alignment = self.state.alignment.unflatten(0, (-1, self.beam))
         positions = torch.arange(alignment.shape[2], device=lengths.device)

@@ -37,7 +37,7 @@ def count(inputs: EvalInputs) -> Counts:
     """
     if inputs.analysis is None:
         raise UserError("alignments are scored from an analysis", hint="name gold_analysis.json: --analysis")
-    gold = read_word_alignments(inputs.file("links.json"))
+    gold = read_word_alignments(inputs.prepared.file("links.json"))
     found = attention.load(inputs.analysis).sentences
     if len(found.links) != len(gold.sure):
         raise UserError(
@@ -45,19 +45,14 @@ def count(inputs: EvalInputs) -> Counts:
             file=inputs.analysis,
             hint="analyze the word alignments' own sentences",
         )
-    parts, details = [], dict[str, object]()
-    for suffix, links in (("", found.links), ("_prior", found.links_prior)):
-        parts.append(_counts(links, gold, suffix))
-        details[f"aer{suffix}_nltk"] = corpus_aer(links, gold)
-    return Counts(join(parts), METRICS, "sentences", details)
+    by_suffix = {"": found.links, "_prior": found.links_prior}
+    details = {f"aer{suffix}_nltk": _corpus_aer(links, gold) for suffix, links in by_suffix.items()}
+    units = join([_counts(links, gold, suffix) for suffix, links in by_suffix.items()])
+    return Counts(units, METRICS, "sentences", details)
 
 
 def read_word_alignments(path: Path | str) -> WordAlignments:
-    """Reads `links.json`.
-
-    Raises:
-        UserError: missing or faulty, or a sure link is not possible.
-    """
+    """Reads `links.json`; a UserError says that it is faulty, or that a sure link is not possible."""
     gold = read_record(WordAlignments, path)
     hint = "delete the folder and prepare the word alignments again"
     if len(gold.sure) != len(gold.possible):
@@ -70,7 +65,7 @@ def read_word_alignments(path: Path | str) -> WordAlignments:
     return gold
 
 
-def corpus_aer(found: Sequence[Links], gold: WordAlignments) -> float:
+def _corpus_aer(found: Sequence[Links], gold: WordAlignments) -> float:
     """AER of a corpus by nltk: the links of all sentences together, each with its sentence."""
     from nltk.translate.metrics import alignment_error_rate  # slow to import, and optional
 

@@ -1,26 +1,28 @@
-"""Likelihood and attention of a trained model on given targets, under teacher forcing."""
+"""A trained model under teacher forcing: likelihood and attention of a split, and heat maps of a few of its rows."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from pam.data.dataset import Examples, Prepared
+from pam.data.vocabulary import EOS
 from pam.decoding.generator import prepared_for
 from pam.evaluation.attention import Analysis, Gatherer, Sentence
 from pam.io import UserError
 from pam.models.checkpoint import SavedModel, load_model
-from pam.training.devices import choose_device, enough_for
-from pam.training.logging import Stopwatch
+from pam.training.devices import Stopwatch, choose_device, enough_for
 
 HINT = "lower `decoding.batch_size`, or --batch-size"
+LEGIBLE = range(6, 19)
+"""Symbols, end symbol included, of a heat map worth a look in which they can be read."""
 
 
 def load_writer_of_symbols(model: Path, device: str = "cpu") -> SavedModel:
-    """A model that can be forced to write the targets of any split.
-
-    Raises:
-        UserError: it writes pointer actions, or its folder is not whole.
-    """
+    """A model that can be forced to write the targets of any split; a UserError if it writes pointer actions."""
     found = load_model(model, choose_device(device))
     if found.run.components.targets == "actions":
         raise UserError(
@@ -31,23 +33,19 @@ def load_writer_of_symbols(model: Path, device: str = "cpu") -> SavedModel:
 
 
 def analyze(model: SavedModel, data: Path, split: str, batch_size: int) -> Analysis:
-    """What a model makes of a split, word by word of it.
+    """What a model makes of a split, word by word of it; `batch_size` rows are worked on side by side.
 
     Args:
         data: folder of prepared data, or of prepared word alignments.
-        batch_size: rows worked on side by side.
 
     Raises:
         UserError: the data are not those that the model was trained with, or memory is short.
     """
-    prepared = prepared_for(model, data)
+    prepared, run = prepared_for(model, data), model.run
     watch = Stopwatch(next(model.network.parameters()).device)
     gathered = _gather(model, prepared, split, batch_size)
-    wall, cpu, gpu = watch.restart()
-    run = model.run
-    return gathered.analysis(
-        task=run.task, model=run.model, label=run.label, seed=run.seed, split=split, wall_s=wall, cpu_s=cpu, gpu_s=gpu
-    )
+    about = {"task": run.task, "model": run.model, "label": run.label, "seed": run.seed, "split": split}
+    return gathered.analysis(**about, **watch.restart())
 
 
 def _gather(model: SavedModel, data: Prepared, split: str, batch_size: int) -> Gatherer:
@@ -58,30 +56,87 @@ def _gather(model: SavedModel, data: Prepared, split: str, batch_size: int) -> G
         with enough_for(f"the analysis of {len(batch.rows)} rows side by side", HINT):
             batch = batch.to(device)
             forced = model.network.teacher_force(batch.source, batch.lengths, batch.target)
-        log_probs, exact, correct, prior, alignment = (
-            part.cpu().numpy()
-            for part in (
-                forced.log_probs.double(),
-                forced.exact.double(),
-                forced.correct,
-                forced.prior.double(),
-                forced.alignment.double(),
+        correct = forced.correct.cpu().numpy()
+        floats = (forced.log_probs, forced.exact, forced.prior, forced.alignment)
+        log_probs, exact, prior, alignment = (part.double().cpu().numpy() for part in floats)
+        for place, number in enumerate(batch.rows.tolist()):
+            source, target = _symbols(model, rows[number])
+            m, n = len(source) + 1, len(target) + 1
+            likelihood = log_probs[place, :n], exact[place, :n], correct[place, :n]
+            attention = prior[place, :n, :m], alignment[place, :n, :m]
+            words = codec.words(source, "source"), codec.words(target, "target")
+            gathered.add(number, Sentence(*likelihood, *attention, *words))
+    return gathered
+
+
+def _symbols(model: SavedModel, row: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """Source and target of a row, without end symbols."""
+    return model.codec.source_symbols(row[:-1]), model.codec.target_symbols(row[-1])
+
+
+def heat_maps(
+    model: SavedModel, data: Path, split: str, count: int, rows: Sequence[int] | None = None
+) -> dict[str, Any]:
+    """Prior and posterior attention of rows of a split, to be drawn as heat maps.
+
+    Args:
+        data: folder of prepared data.
+        count: how many telling rows to choose, where `rows` does not name them.
+        rows: numbers of rows, from 0.
+
+    Raises:
+        UserError: there is no such row, or the data are not the model's.
+    """
+    table = prepared_for(model, data).rows(split)
+
+    def legible(number: int) -> bool:
+        return all(len(side) + 1 in LEGIBLE for side in _symbols(model, table[number]))
+
+    for number in rows or ():
+        if not 0 <= number < len(table):
+            raise UserError(f"there is no row {number}", hint=f"use 0 to {len(table) - 1}")
+    chosen = telling_rows(table, count, legible) if rows is None else rows
+    columns = model.codec.columns
+    maps = [
+        {**dict(zip(columns, table[number], strict=True)), "row": number, **_aligned(model, table[number])}
+        for number in chosen
+    ]
+    return {"model": model.run.model, "label": model.run.label, "rows": maps}
+
+
+@torch.no_grad()
+def _aligned(model: SavedModel, row: tuple[str, ...]) -> dict[str, Any]:
+    """A row's symbols and its attention, one list of source positions for each target symbol."""
+    source, target = _symbols(model, row)
+    source_ids = torch.tensor([[*model.source.encode(source), EOS]])
+    target_ids = torch.tensor([[*model.target.encode(target), EOS]])
+    aligned = model.network.teacher_force(source_ids, torch.tensor([source_ids.shape[1]]), target_ids)
+    attention = {
+        name: [[round(value, 6) for value in position] for position in getattr(aligned, name)[0].tolist()]
+        for name in ("prior", "alignment")
+    }
+    return {"source": [*source, "</s>"], "target": [*target, "</s>"], **attention}
+
+
+def telling_rows(
+    rows: Sequence[tuple[str, ...]], count: int, legible: Callable[[int], bool] = lambda _: True
+) -> list[int]:
+    """Numbers of rows to look at: spread evenly, and each worth a look.
+
+    From places spread evenly over the split, each time the first row from there on whose target is not simply its first
+    column, that is neither too short nor too long, and whose middle columns (such as features) have not been shown; if
+    there is none, a row that meets the first wishes, or the last, or any.
+    """
+    total = len(rows)
+    chosen: list[int] = []
+    for place in range(min(count, total)):
+        start = (2 * place + 1) * total // (2 * min(count, total))
+        walk = [number % total for number in range(start, start + total)]
+        shown = {rows[number][1:-1] for number in chosen}
+        chosen.append(
+            min(
+                (number for number in walk if number not in chosen),
+                key=lambda n: (rows[n][-1] == rows[n][0], not legible(n), rows[n][1:-1] in shown),
             )
         )
-        for place, number in enumerate(batch.rows.tolist()):
-            source = codec.source_symbols(rows[number][:-1])
-            target = codec.target_symbols(rows[number][-1])
-            m, n = len(source) + 1, len(target) + 1
-            gathered.add(
-                number,
-                Sentence(
-                    log_probs[place, :n],
-                    exact[place, :n],
-                    correct[place, :n],
-                    prior[place, :n, :m],
-                    alignment[place, :n, :m],
-                    codec.words(source, "source"),
-                    codec.words(target, "target"),
-                ),
-            )
-    return gathered
+    return sorted(chosen)

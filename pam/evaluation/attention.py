@@ -1,8 +1,8 @@
 """What a model makes of given targets under teacher forcing: likelihood, attention, word links.
 
-`analysis.json` holds likelihoods, and what the paper's section 4.3 looks at: how uncertain
-attention is and how often the model is right then (Figure 3), how much of a sentence attention
-covers (Figure 4), and which source word is attended most (Table 3).
+`analysis.json` holds likelihoods, and what the paper's section 4.3 looks at: how uncertain attention is and how often
+the model is right then (Figure 3), how much of a sentence attention covers (Figure 4), and which source word is
+attended most (Table 3).
 """
 
 from __future__ import annotations
@@ -43,13 +43,10 @@ class Sentences(Strict):
     tokens: list[int] = Field(description="target symbols, end symbol included")
     correct: list[int] = Field(description="of them, those that were the most probable symbol")
     source_words: list[int]
-    coverage: list[float] = Field(
-        description="mean over source words of the attention that they got in all, at most 1 each"
-    )
+    coverage: list[float] = Field(description="mean over source words of the attention they got in all, at most 1 each")
     covered: list[float] = Field(description=f"share of source words that got {COVERED} or more")
     links: list[Links] = Field(
-        description="for each target word the source word most attended, by the alignment that is "
-        "handed on to the next step"
+        description="for each target word the source word most attended, by the alignment handed on to the next step"
     )
     links_prior: list[Links] = Field(description="the same by the prior of the step")
 
@@ -64,9 +61,8 @@ class Entropy(Strict):
     """How often attention was so uncertain, and how often the model was right then."""
 
     description: str = (
-        "entropy of the prior over source positions, end symbol included, at each target symbol, "
-        "end symbol included; correct: the most probable symbol is the reference's; what lies "
-        "above the last edge is in the last bin"
+        "entropy of the prior over source positions, end symbol included, at each target symbol, end symbol included; "
+        "correct: the most probable symbol is the reference's; what lies above the last edge is in the last bin"
     )
     unit: str = "nats"
     mean: float = Field(description="over all target symbols")
@@ -79,9 +75,9 @@ class Coverage(Strict):
     """How often a source word was attended so much, and a sentence covered so far."""
 
     description: str = (
-        "words: attention that a source word got over all target symbols, at most 1; sentences: "
-        f"share of the source words of a sentence that got {COVERED} or more; by the alignment "
-        "that is handed on, end symbols excluded on both sides"
+        "words: attention that a source word got over all target symbols, at most 1; sentences: share of the source "
+        f"words of a sentence that got {COVERED} or more; by the alignment that is handed on, end symbols excluded on "
+        "both sides"
     )
     edges: list[float] = COVERAGE_EDGES
     words: list[int]
@@ -110,15 +106,8 @@ def save(analysis: Analysis, path: Path | str) -> None:
 
 
 def load(path: Path | str) -> Analysis:
-    """Reads it.
-
-    Raises:
-        UserError: missing, not JSON, or not an analysis.
-    """
+    """Reads it; a UserError names a file that is missing, not JSON, or not an analysis."""
     return read_record(Analysis, path)
-
-
-# Attention under teacher forcing, gathered sentence by sentence into an `Analysis`.
 
 
 @dataclass(frozen=True)
@@ -172,15 +161,10 @@ class Gatherer:
         self.coverage.append(coverage)
 
     def analysis(self, **about: Any) -> Analysis:
-        """All that was gathered.
-
-        Args:
-            about: whose it is, and what it cost.
-        """
+        """All that was gathered, and `about` it whose it is and what it cost."""
         rows = [self.rows[number] for number in sorted(self.rows)]
         columns = {key: [row[key] for row in rows] for key in Sentences.model_fields}
         nats, correct = np.concatenate(self.entropies), np.concatenate(self.correct)
-        covered = np.array(columns["covered"])
         return Analysis(
             sentences=Sentences(**columns),
             entropy=Entropy(
@@ -190,7 +174,7 @@ class Gatherer:
             ),
             coverage=Coverage(
                 words=_histogram(np.concatenate(self.coverage), COVERAGE_EDGES),
-                sentences=_histogram(covered, COVERAGE_EDGES),
+                sentences=_histogram(np.array(columns["covered"]), COVERAGE_EDGES),
             ),
             **about,
         )
@@ -212,12 +196,9 @@ def by_source_word(alignment: Floats, words: list[int]) -> Floats:
 
 
 def most_attended(alignment: Floats, words: list[int]) -> Links:
-    """For each target word its most attended source word; a word attends as its symbols do on
-    average (Ghader & Monz 2017, section 3).
+    """For each target word its most attended source word, by `alignment` (n - 1, source words).
 
-    Args:
-        alignment: (n - 1, source words).
-        words: (n - 1,) for each target symbol the number of its word.
+    A word attends as its symbols do on average (Ghader & Monz 2017, section 3); `words` (n - 1,) says whose each is.
     """
     if not words:
         return []

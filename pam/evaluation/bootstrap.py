@@ -1,10 +1,10 @@
 """Bootstrap over units: percentile intervals and paired differences.
 
-A test set of 200 lemmas with 8 forms each is a sample of 200 lemmas, not of 1,600 independent
-forms: the forms of a lemma are right or wrong together. So lemmas are drawn, with replacement, and
-each brings all its forms; of a translated text, sentences are drawn. Every system of a task sees
-the same draws, which makes differences between systems paired; the draws depend on the seed and
-the number of units only, so a system's interval does not change when another one joins the table.
+A test set of 200 lemmas with 8 forms each is a sample of 200 lemmas, not of 1,600 independent forms: the forms of a
+lemma are right or wrong together. So lemmas are drawn, with replacement, and each brings all its forms; of a translated
+text, sentences are drawn. Every system of a task sees the same draws, which makes differences between systems paired;
+the draws depend on the seed and the number of units only, so a system's interval does not change when another one joins
+the table.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pam.evaluation.metrics import Floats
 RESAMPLES = 10_000
 RESAMPLES_OF_MANY = 1_000
 MANY = 1_000
-"""Sets of more units than this are resampled `RESAMPLES_OF_MANY` times, as sacreBLEU does it: their
-draws cost in proportion to the units, and 1,000 still give an interval's ends."""
+"""Sets of more units than this are resampled `RESAMPLES_OF_MANY` times, as sacreBLEU does it: their draws cost in
+proportion to the units, and 1,000 still give an interval's ends."""
 SEED = 2019
 LEVEL = 0.95
 _WEIGHTS_AT_ONCE = 4_000_000  # 32 MB, whatever the size of the test set
@@ -42,17 +42,10 @@ def resamples_for(units: int) -> int:
 
 
 def resampled_sums(counts: Floats, resamples: int | None = None, seed: int = SEED) -> Floats:
-    """Sums of counts over bootstrap samples of the units.
+    """Sums of `counts` (systems, units, columns) over bootstrap samples of the units: (systems, resamples, columns).
 
-    How often each of n units is drawn among n draws is multinomial, so one matrix product of
-    these frequencies with the counts gives all sums at once.
-
-    Args:
-        counts: (systems, units, columns).
-        resamples: None: `resamples_for` the units.
-
-    Returns:
-        (systems, resamples, columns)
+    How often each of n units is drawn among n draws is multinomial, so one matrix product of these frequencies with the
+    counts gives all sums at once. Without `resamples`, there are as many as `resamples_for` the units.
     """
     systems, units, columns = counts.shape
     resamples = resamples or resamples_for(units)
@@ -67,9 +60,9 @@ def resampled_sums(counts: Floats, resamples: int | None = None, seed: int = SEE
     return sums.reshape(resamples, systems, columns).transpose(1, 0, 2)
 
 
-def interval(values: Floats, level: float = LEVEL) -> Interval:
-    """The central `level` of resampled values, (resamples,)."""
-    tail = 100 * (1 - level) / 2
+def interval(values: Floats) -> Interval:
+    """The central `LEVEL` of resampled values, (resamples,)."""
+    tail = 100 * (1 - LEVEL) / 2
     low, high = np.percentile(values, [tail, 100 - tail])
     return Interval(float(low), float(high))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+from unicodedata import normalize
 
 import numpy as np
 
@@ -26,20 +26,12 @@ class Prediction(NamedTuple):
 
 
 def read(path: Path | str) -> list[Prediction]:
-    """Reads predictions.
-
-    Raises:
-        UserError: as `read_predictions`, or an empty lemma or form.
-    """
+    """Reads predictions; errors are those of `read_predictions`, and an empty lemma or form."""
     rows = [Prediction(*row) for row in read_predictions(path, Prediction._fields)]
     for number, row in enumerate(rows, start=2):
         if not row.lemma or not row.form:
-            raise UserError(
-                "empty lemma or form",
-                file=path,
-                line=number,
-                hint="every row names a lemma and the form to be predicted",
-            )
+            hint = "every row names a lemma and the form to be predicted"
+            raise UserError("empty lemma or form", file=path, line=number, hint=hint)
     return rows
 
 
@@ -61,13 +53,13 @@ def count(inputs: EvalInputs) -> Counts:
 def count_lemmas(rows: Sequence[Prediction], beam: int | None = None) -> Units:
     """Counts per lemma: forms right, whether all are right, forms, and 1.
 
-    Strings are compared in Unicode NFC: a vowel and its umlaut written as two code points are the
-    letter that they show. Lemmas keep the order in which they first appear.
+    Strings are compared in Unicode NFC: a vowel and its umlaut written as two code points are the letter they show.
+    Lemmas keep the order in which they first appear.
     """
     counts: dict[str, list[int]] = {}
     for row in rows:
         entry = counts.setdefault(row.lemma, [0, 0])
-        entry[0] += _composed(row.predicted) == _composed(row.form)
+        entry[0] += normalize("NFC", row.predicted) == normalize("NFC", row.form)
         entry[1] += 1
     table = [[right, forms, int(right == forms), 1] for right, forms in counts.values()]
     return Units(
@@ -76,7 +68,3 @@ def count_lemmas(rows: Sequence[Prediction], beam: int | None = None) -> Units:
         counts=np.array(table, dtype=np.float64),
         references=digest_of(row[:3] for row in rows),
     )
-
-
-def _composed(text: str) -> str:
-    return unicodedata.normalize("NFC", text)

@@ -16,11 +16,12 @@ from pam.evaluation.metrics import Units
 from pam.io import Strict, UserError, parse, read_json
 
 PREDICT_AGAIN = "delete the file and predict again"
+Record = TypeVar("Record", bound=Strict)
 
 
 @dataclass(frozen=True)
 class EvalInputs:
-    """What is scored.
+    """What is scored. What is used and not there is a UserError.
 
     Attributes:
         predictions: files of predictions, the main beam's first.
@@ -29,48 +30,28 @@ class EvalInputs:
         data: the prepared folder that holds `split`; None: nothing is checked against it.
     """
 
-    predictions: tuple[Path, ...] = ()
-    beams: tuple[int | None, ...] = ()
+    predictions: Sequence[Path] = ()
+    beams: Sequence[int | None] = ()
     analysis: Path | None = None
     data: Path | None = None
     split: str = "test"
 
     @property
     def by_beam(self) -> list[tuple[Path, int | None]]:
-        """Files of predictions with their beams.
-
-        Raises:
-            UserError: there are none.
-        """
+        """Files of predictions with their beams."""
         if not self.predictions:
             raise UserError("no predictions to score", hint="name files with --predictions")
         return list(zip(self.predictions, self.beams, strict=True))
 
     @property
     def prepared(self) -> Prepared:
-        """The prepared data.
-
-        Raises:
-            UserError: no folder was named.
-        """
+        """The prepared data."""
         if self.data is None:
             raise UserError("these scores need the prepared data", hint="name its folder with --data")
         return Prepared(self.data)
 
-    def file(self, name: str) -> Path:
-        """A file of the prepared folder.
-
-        Raises:
-            UserError: no folder was named, or the file is missing or not what was prepared.
-        """
-        return self.prepared.file(name)
-
     def check_rows(self, rows: Sequence[tuple[str, ...]], path: Path) -> None:
-        """Checks that predictions read from `path` belong to the split.
-
-        Raises:
-            UserError: as `check_against_split`, or no folder was named.
-        """
+        """Checks that predictions read from `path` belong to the split; see `check_against_split`."""
         check_against_split(rows, path, self.prepared.folder / f"{self.split}.tsv")
 
 
@@ -93,27 +74,16 @@ class Counts:
 def read_predictions(path: Path | str, required: Sequence[str]) -> list[tuple[str, ...]]:
     """Reads a tab-separated file whose first line names its columns.
 
-    Args:
-        required: names of the columns to read, in the order in which they are returned; others are allowed and ignored.
-
-    Returns:
-        One row per line, in the order of the file.
-
-    Raises:
-        UserError: missing or empty file, missing column, a line with too few or too many columns, text that is not
-            UTF-8; names file and line.
+    Of its columns those that are `required` are returned, in that order. A UserError names file and line: missing or
+    empty file, missing column, a line with too few or too many columns, text that is not UTF-8.
     """
     lines = _lines(path)
     _, header = next(lines, (1, ""))
     names = header.split("\t")
     for column in required:
         if column not in names:
-            raise UserError(
-                f"missing column `{column}`",
-                file=path,
-                line=1,
-                hint=f"the first line names the columns: {', '.join(required)}, tab separated",
-            )
+            hint = f"the first line names the columns: {', '.join(required)}, tab separated"
+            raise UserError(f"missing column `{column}`", file=path, line=1, hint=hint)
     places = [names.index(column) for column in required]
     rows = []
     for number, line in lines:
@@ -128,14 +98,9 @@ def read_predictions(path: Path | str, required: Sequence[str]) -> list[tuple[st
 
 
 def check_against_split(rows: Sequence[tuple[str, ...]], path: Path | str, split: Path | str) -> None:
-    """Checks that predictions read from `path` belong to a prepared split, row by row.
+    """Checks that predictions read from `path` belong to a prepared split, a file of text without a header.
 
-    Args:
-        rows: the columns that the split has, before others.
-        split: checked text without a header.
-
-    Raises:
-        UserError: another row or another number of rows; names the first line that differs.
+    Rows begin with the columns that the split has. A UserError names the first line that differs, or is missing.
     """
     expected = [tuple(line.split("\t")) for _, line in _lines(split)]
     hint = "predict again on this data set"
@@ -145,8 +110,7 @@ def check_against_split(rows: Sequence[tuple[str, ...]], path: Path | str, split
             raise UserError(problem, file=path, line=index + 2, hint=hint)
     if len(rows) != len(expected):
         problem = f"{len(rows)} predictions for {len(expected)} rows of {split}"
-        line = min(len(rows), len(expected)) + 2
-        raise UserError(problem, file=path, line=line, hint=hint)
+        raise UserError(problem, file=path, line=min(len(rows), len(expected)) + 2, hint=hint)
 
 
 def _lines(path: Path | str) -> Iterator[tuple[int, str]]:
@@ -164,15 +128,8 @@ def _lines(path: Path | str) -> Iterator[tuple[int, str]]:
             raise UserError("this is not UTF-8 text", file=path, line=number, hint="save it as UTF-8") from error
 
 
-Record = TypeVar("Record", bound=Strict)
-
-
 def read_record(kind: type[Record], path: Path | str) -> Record:
-    """Reads JSON that an earlier step wrote, as `kind`.
-
-    Raises:
-        UserError: missing, not JSON, or something else; the hint is to make it again.
-    """
+    """Reads JSON that an earlier step wrote, as `kind`; the hint of a UserError is to make it again."""
     content = read_json(path)
     try:
         return parse(kind, content, path)

@@ -14,22 +14,17 @@ from numpy.typing import NDArray
 from pam.io import unknown
 
 Floats = NDArray[np.float64]
-
 ORDERS = 4
 """Longest n-grams of words that BLEU counts."""
-
 CHARACTER_ORDERS = 6
 """Longest n-grams of characters that chrF counts."""
-
 BETA = 2
 """chrF weighs recall this many times as much as precision."""
-
-# Counts per resampling unit (a lemma, a sentence): all that metrics and bootstrap need.
 
 
 @dataclass(frozen=True)
 class Units:
-    """Counts of one system on one test set.
+    """Counts of one system on one test set per resampling unit (a lemma, a sentence): all that metrics need.
 
     Attributes:
         names: one per unit, unique.
@@ -59,15 +54,13 @@ def join(parts: Sequence[Units]) -> Units:
     Raises:
         ValueError: the parts are not about the same units.
     """
-    first, columns, counts = parts[0], list[str](), list[Floats]()
+    first, columns = parts[0], dict[str, Floats]()
     for part in parts:
         if (part.names, part.references) != (first.names, first.references):
             raise ValueError("counts of other units")
-        for column in part.columns:
-            if column not in columns:
-                columns.append(column)
-                counts.append(part.of([column])[:, 0])
-    return Units(first.names, tuple(columns), np.stack(counts, axis=1), first.references)
+        columns = dict(zip(part.columns, part.counts.T, strict=True)) | columns
+    order = dict.fromkeys(column for part in parts for column in part.columns)
+    return Units(first.names, tuple(order), np.stack([columns[name] for name in order], axis=1), first.references)
 
 
 def digest_of(rows: Iterable[Sequence[str]]) -> str:
@@ -76,9 +69,6 @@ def digest_of(rows: Iterable[Sequence[str]]) -> str:
     for row in rows:
         digest.update(("\t".join(row) + "\n").encode())
     return digest.hexdigest()
-
-
-# What is computed of sums of such counts.
 
 
 @dataclass(frozen=True)
@@ -114,15 +104,6 @@ class Metric:
         """Names of all counts it needs."""
         return self.of_outputs + self.given
 
-    def with_beam(self, beam: int) -> Metric:
-        """The same metric of the outputs of one beam, whose counts are named after it."""
-        return replace(
-            self,
-            name=of_beam(self.name, beam),
-            label=f"{self.label}, beam {beam}",
-            of_outputs=tuple(of_beam(column, beam) for column in self.of_outputs),
-        )
-
 
 def of_beam(name: str, beam: int | None) -> str:
     """A metric's or a count's name for the outputs of one beam; None: no beam is known."""
@@ -130,16 +111,16 @@ def of_beam(name: str, beam: int | None) -> str:
 
 
 def metric_of(name: str) -> Metric:
-    """The metric of this name, such as `accuracy`, or `bleu_b4` for the outputs of beam 4.
-
-    Raises:
-        UserError: there is none.
-    """
+    """The metric of this name, such as `accuracy`, or `bleu_b4` for the outputs of beam 4; a UserError if none is."""
     found = re.fullmatch(r"(\w+?)(?:_b([1-9]\d*))?", name)
     known = METRICS.get(found[1]) if found else None
     if found is None or known is None or (found[2] and not known.of_outputs):
         raise unknown("metric", name, sorted(METRICS))
-    return known.with_beam(int(found[2])) if found[2] else known
+    if not found[2]:
+        return known
+    beam = int(found[2])
+    outputs = tuple(of_beam(column, beam) for column in known.of_outputs)
+    return replace(known, name=of_beam(known.name, beam), label=f"{known.label}, beam {beam}", of_outputs=outputs)
 
 
 def percentage(sums: Floats) -> Floats:
@@ -154,15 +135,12 @@ def perplexity(sums: Floats) -> Floats:
 
 
 def bleu(sums: Floats, smooth: bool) -> Floats:
-    """BLEU times 100 (Papineni et al. 2002) from summed n-gram counts.
+    """BLEU times 100 (Papineni et al. 2002), (...); 0 where nothing matches, or where no output is four words long.
 
     Args:
         sums: (..., 10) matches and totals of orders 1 to 4, output length, reference length.
-        smooth: an order without any match counts as 1/2 match, the next such as 1/4 and so on
-            (sacreBLEU's `exp`); without, one such order makes BLEU 0, as in `multi-bleu.perl`.
-
-    Returns:
-        (...); 0 where nothing matches, or where no output is four words long.
+        smooth: an order without any match counts as 1/2 match, the next such as 1/4 and so on (sacreBLEU's `exp`);
+            without, one such order makes BLEU 0, as in `multi-bleu.perl`.
     """
     match, total = sums[..., :ORDERS], sums[..., ORDERS : 2 * ORDERS]
     length, reference = sums[..., -2], sums[..., -1]
@@ -177,13 +155,10 @@ def bleu(sums: Floats, smooth: bool) -> Floats:
 
 
 def chrf(sums: Floats) -> Floats:
-    """chrF2 times 100 (Popović 2015), averaged over the orders that occur, as sacreBLEU does.
+    """chrF2 times 100 (Popović 2015), averaged over the orders that occur, as sacreBLEU does; 0 where nothing matches.
 
     Args:
         sums: (..., 18) character n-grams of the output, matches, and n-grams of the reference, each of orders 1 to 6.
-
-    Returns:
-        (...); 0 where nothing matches.
     """
     output, match, reference = (
         sums[..., first : first + CHARACTER_ORDERS] for first in range(0, 3 * CHARACTER_ORDERS, CHARACTER_ORDERS)
@@ -198,17 +173,11 @@ def chrf(sums: Floats) -> Floats:
 
 
 def alignment_agreement(sums: Floats) -> Floats:
-    """1 - AER = (|A & S| + |A & P|) / (|A| + |S|) (Och & Ney 2003, equation 23).
+    """1 - AER = (|A & S| + |A & P|) / (|A| + |S|) (Och & Ney 2003, equation 23) from sums (..., 4).
 
-    Args:
-        sums: (..., 4) links found that are sure, found that are possible, found, and sure links.
+    They are of links found that are sure, found that are possible, found, and of sure links.
     """
     return (sums[..., 0] + sums[..., 1]) / (sums[..., 2] + sums[..., 3])
-
-
-def alignment_error_rate(sums: Floats) -> Floats:
-    """AER; see `alignment_agreement`."""
-    return 1.0 - alignment_agreement(sums)
 
 
 def _numbered(stem: str, count: int) -> tuple[str, ...]:
@@ -235,12 +204,8 @@ def _perplexity(name: str, label: str, nll: str) -> Metric:
 
 def _of_links(name: str, label: str, suffix: str = "", error: bool = False) -> Metric:
     links = (f"sure_hit{suffix}", f"possible_hit{suffix}", f"links{suffix}", "sure")
-    value = alignment_error_rate if error else alignment_agreement
+    value = (lambda sums: 1.0 - alignment_agreement(sums)) if error else alignment_agreement
     return Metric(name, label, (), links, value, decimals=3, lower_is_better=error)
-
-
-def _bleu(name: str, label: str, reference: str, smooth: bool) -> Metric:
-    return Metric(name, label, bleu_columns(name), (reference,), partial(bleu, smooth=smooth))
 
 
 METRICS: dict[str, Metric] = {
@@ -248,19 +213,11 @@ METRICS: dict[str, Metric] = {
     for metric in (
         _accuracy("accuracy", "Accuracy", "correct", "forms"),
         _accuracy("paradigm_accuracy", "Whole paradigms", "whole", "paradigms"),
-        Metric(
-            name="token_accuracy",
-            label="Accuracy, next symbol",
-            of_outputs=(),
-            given=("tokens_correct", "tokens"),
-            value=percentage,
-            counted="tokens",
-            unit="%",
-        ),
+        Metric("token_accuracy", "Accuracy, next symbol", (), ("tokens_correct", "tokens"), percentage, "tokens", "%"),
         _perplexity("ppl", "Perplexity", "nll"),
         _perplexity("ppl_exact", "Perplexity, exact sum", "nll_exact"),
-        _bleu("bleu", "BLEU", "words", smooth=False),
-        _bleu("sacrebleu", "sacreBLEU", "sacrebleu_words", smooth=True),
+        Metric("bleu", "BLEU", bleu_columns("bleu"), ("words",), partial(bleu, smooth=False)),
+        Metric("sacrebleu", "sacreBLEU", bleu_columns("sacrebleu"), ("sacrebleu_words",), partial(bleu, smooth=True)),
         Metric("chrf", "chrF", CHRF_OUTPUT, CHRF_REFERENCE, chrf),
         _of_links("aer", "AER", error=True),
         _of_links("one_minus_aer", "1 - AER"),

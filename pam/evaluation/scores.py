@@ -1,22 +1,26 @@
-"""`scores.json`: all that is known of one trained run, result, cost and origin.
+"""`scores.json`: all that is known of one trained run, result, cost and origin; and what the command `score` does.
 
-Tables and figures read nothing else of a run, except histories and alignments. To score another
-kind of task: a function from `EvalInputs` to `Counts`, and a line in `KINDS`.
+Tables and figures read nothing else of a run, except histories and alignments. To score another kind of task: a
+function from `EvalInputs` to `Counts`, and a line in `KINDS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from pam.config import RunConfig
+from pam.data.dataset import Prepared
 from pam.evaluation import alignment, bootstrap, inflection, translation
 from pam.evaluation.inputs import Counts, EvalInputs, read_record, to_json
 from pam.evaluation.metrics import Units, metric_of
-from pam.io import Strict, unknown, write_text
+from pam.io import Strict, UserError, read_json, unknown, write_text
+from pam.run_folder import GOLD, RunFolder
 
 KINDS: dict[str, Callable[[EvalInputs], Counts]] = {
     "inflection": inflection.count,
@@ -24,17 +28,6 @@ KINDS: dict[str, Callable[[EvalInputs], Counts]] = {
     "alignment": alignment.count,
 }
 """How each kind of task is scored."""
-
-
-def count(kind: str, inputs: EvalInputs) -> Counts:
-    """Reads and counts what the metrics of a kind of task need.
-
-    Raises:
-        UserError: no such kind; a file is missing or faulty, or does not belong to the others.
-    """
-    if kind not in KINDS:
-        raise unknown("kind of scoring", kind, list(KINDS))
-    return KINDS[kind](inputs)
 
 
 class Cost(Strict):
@@ -100,26 +93,10 @@ def measure(units: Units, metrics: Iterable[str]) -> dict[str, Value]:
     values = {}
     for known in map(metric_of, metrics):
         places = [units.columns.index(column) for column in known.columns]
+        value, n = float(known.value(units.total(known.columns))), int(units.total([known.counted])[0])
         spread = bootstrap.interval(known.value(sums[:, places]))
-        values[known.name] = Value(
-            value=float(known.value(units.total(known.columns))),
-            low=spread.low,
-            high=spread.high,
-            n=int(units.total([known.counted])[0]),
-            unit=known.unit,
-        )
+        values[known.name] = Value(value=value, low=spread.low, high=spread.high, n=n, unit=known.unit)
     return values
-
-
-def total_cost(training: dict[str, Any], decoding: dict[str, Any]) -> Cost:
-    """Training and decoding added up; unknown where training's part is unknown."""
-
-    def total(key: str) -> float | None:
-        if training.get(key) is None:
-            return None
-        return float(training[key]) + float(decoding.get(key) or 0.0)
-
-    return Cost(wall_s=total("wall_s"), cpu_s=total("cpu_s"), gpu_s=total("gpu_s"))
 
 
 def make(
@@ -134,25 +111,26 @@ def make(
     Args:
         kind: of `KINDS`.
         identity: experiment, task, model, label and seed; empty for predictions from elsewhere.
-        training: content of `training.json`, or empty.
+        training: content of `training.json`, or empty; without its cost, the whole cost is unknown.
         decoding: content of each `decoding.json` by beam, the main beam's first, whose cost counts.
     """
     main = next(iter(decoding.values()), {})
     units = counts.units
+    cost = {
+        key: None if training.get(key) is None else float(training[key]) + float(main.get(key) or 0.0)
+        for key in Cost.model_fields
+    }
+    resamples = bootstrap.resamples_for(len(units.names))
     return Scores(
         **identity,
         kind=kind,
         metrics=measure(units, counts.metrics),
-        cost=total_cost(training, main),
+        cost=Cost(**cost),
         unseen=main.get("unseen") or {},
         training=training,
         decoding=dict(decoding),
         details=counts.details,
-        bootstrap={
-            "resamples": bootstrap.resamples_for(len(units.names)),
-            "seed": bootstrap.SEED,
-            "level": bootstrap.LEVEL,
-        },
+        bootstrap={"resamples": resamples, "seed": bootstrap.SEED, "level": bootstrap.LEVEL},
         references=units.references,
         over=counts.over,
         columns=list(units.columns),
@@ -169,9 +147,94 @@ def save(scores: Scores, path: Path | str) -> None:
 
 
 def load(path: Path | str) -> Scores:
-    """Reads `scores.json`.
+    """Reads `scores.json`; a UserError names a file that is missing, not JSON, or no record of scores."""
+    return read_record(Scores, path)
+
+
+@dataclass(frozen=True)
+class Scored(EvalInputs):
+    """The files that a run's scores are made of; what is not there is left out.
+
+    Attributes:
+        decoding: records of the predictions, in their order; they name the beams.
+        run: whose scores these are; training: the record of its training, for the cost.
+        kind: kind of scoring; None: that of the data's kind of task.
+    """
+
+    decoding: Sequence[Path] = ()
+    run: RunConfig | None = None
+    training: Path | None = None
+    kind: str | None = None
+
+
+def files_of(folder: RunFolder, split: str) -> Scored:
+    """The files of a run that its scores on a split are made of."""
+    run, analysis = folder.load(), folder.analysis(split)
+    beams: list[int | str] = list(dict.fromkeys([run.decoding.beam, *run.decoding.beams]))
+    if split != "test":
+        beams = [] if split == GOLD else [run.decoding.beam]
+    return Scored(
+        predictions=[folder.predictions(split, beam) for beam in beams],
+        decoding=[folder.decoding(split, beam) for beam in beams],
+        data=folder.data(split),
+        split=split,
+        # Of a task of inflection there may be one that its scores do not need.
+        analysis=analysis if analysis.is_file() else None,
+        run=run,
+        training=folder.training,
+    )
+
+
+def score(files: Scored) -> Scores:
+    """Scores with their intervals, and the whole cost.
 
     Raises:
-        UserError: missing, not JSON, or not a record of scores.
+        UserError: no such kind; a file is missing or faulty, or does not belong to the others.
     """
-    return read_record(Scores, path)
+    kind = files.kind or _kind_of(files.data)
+    decoding = _decoding(files)
+    if kind not in KINDS:
+        raise unknown("kind of scoring", kind, list(KINDS))
+    beams = [found.get("beam") for found in decoding] or [None] * len(files.predictions)
+    names = ("experiment", "task", "model", "label", "seed")
+    return make(
+        kind,
+        KINDS[kind](replace(files, beams=beams)),
+        {name: getattr(files.run, name) for name in names} if files.run else {},
+        {} if files.training is None else _content(files.training),
+        {str(found.get("beam", 1)): found for found in decoding},
+    )
+
+
+def _kind_of(data: Path | None) -> str:
+    """The kind of task of prepared data."""
+    if data is None:
+        raise UserError(
+            "what kind of predictions these are is not said",
+            hint="name the run with --run, its data with --data, or the kind: --kind inflection",
+        )
+    return str(Prepared(data).summary["task"])
+
+
+def _decoding(files: Scored) -> list[dict[str, Any]]:
+    """The records of decoding, one for each file of predictions and of different beams, or none."""
+    found = [_content(path) for path in files.decoding]
+    if found and len(found) != len(files.predictions):
+        raise UserError(
+            f"{len(files.predictions)} files of predictions and {len(found)} of decoding",
+            hint="name one --decoding for each of --predictions, in the same order",
+        )
+    beams = [content.get("beam") for content in found] or [None] * len(files.predictions)
+    if len(set(beams)) < len(beams):
+        raise UserError(
+            f"several files of predictions, of beams {', '.join(map(str, beams))}",
+            hint="name their records with --decoding, each beam once",
+        )
+    return found
+
+
+def _content(path: Path) -> dict[str, Any]:
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise UserError("expected keys and values", file=path, hint="delete it and make it again")
+    return content

@@ -1,8 +1,7 @@
 """Translation: perplexity, BLEU in two ways, chrF; counted per sentence.
 
-`bleu` is that of `multi-bleu.perl`: the words of a task as they are, no smoothing. `sacrebleu` and
-`chrf` are of text as people write it; sacreBLEU splits it into words in its own way, which its
-signature states. All n-grams are counted by sacreBLEU.
+`bleu` is that of `multi-bleu.perl`: the words of a task as they are, no smoothing. `sacrebleu` and `chrf` are of text
+as people write it; sacreBLEU splits it into words in its own way, which its signature states, and counts all n-grams.
 """
 
 from __future__ import annotations
@@ -40,6 +39,9 @@ if TYPE_CHECKING:
 OF_BEAMS = ("bleu", "sacrebleu", "chrf")
 OF_ANALYSIS = ("ppl", "ppl_exact", "token_accuracy")
 UNKNOWN = "<unk>"
+LENGTHS = (10, 20, 30, 40, 50)
+SACREBLEU_RESAMPLES = 1_000
+"""sacreBLEU's default. Its memory grows with resamples times sentences: 0.5 GB for 7,000."""
 
 
 class Prediction(NamedTuple):
@@ -77,45 +79,31 @@ def count(inputs: EvalInputs) -> Counts:
 
 
 def read_checked(path: Path, inputs: EvalInputs) -> list[Prediction]:
-    """Reads predictions of the split; an empty one is legal.
-
-    Raises:
-        UserError: missing or faulty, or of other sentences.
-    """
+    """Reads predictions of the split, of which one may be empty; a UserError if they are faulty, or of others."""
     rows = [Prediction(*row) for row in read_predictions(path, Prediction._fields)]
     inputs.check_rows(rows, path)
     return rows
 
 
 def read_references(inputs: EvalInputs) -> list[str]:
-    """Reference translations as people write them, one a sentence.
-
-    Raises:
-        UserError: the file is missing, or is not what was prepared.
-    """
-    return read_lines(inputs.file(f"{inputs.split}.target.txt"))
+    """Reference translations as people write them, one a sentence; a UserError if they are not what was prepared."""
+    return read_lines(inputs.prepared.file(f"{inputs.split}.target.txt"))
 
 
 def target_language(data: Prepared) -> str:
-    """The language translated to.
-
-    Raises:
-        UserError: the summary of the prepared data names none.
-    """
+    """The language translated to; a UserError if the summary of the prepared data names none."""
     try:
         return str(data.summary["languages"]["target"])
     except (KeyError, TypeError) as error:
-        raise UserError(
-            "this data is not of translation", file=data.folder / "summary.json", hint="name the task's own data"
-        ) from error
+        file, hint = data.folder / "summary.json", "name the task's own data"
+        raise UserError("this data is not of translation", file=file, hint=hint) from error
 
 
 def sacre_metrics(language: str) -> dict[str, SacreMetric]:
     """sacreBLEU's metrics, by our names.
 
-    Args:
-        language: of the references; it decides how sacreBLEU splits words. Where the splitter of a
-            language is not installed (Japanese, Korean), characters are taken for words.
+    The language of the references decides how sacreBLEU splits words. Where its splitter is not installed (Japanese,
+    Korean), characters are taken for words.
     """
     from sacrebleu.metrics import BLEU, CHRF  # optional: inflection is scored without it
 
@@ -129,8 +117,7 @@ def sacre_metrics(language: str) -> dict[str, SacreMetric]:
 
 def statistics(metric: SacreMetric, outputs: Sequence[str], references: Sequence[str]) -> Floats:
     """sacreBLEU's own counts per sentence, (sentences, counts), as its significance tests take."""
-    counted = metric._extract_corpus_statistics(outputs, [references])
-    return np.array(counted, dtype=np.float64)
+    return np.array(metric._extract_corpus_statistics(outputs, [references]), dtype=np.float64)
 
 
 def _sentences(
@@ -148,20 +135,20 @@ def _sentences(
     for name, reference, texts in (("bleu", "words", in_words), ("sacrebleu", "sacrebleu_words", in_text)):
         length, words, *ngrams = statistics(metrics[name], *texts).T
         assert len(ngrams) == 2 * ORDERS
-        of_outputs = [of_beam(column, beam) for column in bleu_columns(name)]
-        columns |= dict(zip(of_outputs, [*ngrams, length], strict=True))
-        columns[reference] = words
+        columns |= _named(bleu_columns(name), [*ngrams, length], beam) | {reference: words}
     chrf = statistics(metrics["chrf"], *in_text).reshape(len(rows), CHARACTER_ORDERS, 3)
     output, reference_ngrams, match = chrf.transpose(2, 1, 0)
-    of_outputs = [of_beam(column, beam) for column in CHRF_OUTPUT]
-    columns |= dict(zip(of_outputs, [*output, *match], strict=True))
-    columns |= dict(zip(CHRF_REFERENCE, reference_ngrams, strict=True))
+    columns |= _named(CHRF_OUTPUT, [*output, *match], beam) | _named(CHRF_REFERENCE, [*reference_ngrams], None)
     return Units(
         names=tuple(str(number) for number in range(1, len(rows) + 1)),
         columns=tuple(columns),
         counts=np.stack(list(columns.values()), axis=1),
         references=digest_of((*row[:2], reference) for row, reference in zip(rows, references, strict=True)),
     )
+
+
+def _named(names: Sequence[str], counts: Sequence[Floats], beam: int | None) -> dict[str, Floats]:
+    return dict(zip((of_beam(name, beam) for name in names), counts, strict=True))
 
 
 def _teacher_forced(path: Path, sentences: Units) -> Units:
@@ -174,24 +161,12 @@ def _teacher_forced(path: Path, sentences: Units) -> Units:
             hint="analyze the same split that was decoded",
         )
     columns = ("nll", "nll_exact", "tokens", "tokens_correct")
-    each = found.nll, found.nll_exact, found.tokens, found.correct
-    counts = np.array(each, dtype=np.float64).T
+    counts = np.array([found.nll, found.nll_exact, found.tokens, found.correct], dtype=np.float64).T
     return Units(sentences.names, columns, counts, sentences.references)
 
 
-# BLEU by sentence length.
-
-LENGTHS = (10, 20, 30, 40, 50)
-
-
 class LengthBin(NamedTuple):
-    """Sentences of similar length.
-
-    Attributes:
-        low, high: words, `low` <= length < `high`; None: without end.
-        sentences: how many of the test set.
-        value: the metric on them alone; None where there are none.
-    """
+    """So many sentences of `low` <= words < `high` (None: without end), and a metric on them (None: there are none)."""
 
     low: int
     high: int | None
@@ -202,11 +177,10 @@ class LengthBin(NamedTuple):
 def by_length(
     units: Units, beam: int | None, metric: str = "bleu", by: str = "source_words", edges: Sequence[int] = LENGTHS
 ) -> list[LengthBin]:
-    """A metric on sentences of each length (as Luong et al. 2015, Figure 6).
+    """A metric, `bleu`, `sacrebleu` or `chrf`, on sentences of each length (as Luong et al. 2015, Figure 6).
 
     Args:
         units: counts per sentence, as `count` returns them.
-        metric: `bleu`, `sacrebleu` or `chrf`.
         by: the count that is a sentence's length: `source_words`, or `words` of the reference.
         edges: lengths at which a bin ends and the next begins, ascending.
     """
@@ -219,12 +193,6 @@ def by_length(
         value = float(known.value(counts[chosen].sum(axis=0))) if total else None
         bins.append(LengthBin(low, high, total, value))
     return bins
-
-
-# Significance by sacreBLEU's own paired bootstrap.
-
-SACREBLEU_RESAMPLES = 1_000
-"""sacreBLEU's default. Its memory grows with resamples times sentences: 0.5 GB for 7,000."""
 
 
 class Test(Strict):
@@ -256,14 +224,12 @@ def paired_bootstrap(
     beam: int | None = None,
     resamples: int = SACREBLEU_RESAMPLES,
 ) -> list[Test]:
-    """Tests models against a baseline on the same resamples of the sentences.
+    """Tests models against a baseline by sacreBLEU's own paired bootstrap, on the same resamples of the sentences.
 
     Args:
-        baseline: its file of predictions.
-        systems: name of each model to its file of predictions.
+        baseline: its file of predictions; systems: name of each model to its file.
         data: the prepared folder of the task.
-        metrics: of `bleu`, `sacrebleu` and `chrf`.
-        beam: of the predictions, for the metrics' names.
+        metrics: of `bleu`, `sacrebleu` and `chrf`; beam: of the predictions, for the metrics' names.
 
     Returns:
         for each metric each model, in the orders given.
@@ -274,15 +240,13 @@ def paired_bootstrap(
     inputs = EvalInputs(data=data, split=split)
     references = read_references(inputs)
     known = sacre_metrics(target_language(inputs.prepared))
-    files = {"": baseline, **systems}
-    outputs = {name: read_checked(path, inputs) for name, path in files.items()}
+    outputs = {name: read_checked(path, inputs) for name, path in {"": baseline, **systems}.items()}
     tested = []
     for metric in metrics:
         in_words = metric == "bleu"
         texts = {name: [row.predicted if in_words else row.text for row in rows] for name, rows in outputs.items()}
         targets = [row.target for row in outputs[""]] if in_words else references
-        name = of_beam(metric, beam)
-        tested += _tests(name, known[metric], texts, targets, resamples)
+        tested += _tests(of_beam(metric, beam), known[metric], texts, targets, resamples)
     return tested
 
 
@@ -293,35 +257,27 @@ def _tests(
 
     One metric a test: sacreBLEU keys results by names that two of our metrics share.
     """
-    from sacrebleu.significance import PairedTest, Result
+    from sacrebleu.significance import PairedTest
 
     outputs = list(texts.items())
-    test = PairedTest(outputs, {name: metric}, [targets], test_type="bs", n_samples=resamples)
-    signatures, found = test()
+    signatures, found = PairedTest(outputs, {name: metric}, [targets], test_type="bs", n_samples=resamples)()
     ((key, signature),) = signatures.items()
-    baseline, *others = (result for result in found[key] if isinstance(result, Result))
-    tests = []
-    for (model, _), result in zip(outputs[1:], others, strict=True):
-        assert result.p_value is not None
-        tests.append(
-            Test(
-                model=model,
-                metric=name,
-                score=float(result.score),
-                baseline=float(baseline.score),
-                p=float(result.p_value),
-                signature=str(signature),
-            )
+    results: list[Any] = found[key]
+    return [
+        Test(
+            model=model,
+            metric=name,
+            score=float(result.score),
+            baseline=float(results[0].score),
+            p=float(result.p_value),
+            signature=str(signature),
         )
-    return tests
+        for (model, _), result in zip(outputs[1:], results[1:], strict=True)
+    ]
 
 
 def compare_runs(baseline: RunFolder, systems: Sequence[RunFolder], split: str = "test") -> Significance:
-    """Tests the outputs of runs, with their main beam, against those of the baseline's run.
-
-    Raises:
-        UserError: a file of a run is missing or damaged.
-    """
+    """Tests the outputs of runs, with their main beam, against those of the baseline's run; see `paired_bootstrap`."""
     known, *others = (folder.load() for folder in (baseline, *systems))
     beam = known.decoding.beam
     tests = paired_bootstrap(

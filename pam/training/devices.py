@@ -1,33 +1,38 @@
-"""Devices: which one a training runs on, its precision, threads and memory."""
+"""The machine that does the work: device, precision, threads, memory, time, and what records say of it."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import platform
+import re
+import resource
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
 
 import torch
 
+import pam
 from pam.io import UserError
+
+PACKAGES = ("torch", "numpy", "snakemake", "pandas", "matplotlib", "sacrebleu")
 
 # Parameters of glibc's mallopt, by their numbers in malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
-_OUT_OF_MEMORY = (
-    *("can't allocate memory", "out of memory", "bad_alloc", "ALLOC_FAILED"),
-    "could not execute a primitive",
-)
+_OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|bad_alloc|ALLOC_FAILED|could not execute a primitive")
 """Messages of errors that have no class: of the CPU, CUDA, C++, cuBLAS and oneDNN."""
 
 
 def choose_device(wanted: str, local_rank: int = 0) -> torch.device:
-    """`auto`: CUDA where there is one, else the CPU.
+    """The device that is `wanted`: `cpu`, `cuda`, or `auto`, which is CUDA where there is one, else the CPU.
 
     Args:
-        wanted: `auto`, `cpu` or `cuda`.
-        local_rank: number of this process among those of this machine that work together; each
-            takes the CUDA device of its number.
+        local_rank: number of this process among those of this machine that work together, and of its CUDA device.
 
     Raises:
         UserError: `cuda` is wanted and there is none, or there are fewer devices than processes.
@@ -47,9 +52,7 @@ def choose_device(wanted: str, local_rank: int = 0) -> torch.device:
 
 def use_precision(precision: str) -> None:
     """Lets CUDA take products in TF32, or keeps it from it; on a CPU nothing changes."""
-    allowed = precision == "tf32"
-    torch.backends.cuda.matmul.allow_tf32 = allowed
-    torch.backends.cudnn.allow_tf32 = allowed
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
 
 
 def limit_threads() -> None:
@@ -64,8 +67,8 @@ def limit_threads() -> None:
 def keep_heap() -> bool:
     """Makes glibc keep freed memory; true where that was possible.
 
-    A batch allocates and frees some tens of megabytes. Where they go back to the kernel, it clears
-    each page again for the next batch, which took up to half of the training time.
+    A batch allocates and frees some tens of megabytes. Where they go back to the kernel, it clears each page again for
+    the next batch, which took up to half of the training time.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -83,17 +86,67 @@ def keep_heap() -> bool:
 
 @contextmanager
 def enough_for(work: str, hint: str) -> Iterator[None]:
-    """Names the setting to change where memory does not suffice for what is done in this context.
+    """A UserError names the setting to change where memory on the CPU or on CUDA does not suffice for this context.
 
     A process that Linux kills because the whole machine has run out of memory cannot say anything.
-
-    Raises:
-        UserError: an allocation failed, on the CPU or on CUDA.
     """
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        message = str(error)
-        if not isinstance(error, MemoryError) and not any(s in message for s in _OUT_OF_MEMORY):
+        if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(str(error)):
             raise
         raise UserError(f"out of memory in {work}", hint=hint) from error
+
+
+class Stopwatch:
+    """Wall, CPU and GPU seconds; a GPU second is a wall second for which a CUDA device was held."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.wall, self.cpu = time.perf_counter(), time.process_time()
+
+    def restart(self) -> dict[str, float]:
+        """Seconds since it was started, `wall_s`, `cpu_s` and `gpu_s`. It starts again from zero."""
+        before = self.wall, self.cpu
+        self.wall, self.cpu = time.perf_counter(), time.process_time()
+        wall, cpu = self.wall - before[0], self.cpu - before[1]
+        return {"wall_s": wall, "cpu_s": cpu, "gpu_s": wall if self.device.type == "cuda" else 0.0}
+
+
+def hardware(device: torch.device) -> dict[str, Any]:
+    """The machine that did the work."""
+    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
+    return {"cpu": _processor(), "cores": os.cpu_count(), "gpu": gpu, "system": platform.system()}
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python, of this package and of those that results depend on."""
+    found = {"python": platform.python_version(), "pam": pam.__version__}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    # What was imported is what ran: a build's local version is not in the metadata.
+    return found | {"torch": torch.__version__}
+
+
+def peak_memory_mb() -> float:
+    """The largest resident size of this process so far, in megabytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def peak_gpu_memory_mb(device: torch.device) -> float | None:
+    """The most that this process has held of a CUDA device so far, in megabytes; None on a CPU."""
+    return torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else None

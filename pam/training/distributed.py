@@ -52,8 +52,7 @@ class ProcessGroup:
         return self.rank == 0
 
     def share(self, rows: Rows) -> Rows:
-        """This process's part of a batch, in which long and short rows are mixed as in the whole;
-        none of a batch that is too small."""
+        """This process's part of a batch, long and short rows mixed as in it; none of a batch that is too small."""
         return rows[self.rank :: self.size]
 
     def gather(self, *values: float) -> list[tuple[float, ...]]:
@@ -86,8 +85,8 @@ def unsynchronized(module: nn.Module) -> AbstractContextManager[None]:
 def step_seed(seed: int, step: int, rank: int) -> int:
     """Seed of what a process draws in a step.
 
-    It depends on these alone, so that no generator needs to be saved, and a training goes on with
-    any number of processes.
+    It depends on these alone, so that no generator needs to be saved, and a training goes on with any number of
+    processes.
     """
     return int(np.random.SeedSequence([seed, step, rank]).generate_state(1, np.uint64)[0])
 
@@ -101,10 +100,8 @@ def launched() -> bool:
 def joined(device: str) -> Iterator[ProcessGroup]:
     """The processes that torchrun started, with this one among them; else this one alone.
 
-    An error here goes to torchrun, which ends the other processes; not each prints it.
-
-    Args:
-        device: see `choose_device`; on CUDA, each process has a GPU of its own.
+    An error here goes to torchrun, which ends the other processes; not each prints it. For `device` see
+    `choose_device`; on CUDA, each process has a GPU of its own.
     """
     if not launched():
         yield ProcessGroup(device=choose_device(device))
@@ -131,13 +128,8 @@ def joined(device: str) -> Iterator[ProcessGroup]:
 def launch(processes: int, arguments: Sequence[str]) -> int:
     """Runs `python -m pam ARGUMENTS` in several processes of this machine, as torchrun does.
 
-    They share the threads of this process's environment. A process that fails ends the others.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        UserError: what went wrong in one of them, or that it was killed.
+    They share the threads of this process's environment. A process that fails ends the others; the exit code is its
+    own, and a UserError says what went wrong in it, or that it was killed.
     """
     # Not through torchrun's command line, which takes `--run` for an option of its own.
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -168,11 +160,7 @@ def launch(processes: int, arguments: Sequence[str]) -> int:
 
 
 def _first_failure(failures: dict[int, ProcessFailure], processes: int) -> int:
-    """The exit code of the process that failed first, not of those that ended because of it.
-
-    Raises:
-        UserError: that process reported what is wrong, or was killed.
-    """
+    """The exit code of the process that failed first, not of those that ended because of it; see `launch`."""
     for failure in failures.values():
         message: Any = failure.message  # a text, if the process left none itself
         if isinstance(message, dict):
@@ -183,7 +171,7 @@ def _first_failure(failures: dict[int, ProcessFailure], processes: int) -> int:
     if codes[rank] < 0:
         raise UserError(
             f"process {rank + 1} of {processes} of this training was killed ({failures[rank].signal_name()})",
-            hint="run it again: it goes on from its last state; if the machine ran out of "
-            "memory, lower `training.batch_size` or raise `training.accumulate` first",
+            hint="run it again: it goes on from its last state; if the machine ran out of memory, lower "
+            "`training.batch_size` or raise `training.accumulate` first",
         )
     return codes[rank]

@@ -1,4 +1,4 @@
-"""What a training reports: progress, curves, and what its record says of cost and origin."""
+"""What a training reports: progress, curves, and its history."""
 
 from __future__ import annotations
 
@@ -6,44 +6,34 @@ import csv
 import io
 import logging
 import math
-import os
-import platform
-import resource
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
-import pam
 from pam.io import storage_error, write_text
 from pam.training.checkpoint import Progress
 
 LINE_EVERY_S = 20.0
 CURVES = (*("train_loss", "dev_loss", "dev_accuracy", "dev_token_accuracy", "dev_objective"), "learning_rate")
-PACKAGES = ("torch", "numpy", "snakemake", "pandas", "matplotlib", "sacrebleu")
 log = logging.getLogger(__name__)
 
 
 class Reporter:
     """Reports steps and epochs: a bar on a terminal or plain lines in a log, and curves.
 
-    Args:
-        name: the training's name, before each line.
-        events: folder for TensorBoard's events.
+    Each line begins with `name`; TensorBoard's events are in the folder `events`.
     """
 
     def __init__(self, name: str, events: Path) -> None:
-        self.name = name
-        self.events = events
+        self.name, self.events = name, events
 
     @contextmanager
     def open(self, per_epoch: int, steps: int, progress: Progress) -> Iterator[None]:
@@ -79,9 +69,9 @@ class Reporter:
         self.last_line = now
         done = progress.steps(self.per_epoch)
         left = (self.steps - done) * (now - self.start) / max(1, done - self.resumed_at)
+        loss = progress.loss / max(1, progress.tokens)
         log.info(
-            f"{self.name}: epoch {progress.epoch + 1} of {self.epochs}, "
-            f"step {done} of {self.steps}, loss {progress.loss / max(1, progress.tokens):.4f}, "
+            f"{self.name}: epoch {progress.epoch + 1} of {self.epochs}, step {done} of {self.steps}, loss {loss:.4f}, "
             f"{tqdm.format_interval(left)} to go"
         )
 
@@ -96,9 +86,8 @@ class Reporter:
             quality = f"accuracy {100 * row['dev_accuracy']:.2f} %"
         self.bar.set_postfix_str(f"dev {quality}")
         log.info(
-            f"{self.name}: epoch {row['epoch']} of {self.epochs}, "
-            f"train loss {row['train_loss']:.4f}, dev loss {row['dev_loss']:.4f}, "
-            f"dev {quality}, {row['cpu_s']:.0f} CPU s"
+            f"{self.name}: epoch {row['epoch']} of {self.epochs}, train loss {row['train_loss']:.4f}, "
+            f"dev loss {row['dev_loss']:.4f}, dev {quality}, {row['cpu_s']:.0f} CPU s"
         )
 
 
@@ -121,11 +110,7 @@ class Silence(Reporter):
 
 @contextmanager
 def _storage_errors_reported_once(folder: Path) -> Iterator[None]:
-    """A full disk as one message: TensorBoard's own thread would print its traceback too.
-
-    Raises:
-        UserError: nothing can be written to `folder`.
-    """
+    """A full disk as one UserError: TensorBoard's own thread would print its traceback too."""
     hook = threading.excepthook
 
     def unless_storage(args: threading.ExceptHookArgs) -> None:
@@ -141,21 +126,6 @@ def _storage_errors_reported_once(folder: Path) -> Iterator[None]:
         threading.excepthook = hook
 
 
-class Stopwatch:
-    """Wall, CPU and GPU seconds; a GPU second is a wall second for which a CUDA device was held."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.wall, self.cpu = time.perf_counter(), time.process_time()
-
-    def restart(self) -> tuple[float, float, float]:
-        """Seconds since it was started: wall, CPU, GPU. It starts again from zero."""
-        before = self.wall, self.cpu
-        self.wall, self.cpu = time.perf_counter(), time.process_time()
-        wall, cpu = self.wall - before[0], self.cpu - before[1]
-        return wall, cpu, wall if self.device.type == "cuda" else 0.0
-
-
 def write_history(path: Path, history: list[dict[str, Any]]) -> None:
     """Writes one row per epoch as CSV."""
     text = io.StringIO()
@@ -163,44 +133,3 @@ def write_history(path: Path, history: list[dict[str, Any]]) -> None:
     writer.writeheader()
     writer.writerows(history)
     write_text(path, text.getvalue())
-
-
-def hardware(device: torch.device) -> dict[str, Any]:
-    """The machine that did the work."""
-    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
-    return {"cpu": _processor(), "cores": os.cpu_count(), "gpu": gpu, "system": platform.system()}
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
-def versions() -> dict[str, str]:
-    """Versions of Python, of this package and of those that results depend on."""
-    found = {"python": platform.python_version(), "pam": pam.__version__}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    # What was imported is what ran: a build's local version is not in the metadata.
-    return found | {"torch": torch.__version__}
-
-
-def peak_memory_mb() -> float:
-    """The largest resident size of this process so far, in megabytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (2**20 if sys.platform == "darwin" else 2**10)
-
-
-def peak_gpu_memory_mb(device: torch.device) -> float | None:
-    """The most that this process has held of a CUDA device so far, in megabytes; None on a CPU."""
-    if device.type != "cuda":
-        return None
-    return torch.cuda.max_memory_allocated(device) / 2**20

@@ -21,11 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Stopped(Exception):  # noqa: N818 -- nothing is wrong
-    """A training stopped on request, and its state is saved.
-
-    Args:
-        code: the exit code of the process, 128 and the signal's number.
-    """
+    """A training stopped on request, and its state is saved; the exit `code` is 128 and the signal's number."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -35,12 +31,8 @@ class Stopped(Exception):  # noqa: N818 -- nothing is wrong
 class Stop:
     """Whether this process is to stop.
 
-    A scheduler requests it by SIGTERM and a person by Ctrl-C. A time limit may also be near, and
-    a process that was launched together with others stops when its launcher is gone.
-
-    Args:
-        near: whether the time limit is near.
-        launcher: process id of what launched this process and has to outlive it; None: nothing.
+    A scheduler requests it by SIGTERM and a person by Ctrl-C. A time limit may also be `near`, and a process that was
+    launched together with others stops when `launcher`, the process that has to outlive it, is gone.
     """
 
     def __init__(self, near: Callable[[], bool] = lambda: False, launcher: int | None = None):
@@ -79,13 +71,10 @@ class Stop:
 
 @dataclass(frozen=True)
 class Deadline:
-    """When a training in a Slurm job has to save its state; never, where no job sets a limit.
+    """When a training in a Slurm job has to save its state: `at`, by `time.monotonic`; never, where no job has a limit.
 
-    A job that reaches it goes back to the queue, keeps its number, and Slurm starts it again. So
-    whoever waits for it, Snakemake or a person, sees one job.
-
-    Attributes:
-        job: number of the Slurm job; at: in seconds, by the clock of `time.monotonic`.
+    A job that reaches it goes back to the queue, keeps its number, and Slurm starts it again. So whoever waits for it,
+    Snakemake or a person, sees one job.
     """
 
     job: str | None = None

@@ -1,4 +1,4 @@
-"""One training, from its run folder to its results: what the command `train` does."""
+"""From a run's folder to its model: what the commands `train` and `ensemble` do."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ import torch
 
 from pam.config import RunConfig
 from pam.data.dataset import Examples, Prepared
-from pam.decoding.length_prior import FILE as LENGTHS
-from pam.decoding.length_prior import LengthPrior
+from pam.decoding.hypotheses import LENGTHS, LengthPrior
 from pam.fingerprint import fingerprint, model_modules
-from pam.io import UserError, write_json
+from pam.io import UserError, sha256_of, write_json, write_text
 from pam.models.build import build, parameters_of
-from pam.models.checkpoint import save_model
+from pam.models.checkpoint import SavedModel, belongings, load_model, save_model
 from pam.models.model import Model
 from pam.run_folder import RunFolder, command_line
 from pam.training import distributed
 from pam.training.checkpoint import Progress, Results, StateFolder, Weights, locked
-from pam.training.devices import enough_for, keep_heap, limit_threads
-from pam.training.distributed import ProcessGroup
-from pam.training.logging import (
-    Reporter,
-    Silence,
+from pam.training.devices import (
+    Stopwatch,
+    enough_for,
     hardware,
+    keep_heap,
+    limit_threads,
     peak_gpu_memory_mb,
     peak_memory_mb,
     versions,
-    write_history,
 )
+from pam.training.distributed import ProcessGroup
+from pam.training.logging import Reporter, Silence, write_history
 from pam.training.preemption import Deadline, Stop, Stopped
 from pam.training.trainer import Trainer
 
@@ -92,7 +92,7 @@ def _train_in_group(
     train, dev = (_examples(data, name, run) for name in ("train", "dev"))
     # What the model will be saved with is read now: an error must not show after the training.
     _ = data.summary, data.codec
-    key = _key(run, data, code or fingerprint(__name__, *model_modules(run)))
+    key = _key(run, data, code or fingerprint(f"{__name__}:train", *model_modules(run)))
     with locked(state) if group.is_main else nullcontext():
         results, states = Results(state / "finished", key), StateFolder(state, key)
         # The other processes wait here for the first, which has waited for the lock.
@@ -100,37 +100,24 @@ def _train_in_group(
         if any(whole):
             log.info("finished already: to train it once more, delete %s", results.folder)
         else:
-            model = _fresh(run, data, group)
+            torch.manual_seed(run.seed)  # decides the first weights
+            with enough_for("making the network", "lower the sizes in `network`"):
+                model = build(run.components, run.network, len(data.source), len(data.target)).to(group.device)
             name = f"{run.task}/{run.model}/seed{run.seed}"
             reporter = Reporter(name, folder.path / "events") if group.is_main else Silence()
             with stop.handle_signals():
-                trainer = Trainer(run, model, train, dev, states, reporter, group, stop)
-                weights, progress = trainer.run()
+                weights, progress = Trainer(run, model, train, dev, states, reporter, group, stop).run()
             if group.is_main:
                 results.clear()
-                _write_model(results.folder, run, data, weights, progress)
-                record = _record(run, progress, parameters_of(model), group)
-                write_json(results.folder / "training.json", record)
+                _write(results.folder, run, data, weights, progress, _record(run, progress, model, group))
                 results.complete()
                 states.clear()
         if group.is_main:
             results.publish(folder.path)
 
 
-def _fresh(run: RunConfig, data: Prepared, group: ProcessGroup) -> Model:
-    """The model with its first weights, which the seed decides."""
-    torch.manual_seed(run.seed)
-    with enough_for("making the network", "lower the sizes in `network`"):
-        model = build(run.components, run.network, len(data.source), len(data.target))
-        return model.to(group.device)
-
-
 def _examples(data: Prepared, name: str, run: RunConfig) -> Examples:
-    """The rows of a split.
-
-    Raises:
-        UserError: there are none, or not what the model learns from; names the file.
-    """
+    """The rows of a split; a UserError names the file if there are none, or not what the model learns from."""
     split, path = data.split(name), data.folder / f"{name}.safetensors"
     if len(split) == 0:
         raise UserError("no rows", file=path, hint="prepare data that has some")
@@ -149,15 +136,17 @@ def _key(run: RunConfig, data: Prepared, code: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _write_model(folder: Path, run: RunConfig, data: Prepared, weights: Weights, progress: Progress) -> None:
-    """Writes the model and its history."""
-    lengths = LengthPrior.of(data.split("train"))
-    lengths.save(folder / "model" / LENGTHS)
+def _write(
+    folder: Path, run: RunConfig, data: Prepared, weights: Weights, progress: Progress, record: dict[str, Any]
+) -> None:
+    """Writes the results, the record last."""
+    LengthPrior.of(data.split("train")).save(folder / "model" / LENGTHS)
     save_model(folder / "model", run, data.summary["task"], data.folder, weights)
     write_history(folder / "history.csv", progress.history)
+    write_json(folder / "training.json", record)
 
 
-def _record(run: RunConfig, progress: Progress, parameters: int, group: ProcessGroup) -> dict[str, Any]:
+def _record(run: RunConfig, progress: Progress, model: Model, group: ProcessGroup) -> dict[str, Any]:
     """Cost, origin and outcome of a training; peaks of memory are the first process's."""
     best: dict[str, Any] = progress.best or {}
     last = progress.history[-1]
@@ -174,7 +163,7 @@ def _record(run: RunConfig, progress: Progress, parameters: int, group: ProcessG
         "best_epoch": best.get("epoch"),
         "dev_accuracy": best.get("dev_accuracy"),
         "dev_loss": best.get("dev_loss"),
-        "parameters": parameters,
+        "parameters": parameters_of(model),
         "examples_per_second": last["examples"] / progress.wall_s,
         "tokens_per_second": last["tokens"] / progress.wall_s,
         "peak_memory_mb": peak_memory_mb(),
@@ -182,3 +171,54 @@ def _record(run: RunConfig, progress: Progress, parameters: int, group: ProcessG
         "resumed": progress.resumed,
         "command": command_line(),
     }
+
+
+def join(run: RunFolder) -> None:
+    """Makes the model of an ensemble from the runs of its members, with the same task and seed.
+
+    Raises:
+        UserError: it has no members, one of them is not trained, or they write different symbols.
+    """
+    watch = Stopwatch(torch.device("cpu"))
+    config = run.load()
+    folders = [run.member(name).model for name in config.components.members]
+    if not folders:
+        raise UserError(
+            f"`{config.model}` has a training of its own",
+            file=run.config_file,
+            hint="use `pam train`, or name `members` in the model's file",
+        )
+    members = [load_model(folder) for folder in folders]
+    _check_symbols(folders, members)
+    write_text(run.model / LENGTHS, (folders[0] / LENGTHS).read_text(encoding="utf-8"))
+    weights = {
+        f"members.{place}.{name}": tensor
+        for place, member in enumerate(members)
+        for name, tensor in member.network.state_dict().items()
+    }
+    save_model(run.model, config, members[0].task, folders[0], weights)
+    load_model(run.model)  # whether the run says of the members what they are
+    record = {
+        **watch.restart(),  # the cost of joining: trainings count with the members, once
+        "device": "cpu",
+        "hardware": hardware(watch.device),
+        "versions": versions(),
+        "seed": config.seed,
+        "parameters": sum(parameters_of(member.network) for member in members),
+        "members": [str(folder) for folder in folders],
+        "command": command_line(),
+    }
+    write_json(run.training, record)
+
+
+def _check_symbols(folders: list[Path], members: list[SavedModel]) -> None:
+    """Checks that all read and write the same symbols; a UserError names the one that does not."""
+    for folder, member in zip(folders[1:], members[1:], strict=True):
+        for name in belongings(member.task):
+            first = folders[0] / name
+            if not first.is_file() or sha256_of(first) != sha256_of(folder / name):
+                raise UserError(
+                    f"its symbols are not those of {first}",
+                    file=folder / name,
+                    hint="join models that were trained on the same prepared data",
+                )

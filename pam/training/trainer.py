@@ -1,4 +1,4 @@
-"""The training loop. It knows batches, likelihoods and time, not which model it trains."""
+"""The training loop and its evaluation. It knows batches, likelihoods and time, not which model it trains."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ import logging
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pam.config import RunConfig, Training
+from pam.config import Decoding, RunConfig, Training
 from pam.data.dataset import Batch, Examples, Rows
+from pam.data.vocabulary import EOS, strip
+from pam.decoding.search import search
 from pam.io import UserError
 from pam.models.model import Model
 from pam.training.checkpoint import CheckpointTimer, Progress, StateFolder, Weights, pack, unpack
-from pam.training.devices import enough_for, use_precision
+from pam.training.devices import Stopwatch, enough_for, use_precision
 from pam.training.distributed import ProcessGroup, step_seed, unsynchronized
-from pam.training.evaluate import evaluate
-from pam.training.logging import Reporter, Stopwatch
+from pam.training.logging import Reporter
 from pam.training.preemption import Stop, Stopped
-from pam.training.schedule import learning_rate
 
 HINT = "lower `training.batch_size`, or raise `training.accumulate`, which cuts a batch into parts"
+EVALUATION_HINT = "lower `decoding.batch_size`"
 log = logging.getLogger(__name__)
 
 
 class Objective(nn.Module):
-    """The loss as a module, whose forward pass is what torch can share out.
+    """The loss as a module, whose forward pass is what torch can share out; `bf16`: large products are in bfloat16.
 
-    Args:
-        bf16: whether large products are taken in bfloat16.
-        shared: whether several processes share it. Each then waits for a gradient of every weight,
-            also of those that a model has and does not use.
+    Processes that share it (`shared`) each wait for a gradient of every weight, also of those that a model has and does
+    not use.
     """
 
     def __init__(self, model: Model, bf16: bool, shared: bool) -> None:
@@ -43,19 +43,14 @@ class Objective(nn.Module):
         model.use_bf16(bf16)
 
     def forward(self, batch: Batch | None) -> Tensor:
-        """() minus the objective, log p or a bound, summed over the batch's tokens, in nats.
-
-        Without a batch it is 0, with gradients of 0.
-        """
-        if batch is None:
-            return self._zero()
-        given = batch.source, batch.lengths, batch.target
-        loss = -self.model.objective(*given)[batch.mask].sum()
-        return loss + self._zero() if self.shared else loss
-
-    def _zero(self) -> Tensor:
-        """Zero, with a gradient of zero for every weight."""
-        return torch.stack([value.sum() * 0 for value in self.parameters()]).sum()
+        """() minus the objective, log p or a bound, summed over the batch's tokens, in nats; 0 without a batch."""
+        loss = torch.zeros(())
+        if batch is None or self.shared:
+            # With a gradient of zero for every weight.
+            loss = torch.stack([value.sum() * 0 for value in self.parameters()]).sum()
+        if batch is not None:
+            loss = loss - self.model.objective(batch.source, batch.lengths, batch.target)[batch.mask].sum()
+        return loss
 
 
 @dataclass
@@ -68,8 +63,8 @@ class Trainer:
         train, dev: examples; the resulting weights are those of the epoch that is best on `dev`.
         states: where the complete state is saved.
         reporter: reports steps and epochs.
-        group: the processes that share the training. All do the same steps, each with its part of
-            every batch; the main one alone writes.
+        group: the processes that share the training. All do the same steps, each with its part of every batch; the
+            main one alone writes.
         stop: checked after each step.
     """
 
@@ -84,7 +79,8 @@ class Trainer:
 
     def __post_init__(self) -> None:
         training = self.config.training
-        self.optimizer = _optimizer(self.model, training)
+        optimizer = torch.optim.SGD if training.optimizer == "sgd" else torch.optim.Adam
+        self.optimizer = optimizer(self.model.parameters(), lr=training.learning_rate, fused=True)
         self.progress = Progress()
         self.best: Weights = {}
         self.recent: list[Weights] = []
@@ -93,10 +89,7 @@ class Trainer:
         self.total_steps = min(steps, training.max_steps or steps)
 
     def run(self) -> tuple[Weights, Progress]:
-        """Trains.
-
-        Returns:
-            The resulting weights, and how it went.
+        """Trains; the resulting weights, and how it went.
 
         Raises:
             UserError: the loss is no number, or grows without end; out of memory.
@@ -117,10 +110,8 @@ class Trainer:
                     self._finish_epoch()
             except Stopped:
                 self._save()
-                log.info(
-                    f"stopped in epoch {progress.epoch + 1} after batch {progress.batch} of "
-                    f"{self.steps_per_epoch}; the state is saved"
-                )
+                done = f"batch {progress.batch} of {self.steps_per_epoch}"
+                log.info(f"stopped in epoch {progress.epoch + 1} after {done}; the state is saved")
                 self.group.barrier()
                 raise
         return self.best, progress
@@ -169,9 +160,9 @@ class Trainer:
         losses, exit_codes = self._gather(own_loss, self.stop.exit_code())
         loss = sum(losses)
         if not (math.isfinite(loss) and math.isfinite(norm)):
+            place = f"epoch {progress.epoch + 1}, batch {progress.batch + 1}"
             raise UserError(
-                f"the loss is no longer a number (epoch {progress.epoch + 1}, batch "
-                f"{progress.batch + 1}: loss {loss}, gradient norm {norm})",
+                f"the loss is no longer a number ({place}: loss {loss}, gradient norm {norm})",
                 hint="lower `training.learning_rate` or `training.clip`",
             )
         self.optimizer.step()
@@ -187,11 +178,9 @@ class Trainer:
         torch.manual_seed(step_seed(self.config.seed, self.step, self.group.rank))
 
     def _backward(self, rows: Rows, tokens: int) -> float:
-        """Adds this process's part of the gradient; returns its part of the loss, a sum.
+        """Adds the gradient of `rows`, this process's part of the batch, which may be empty; returns their loss, a sum.
 
-        Args:
-            rows: this process's part of the batch, which may be empty.
-            tokens: of the batch in all processes, by which gradients are divided.
+        Gradients are divided by `tokens`, those of the batch in all processes.
         """
         self.model.train()
         # Gradients are averaged over processes, though it is their sum that counts.
@@ -208,9 +197,9 @@ class Trainer:
 
     def _gather(self, *values: float) -> list[tuple[float, ...]]:
         """Values of all processes; adds up the time that they have spent since the last call."""
-        wall, cpu, gpu = self.stopwatch.restart()
-        *gathered, cpus, gpus = self.group.gather(*values, cpu, gpu)
-        self.progress.wall_s += wall
+        spent = self.stopwatch.restart()
+        *gathered, cpus, gpus = self.group.gather(*values, spent["cpu_s"], spent["gpu_s"])
+        self.progress.wall_s += spent["wall_s"]
         self.progress.cpu_s += sum(cpus)
         self.progress.gpu_s += sum(gpus)
         return gathered
@@ -248,8 +237,8 @@ class Trainer:
         return mean, measured
 
     def _measure(self) -> dict[str, float]:
-        config = self.config
         self._seed()
+        config = self.config
         return evaluate(
             self.model,
             self.dev,
@@ -281,19 +270,15 @@ class Trainer:
         }
 
     def _check_divergence(self, row: dict[str, Any]) -> None:
-        """Stops a training that diverges, also if only its last steps do.
-
-        Raises:
-            UserError: a loss is no number, or many times that of the first batch.
-        """
+        """Stops a training that diverges, also if only its last steps do, by a UserError."""
         first, limit = self.progress.first_loss, self.config.training.divergence
         assert first is not None
         for name, loss in (("training", row["train_loss"]), ("development", row["dev_loss"])):
             # Written so that a loss that is no number fails too.
             if not loss <= limit * first:
+                place = f"in epoch {row['epoch']}, {first:.4g} in the first batch"
                 raise UserError(
-                    f"training diverges: {name} loss {loss:.4g} in epoch {row['epoch']}, "
-                    f"{first:.4g} in the first batch",
+                    f"training diverges: {name} loss {loss:.4g} {place}",
                     hint="lower `training.learning_rate`, or raise `training.divergence`",
                 )
 
@@ -309,17 +294,14 @@ class Trainer:
             if self.group.is_main:
                 needed = self.config.training.average - 1
                 recent = self.recent[-needed:] if needed else []
-                tensors = pack(self.model, self.optimizer, self.best, recent)
-                self.states.save(tensors, self.progress)
+                self.states.save(pack(self.model, self.optimizer, self.best, recent), self.progress)
 
     def _resume(self) -> None:
-        found = self.states.load()
-        if found is None:
-            return
-        tensors, self.progress = found
-        self.progress.resumed += 1
-        self.best, self.recent = unpack(tensors, self.model, self.optimizer)
-        log.info(f"going on from epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}")
+        if found := self.states.load():
+            tensors, self.progress = found
+            self.progress.resumed += 1
+            self.best, self.recent = unpack(tensors, self.model, self.optimizer)
+            log.info(f"going on from epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}")
 
 
 def _clone(weights: Weights) -> Weights:
@@ -327,7 +309,89 @@ def _clone(weights: Weights) -> Weights:
     return {name: value.clone() for name, value in weights.items()}
 
 
-def _optimizer(model: Model, training: Training) -> torch.optim.Optimizer:
-    if training.optimizer == "sgd":
-        return torch.optim.SGD(model.parameters(), lr=training.learning_rate, fused=True)
-    return torch.optim.Adam(model.parameters(), lr=training.learning_rate, fused=True)
+def learning_rate(training: Training, step: int, steps: int) -> float:
+    """The rate at a step, from 0, of so many: a linear warm-up, a plateau, and a decay, linear to zero or by halves.
+
+    Of `training`, `learning_rate` is the plateau, `warmup_steps` the warm-up; `flat` is the share of the run after
+    which a `linear` rate decays; `halve_after` and `halve_every` are the steps at which a `halving` one does.
+    """
+    warmup = min(1.0, (step + 1) / max(1, training.warmup_steps))
+    if training.schedule == "halving":
+        late = step - training.halve_after
+        halvings = 1 + late // training.halve_every if late >= 0 else 0
+        return training.learning_rate * warmup * float(0.5**halvings)
+    left = (steps - step) / steps
+    decay = 1.0 if training.flat >= 1 else min(1.0, left / (1 - training.flat))
+    return training.learning_rate * warmup * decay
+
+
+@torch.no_grad()
+def evaluate(
+    model: Model,
+    examples: Examples,
+    decoding: Decoding,
+    group: ProcessGroup,
+    stop: Stop,
+    *,
+    actions: bool = False,
+    accuracy: bool = True,
+    eval_metrics: bool = False,
+) -> dict[str, float]:
+    """Teacher-forced loss and exact-match accuracy by greedy search.
+
+    Args:
+        group: the processes that share this evaluation, batch by batch; stop: checked after each batch.
+        actions: whether the model writes pointer actions.
+        accuracy: whether outputs are searched and compared with the targets.
+        eval_metrics: whether single symbols and the objective are measured too.
+
+    Returns:
+        `loss` in nats per target token, end symbol included; `accuracy` from 0 to 1; `token_accuracy`, how often the
+        most probable next symbol is the target's; `objective`, what training maximizes, be it log p or a bound, in nats
+        per target token. What an objective draws comes from torch's generator.
+
+    Raises:
+        Stopped: some process is to stop.
+        UserError: out of memory.
+    """
+    model.eval()
+    greedy = decoding.model_copy(update={"beam": 1})
+    loss, tokens, matches, metrics = 0.0, 0, 0, torch.zeros(2, dtype=torch.float64)
+    for batch in islice(examples.in_order(decoding.batch_size), group.rank, None, group.size):
+        if stop.exit_code():
+            break
+        with enough_for(f"the evaluation of {len(batch.rows)} examples side by side", EVALUATION_HINT):
+            batch = batch.to(group.device)
+            log_probs = model.log_likelihood(batch.source, batch.lengths, batch.target)
+            loss -= float(log_probs.double()[batch.mask].sum())
+            tokens += int(batch.mask.sum())
+            if accuracy:
+                matches += _exact_matches(model, examples, batch, greedy, actions)
+            if eval_metrics:
+                metrics += _token_metrics(model, batch)
+    *sums, codes = group.gather(loss, tokens, matches, *metrics.tolist(), stop.exit_code())
+    if any(codes):
+        raise Stopped(int(max(codes)))
+    all_loss, all_tokens, all_matches, correct, objective = map(sum, sums)
+    measured = {"loss": all_loss / all_tokens}
+    if accuracy:
+        measured["accuracy"] = all_matches / len(examples)
+    if eval_metrics:
+        measured |= {"token_accuracy": correct / all_tokens, "objective": objective / all_tokens}
+    return measured
+
+
+def _token_metrics(model: Model, batch: Batch) -> Tensor:
+    """(2) of a batch: how many symbols are the most probable ones, and the summed objective."""
+    given = batch.source, batch.lengths, batch.target
+    objective, correct = model.objective(*given), model.teacher_force(*given).correct
+    return torch.stack([part.double()[batch.mask].sum() for part in (correct, objective)]).cpu()
+
+
+def _exact_matches(model: Model, examples: Examples, batch: Batch, decoding: Decoding, actions: bool) -> int:
+    """How many outputs of a batch are wholly right."""
+    outputs = search(model, batch.source, batch.lengths, decoding, actions)
+    return sum(
+        output.complete and [*strip(output.symbols), EOS] == strip(examples.targets[row].tolist())
+        for row, output in zip(batch.rows.tolist(), outputs, strict=True)
+    )

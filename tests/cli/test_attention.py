@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pam.evaluation.heat_maps import telling_rows
+from pam.evaluation.analyze import telling_rows
 from tests.cli.conftest import Call
 from tests.training import small
 

@@ -12,7 +12,7 @@ import pytest
 from pam.cli import main
 from pam.config import Decoding, RunConfig, load_run
 from pam.data.vocabulary import UNK
-from pam.decoding.length_prior import LengthPrior
+from pam.decoding.hypotheses import LengthPrior
 from pam.evaluation import attention as analysis
 from pam.evaluation import scores as record
 from pam.models import options

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pam.data.dataset import Split
-from pam.decoding.length_prior import LengthPrior
+from pam.decoding.hypotheses import LengthPrior
 from pam.io import UserError
 
 

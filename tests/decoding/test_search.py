@@ -10,9 +10,9 @@ import torch
 
 from pam.config import Decoding
 from pam.data.vocabulary import BOS, EOS, PAD, STEP, UNK
-from pam.decoding import beam_search, generator
-from pam.decoding.hypotheses import Output, Ranking, forbidden_symbols
-from pam.decoding.length_prior import LengthPrior
+from pam.decoding import generator
+from pam.decoding import search as searching
+from pam.decoding.hypotheses import LengthPrior, Output, Ranking, forbidden_symbols
 from pam.models.seq2seq import Seq2Seq
 from tests.decoding import varied
 from tests.decoding.best import assert_same, decode, log_likelihoods
@@ -96,7 +96,7 @@ def test_neither_padding_nor_the_rest_of_a_batch_changes_an_output(name: str, be
     padded = torch.full((len(SOURCES), 9), PAD)
     for row, source in enumerate(SOURCES):
         padded[row, : len(source) + 1] = torch.tensor([*source, EOS])
-    wide = beam_search.search(model, padded, lengths, decoding, ACTIONS[name])
+    wide = searching.search(model, padded, lengths, decoding, ACTIONS[name])
     for outputs in (together, reverse, wide):
         for output, wanted in zip(outputs, alone, strict=True):
             assert_same(output, wanted)
@@ -246,7 +246,7 @@ def test_a_large_vocabulary_is_searched_like_a_small_one() -> None:
     torch.manual_seed(3)
     log_probs = torch.randn(2, 3, 5000).log_softmax(2)
     total = torch.tensor([[-1.0, -1.5, -2.0], [-0.5, -torch.inf, -torch.inf]])
-    beams = beam_search._Beams(
+    beams = searching._Beams(
         Ranking(Decoding(), torch.tensor([5, 5]), torch.tensor([9, 9]), None),
         torch.tensor([9, 9]),
         Decoding(beam=3),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import json
+from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from pam.commands import score
+from pam.commands.evaluate import add_score, run_score
 from pam.data.dataset import write_summary
 from pam.evaluation import scores as record
 from pam.evaluation.inputs import to_json
@@ -26,7 +26,7 @@ RUN: dict[str, Any] = {
     "components": {"label": "Soft"},
     "network": {},
     "training": {},
-    "decoding": {},
+    "decoding": {"beam": 3},
 }
 
 
@@ -34,35 +34,31 @@ SUMMARY = {"dataset": "tiny", "task": "inflection"}
 
 
 def run(*arguments: object) -> int:
-    parser = argparse.ArgumentParser()
-    score.add_arguments(parser)
-    return score.run(parser.parse_args([str(argument) for argument in arguments]))
+    parser = ArgumentParser()
+    add_score(parser)
+    return run_score(parser.parse_args([str(argument) for argument in arguments]))
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
+    """A run's folder, with the prepared data of its task where a run expects them."""
+    folder, data = tmp_path / "soft" / "seed3", tmp_path / "data"
+    (folder / "beam3").mkdir(parents=True)
+    data.mkdir()
     lines = ["lemma\tfeatures\tform\tpredicted\tlog_prob", *("\t".join([*r, "-1"]) for r in ROWS)]
-    (tmp_path / "predictions.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (tmp_path / "test.tsv").write_text("".join("\t".join(row[:3]) + "\n" for row in ROWS), encoding="utf-8")
-    write_summary(tmp_path, SUMMARY)
-    (tmp_path / "run.yaml").write_text(yaml.safe_dump(RUN), encoding="utf-8")
+    (folder / "beam3/predictions.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (data / "test.tsv").write_text("".join("\t".join(row[:3]) + "\n" for row in ROWS), encoding="utf-8")
+    write_summary(data, SUMMARY)
+    (folder / "run.yaml").write_text(yaml.safe_dump(RUN), encoding="utf-8")
     training = {"wall_s": 10.0, "cpu_s": 9.5, "gpu_s": None, "device": "cpu"}
-    (tmp_path / "training.json").write_text(json.dumps(training), encoding="utf-8")
+    (folder / "training.json").write_text(json.dumps(training), encoding="utf-8")
     decoding = {"beam": 3, "wall_s": 1.0, "cpu_s": 0.5, "gpu_s": 0.0, "unseen": {"ß": 2}}
-    (tmp_path / "decoding.json").write_text(json.dumps(decoding), encoding="utf-8")
-    return tmp_path
-
-
-def all_arguments(folder: Path) -> list[object]:
-    return [
-        *("--predictions", folder / "predictions.tsv", "--data", folder),
-        *("--run", folder / "run.yaml", "--training", folder / "training.json"),
-        *("--decoding", folder / "decoding.json", "--out", folder / "scores.json"),
-    ]
+    (folder / "beam3/decoding.json").write_text(json.dumps(decoding), encoding="utf-8")
+    return folder
 
 
 def test_the_record_holds_result_cost_and_origin(folder: Path) -> None:
-    assert run(*all_arguments(folder)) == 0
+    assert run("--run", folder) == 0
     scores = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
     assert [scores[key] for key in ("experiment", "task", "model", "label", "seed")] == [
         *("tiny", "nouns", "soft", "Soft", 3)
@@ -81,29 +77,29 @@ def test_the_record_holds_result_cost_and_origin(folder: Path) -> None:
 
 
 def test_what_is_written_can_be_read_back(folder: Path) -> None:
-    run(*all_arguments(folder))
+    run("--run", folder)
     scores = record.load(folder / "scores.json")
     assert to_json(scores) == (folder / "scores.json").read_text(encoding="utf-8")
     assert scores.counts().counts.tolist() == [[1, 2, 0, 1], [2, 2, 1, 1]]
 
 
 def test_the_same_input_gives_the_same_bytes(folder: Path) -> None:
-    run(*all_arguments(folder))
+    run("--run", folder)
     first = (folder / "scores.json").read_bytes()
-    run(*all_arguments(folder))
+    run("--run", folder)
     assert (folder / "scores.json").read_bytes() == first
 
 
 def test_predictions_alone_are_scored_to_the_terminal(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--predictions", folder / "predictions.tsv", "--kind", "inflection") == 0
+    assert run("--predictions", folder / "beam3/predictions.tsv", "--kind", "inflection") == 0
     assert "accuracy: 75.00 % [50.00, 100.00] of 4, 2 lemmas" in capsys.readouterr().out
 
 
 def test_predictions_for_other_data_are_refused_and_nothing_is_written(folder: Path) -> None:
-    split = folder / "test.tsv"
+    split = folder.parents[1] / "data/test.tsv"
     split.write_text(split.read_text(encoding="utf-8").replace("w", "v"), encoding="utf-8")
     with pytest.raises(UserError) as raised:
-        run(*all_arguments(folder))
+        run("--run", folder)
     assert raised.value.line == 5
     assert not (folder / "scores.json").exists()
 
@@ -117,20 +113,20 @@ def test_predictions_for_other_data_are_refused_and_nothing_is_written(folder: P
     ],
 )
 def test_what_cannot_be_scored_is_said(folder: Path, arguments: list[str], words: str) -> None:
-    placed = [folder / word if word.endswith(".json") else word for word in arguments]
+    placed = [folder / "beam3" / word if word.endswith(".json") else word for word in arguments]
     with pytest.raises(UserError, match=words) as raised:
-        run("--predictions", folder / "predictions.tsv", *placed)
+        run("--predictions", folder / "beam3/predictions.tsv", *placed)
     assert raised.value.hint
 
 
 def test_several_files_of_one_beam_are_refused(folder: Path) -> None:
-    twice = [folder / "predictions.tsv"] * 2
+    twice = [folder / "beam3/predictions.tsv"] * 2
     with pytest.raises(UserError, match="several files of predictions"):
-        run("--predictions", *twice, "--data", folder)
+        run("--predictions", *twice, "--data", folder.parents[1] / "data")
 
 
 def test_a_record_from_before_other_kinds_were_scored_can_be_read(folder: Path) -> None:
-    run(*all_arguments(folder))
+    run("--run", folder)
     content = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
     old = {key: content[key] for key in content if key not in ("kind", "over", "details")}
     old |= {"lemmas": 2, "decoding": content["decoding"]["3"]}
@@ -143,7 +139,7 @@ def test_a_record_from_before_other_kinds_were_scored_can_be_read(folder: Path) 
 def test_a_damaged_training_record_is_named(folder: Path) -> None:
     (folder / "training.json").write_text("[1]", encoding="utf-8")
     with pytest.raises(UserError) as raised:
-        run(*all_arguments(folder))
+        run("--run", folder)
     assert raised.value.file == str(folder / "training.json")
 
 

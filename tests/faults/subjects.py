@@ -17,7 +17,7 @@ from pam.data.dataset import SPLITS, Prepared, Split, write_summary
 from pam.data.download import fetch
 from pam.data.prepare import prepare
 from pam.decoding.generator import Generator
-from pam.decoding.length_prior import FILE, LengthPrior
+from pam.decoding.hypotheses import LENGTHS, LengthPrior
 from pam.evaluation import alignment, translation
 from pam.evaluation.inputs import EvalInputs
 from pam.io import write_json
@@ -92,7 +92,10 @@ def gold_data(room: Path) -> Subject:
     write_summary(other, {"task": "alignment"})
 
     def use(folder: Path) -> Result:
-        data, gold = (Prepared(folder), alignment.read_word_alignments(EvalInputs(data=folder).file("links.json")))
+        data, gold = (
+            Prepared(folder),
+            alignment.read_word_alignments(EvalInputs(data=folder).prepared.file("links.json")),
+        )
         return data.rows("gold"), data.split("gold").content, gold.model_dump()
 
     return Subject(made, use, (other,))
@@ -162,7 +165,7 @@ def _model(folder: Path, data: Prepared, seed: int) -> Path:
     torch.manual_seed(seed)
     run = small.run("prior-joint", seed=seed)
     network = build(run.components, run.network, len(data.source), len(data.target))
-    LengthPrior.of(Split.load(data.folder, "train")).save(folder / FILE)
+    LengthPrior.of(Split.load(data.folder, "train")).save(folder / LENGTHS)
     save_model(folder, run, data.summary["task"], data.folder, network.state_dict())
     return folder
 

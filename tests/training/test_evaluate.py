@@ -12,8 +12,8 @@ from pam.decoding.generator import decode
 from pam.decoding.hypotheses import Output
 from pam.models.seq2seq import Seq2Seq
 from pam.training.distributed import ProcessGroup
-from pam.training.evaluate import evaluate
 from pam.training.preemption import Stop
+from pam.training.trainer import evaluate
 from tests.decoding import varied
 from tests.decoding.varied import SOURCES
 
@@ -33,7 +33,7 @@ def test_the_loss_is_the_mean_over_symbols_and_ends(size: int) -> None:
     for source, target in zip(SOURCES, targets, strict=True):
         ended = torch.tensor([[*source, EOS]])
         length, gold = torch.tensor([len(source) + 1]), torch.tensor([[*target, EOS]])
-        total -= model.teacher_forced(ended, length, gold).log_probs.sum().item()
+        total -= model.teacher_force(ended, length, gold).log_probs.sum().item()
     symbols = sum(len(target) + 1 for target in targets)
     assert found["loss"] == pytest.approx(total / symbols, rel=1e-9)
 

@@ -103,11 +103,11 @@ import os, shutil, subprocess, sys
 from pathlib import Path
 from pam.cli import main
 
-disk, copy, arguments = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
+disk, copy, run, arguments = Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:]
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", disk], check=True)
 out = disk / "out"
 out.mkdir()
-shutil.copy2(Path(arguments[arguments.index("--run") + 1], "run.yaml"), out)
+shutil.copy(run, out)
 
 def fill(name, leave):
     room = os.statvfs(disk)
@@ -140,7 +140,15 @@ def test_a_disk_that_is_really_full_is_reported_and_once_freed_the_training_resu
     if not shutil.which("unshare") or subprocess.run(probe, check=False).returncode:
         pytest.skip("no file system can be mounted here")
     train = runs.arguments(RUN, data, tmp_path)
-    script = [sys.executable, "-c", ON_A_SMALL_DISK, str(disk), str(tmp_path / "copy"), *train]
+    script = [
+        sys.executable,
+        "-c",
+        ON_A_SMALL_DISK,
+        str(disk),
+        str(tmp_path / "copy"),
+        str(tmp_path / "run.yaml"),
+        *train,
+    ]
     done = subprocess.run([*apart, *script], cwd=small.ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
     one_state, no_room, room_again = done.stderr.split("== ")[1:]

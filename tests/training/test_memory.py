@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pam.config import RunConfig
-from pam.io import UserError, read_json, write_json
+from pam.io import UserError, dump_yaml, read_json, write_json
 from pam.training.devices import enough_for, keep_heap
 from pam.training.trainer import Trainer
 from tests.conftest import Recorder
@@ -52,7 +52,7 @@ def run(size: int = FEW, decoded: int = FEW, **training: int) -> RunConfig:
         ),
         (
             run(decoded=MANY),
-            Fault(*EVALUATION, 1, "confined"),
+            Fault(*EVALUATION, 1, "confined", 40),
             f"the evaluation of {MANY} examples side by side",
             "lower `decoding.batch_size`",
         ),
@@ -88,42 +88,39 @@ def test_what_the_message_names_helps(many: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def model(many: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run of a model that decodes too many at once."""
+    """A model that decodes too many at once."""
     out = tmp_path_factory.mktemp("model")
     assert runs.train(run(decoded=MANY), many, out).end() == 0
     return out
 
 
-PREDICT = ("pam.decoding.predict", "predict_split")
-ANALYZE = ("pam.evaluation.analyze", "_gather")
-
-
-def confined(name: str, point: tuple[str, str], files: tuple[Path, Path, Path], *options: object) -> runs.Command:
-    """A command on a run, data and an output, with 50 MB more than at this point of a module."""
-    folder, data, out = files
-    arguments = [name, "--run", folder, "--data", data, "--out", out, "--device", "cpu", *options]
+def confined(point: tuple[str, str], command: str, files: tuple[Path, Path, Path], *options: object) -> runs.Command:
+    """A command on a run, data and an output, with 50 MB more than at this point."""
+    run, data, out = files
+    arguments = [command, "--run", run, "--data", data, "--out", out, "--device", "cpu", *options]
     fault = Fault(*point, 1, "confined", 50)
     return runs.start(arguments, out.with_suffix(".log"), fault)
 
 
 def test_decoding_too_many_at_once_names_the_setting_to_change(model: Path, many: Path, tmp_path: Path) -> None:
     files = model, many, tmp_path / "out.tsv"
-    assert one_message(confined("predict", PREDICT, files)) == (
+    point = ("pam.decoding.generator", "predict_split")
+    assert one_message(confined(point, "predict", files)) == (
         f"out of memory in the decoding of {MANY} sources side by side",
         "lower `decoding.batch_size`, or the beam",
     )
-    text = small.write_run(tmp_path, run()).read_text(encoding="utf-8")
-    fewer = confined("predict", PREDICT, files, "--config", text)
+    fewer = confined(point, "predict", files, "--config", dump_yaml(run()))
     assert fewer.end() == 0, fewer.said()
 
 
 def test_analyzing_too_many_at_once_names_the_setting_to_change(model: Path, many: Path, tmp_path: Path) -> None:
     files = model, many, tmp_path / "out.json"
-    assert one_message(confined("analyze", ANALYZE, files)) == (
+    point = ("pam.evaluation.analyze", "_gather")
+    assert one_message(confined(point, "analyze", files)) == (
         f"out of memory in the analysis of {MANY} rows side by side",
         "lower `decoding.batch_size`, or --batch-size",
     )
-    fewer = confined("analyze", ANALYZE, files, "--batch-size", FEW)
+    fewer = confined(point, "analyze", files, "--batch-size", FEW)
     assert fewer.end() == 0, fewer.said()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pam.config import Training
-from pam.training.schedule import learning_rate
+from pam.training.trainer import learning_rate
 
 
 def rates(steps: int = 100, **training: Any) -> list[float]:

@@ -149,8 +149,7 @@ def test_several_changes_at_once_each_have_their_effect(finished: Checkout) -> N
     finished.edit("own/experiment.yaml", "device: cpu", "decoding: {beam: 2}\ndevice: cpu")
     finished.edit("config/models/soft.yaml", "label: Soft", "label: Soft attention")
     finished.edit("config/models/mono-postr-joint.yaml", "label:", "training: {clip: 1.0}\nlabel:")
-    with open(finished.folder / "pam/evaluation/heat_maps.py", "a", encoding="utf-8") as file:
-        file.write("\nNOTE = 'changed'\n")
+    finished.edit("pam/evaluation/analyze.py", "LEGIBLE = range(6, 19)", "LEGIBLE = range(6, 20)")
     outcome = planned(finished)
     assert outcome.trained == {"mono-postr-joint on nouns, seed 1"}
     assert outcome.jobs["predict_run"] == outcome.jobs["attention_run"] == 2
