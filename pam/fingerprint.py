@@ -60,7 +60,7 @@ IGNORED_MODULES = frozenset(
         "pam.experiment",
         "pam.fingerprint",
         "pam.io",
-        "pam.locking",
+        "pam.jobs",
         "pam.models.fitting",
         "pam.models.options",
         "pam.renamed",

@@ -22,7 +22,7 @@ from pam.data.archives import extract_member
 from pam.data.generated import find_generator, installed
 from pam.data.registry import Dataset, File
 from pam.io import PART, UserError, atomic_write, clear_parts, read_json, sha256_of, write_json, write_text
-from pam.locking import waited_for
+from pam.jobs import waited_for
 
 if TYPE_CHECKING:
     from requests import Response

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from pam.io import UserError, atomic_write, clear_parts, read_json, sha256_of, storage_error, write_json
-from pam.locking import waited_for
+from pam.jobs import waited_for
 from pam.models.checkpoint import load_tensors, save_tensors
 
 FORMAT = "pam-state-1"
@@ -107,7 +107,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Holds the state folder for one process, after waiting for another one that trains there.
 
     Raises:
-        UserError: see `pam.locking.take`.
+        UserError: see `pam.jobs.take`.
     """
     with waited_for(folder / "lock", log.warning):
         clear_parts(folder)
