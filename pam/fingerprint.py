@@ -63,7 +63,6 @@ IGNORED_MODULES = frozenset(
         "pam.jobs",
         "pam.models.fitting",
         "pam.models.options",
-        "pam.renamed",
         "pam.run_folder",
     }
 )
