@@ -3,33 +3,131 @@
 These classes are the only place where a key, its type and its default are stated. The JSON schema
 in `workflow/schemas/` is generated from them, and every file is read through them, so a misspelt
 key is an error with a file, a line and a hint.
+
+A component is written `general`, or `{kind: general, scale: true}`; its kinds and their options are those of
+`pam.models.options`.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, GetCoreSchemaHandler, ValidationError
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
-from pam.components import (
-    Architecture,
-    Coupling,
-    Distribution,
-    Estimator,
-    Inference,
-    InputFeeding,
-    Latent,
-    Marginalization,
-    OptionLayer,
-    Plugins,
-    Score,
-    Window,
-)
-from pam.io import Strict, parse, read_yaml, unknown
+from pam.io import Strict, UserError, parse, read_yaml, refused, unknown
 from pam.models import options
-from pam.models.options import DEEPEST, LARGEST
+from pam.models.options import COMPONENTS, DEEPEST, LARGEST, Options
+
+
+def read_options(component: str, kind: str, values: dict[str, Any]) -> Options:
+    """The options of one kind, from a name and values that YAML wrote.
+
+    Raises:
+        PydanticCustomError: no such kind or option; `pam.io.parse` makes a UserError of it.
+        ValidationError: a value of a wrong type.
+    """
+    kinds = COMPONENTS[component]
+    if kind not in kinds:
+        raise refused(unknown(component, kind, sorted(kinds)), "kind")
+    known = [name for name in kinds[kind].model_fields if name != "kind"]
+    for name in values:
+        if name not in known:
+            raise refused(unknown(f"option of {component} `{kind}`", str(name), known), str(name))
+    return kinds[kind].model_validate({"kind": kind, **values})
+
+
+class Component:
+    """Marks a field that holds a component's options, written `general` or `{kind: general, ...}`.
+
+    Kinds are looked up when a value is read, so that registered ones are known.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def read(self, value: Any) -> Options:
+        """A value of YAML as options; options themselves are left as they are."""
+        if isinstance(value, Options) and type(value) in COMPONENTS[self.name].values():
+            return value
+        if isinstance(value, str):
+            return read_options(self.name, value, {})
+        if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
+            hint = f"write `{self.name}: name`, or `{self.name}: {{kind: name, option: value}}`"
+            raise refused(UserError(f"a {self.name} without `kind`", hint=hint), "kind")
+        others = {name: own for name, own in value.items() if name != "kind"}
+        return read_options(self.name, value["kind"], others)
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        written = core_schema.plain_serializer_function_ser_schema(Options.model_dump)
+        return core_schema.no_info_plain_validator_function(self.read, serialization=written)
+
+    def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, Any]:
+        own = {kind: cls for kind, cls in COMPONENTS[self.name].items() if not cls.implementation}
+        kinds = [{**cls.model_json_schema(), "required": ["kind"]} for cls in own.values()]
+        return {"anyOf": [{"enum": list(own)}, *kinds]}
+
+
+def _checked(layer: dict[str, dict[str, dict[str, Any]]]) -> dict[str, dict[str, dict[str, Any]]]:
+    """A layer of options as it is, once every component, kind, option and value is known."""
+    for component, kinds in layer.items():
+        if component not in COMPONENTS:
+            raise refused(unknown("component", component, list(COMPONENTS)), component)
+        for kind, values in kinds.items():
+            with _within(component, kind):
+                read_options(component, kind, values)
+    return layer
+
+
+@contextmanager
+def _within(*place: str) -> Iterator[None]:
+    """Errors below `place`. An option that a layer leaves out is no error: the model has it."""
+    try:
+        yield
+    except PydanticCustomError as error:
+        details = [InitErrorDetails(type=error, loc=place, input=None)]
+        raise ValidationError.from_exception_data("options", details) from error
+    except ValidationError as error:
+        details = [
+            InitErrorDetails(
+                type=PydanticCustomError(problem["type"], "{said}", {"said": problem["msg"]}),
+                loc=(*place, *problem["loc"]),
+                input=problem["input"],
+            )
+            for problem in error.errors()
+            if problem["type"] != "missing"
+        ]
+        if details:
+            raise ValidationError.from_exception_data("options", details) from error
+
+
+OptionLayer = Annotated[dict[str, dict[str, dict[str, Any]]], AfterValidator(_checked)]
+"""Options by component and kind, as in `marginalization: {output: {top_k: 6}}`."""
+
+
+def _imported(modules: list[str]) -> list[str]:
+    """Imports modules, which register their kinds of components."""
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except UserError as error:
+            raise refused(error, module) from error
+        except ModuleNotFoundError as error:
+            hint = f"install the package of `{error.name}`, or put its folder on PYTHONPATH"
+            raise refused(UserError(f"no module `{error.name}`", hint=hint), module) from error
+        except Exception as error:  # whatever a module of somebody's own does
+            said = f"`{module}` cannot be imported: {type(error).__name__}: {error}"
+            raise refused(UserError(said, hint=f"`python -c 'import {module}'` shows where"), module) from error
+    return modules
+
+
+ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$", max_length=200)]
+Plugins = Annotated[list[ModuleName], AfterValidator(_imported)]
+"""Modules that are imported as they are read: what is read after them may use their kinds."""
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 """Names that become folder names: nothing that a shell or a path would read otherwise."""
@@ -154,20 +252,36 @@ class ModelConfig(Strict):
     label: Text = Field(description="the model's name in tables and figures")
     source: Text = Field("", description="the paper and section that define it")
     members: list[Name] = Field([], description="models whose mean this one is, in place of a training of its own")
-    architecture: Architecture = Field(options.Recurrent(), description="what reads and writes")
-    score: Score = Field(options.General(), description="score e_t(a) of a source position")
-    window: Window = Field(options.NoWindow(), description="source positions that a step considers at all")
-    distribution: Distribution = Field(options.Softmax(), description="scores to alignment distribution")
-    coupling: Coupling = Field(options.NoCoupling(), description="dependence on the previous alignment")
-    latent: Latent = Field(
+    architecture: Annotated[Options, Component("architecture")] = Field(
+        options.Recurrent(), description="what reads and writes"
+    )
+    score: Annotated[Options, Component("score")] = Field(
+        options.General(), description="score e_t(a) of a source position"
+    )
+    window: Annotated[Options, Component("window")] = Field(
+        options.NoWindow(), description="source positions that a step considers at all"
+    )
+    distribution: Annotated[Options, Component("distribution")] = Field(
+        options.Softmax(), description="scores to alignment distribution"
+    )
+    coupling: Annotated[Options, Component("coupling")] = Field(
+        options.NoCoupling(), description="dependence on the previous alignment"
+    )
+    latent: Annotated[Options, Component("latent")] = Field(
         options.NoLatent(), description="latent vectors in addition to the alignment, of contexts or of the sentence"
     )
-    marginalization: Marginalization = Field(options.Input(), description="where attention is summed out")
-    input_feeding: InputFeeding = Field(options.PriorFeeding(), description="the alignment fed to the next state")
-    inference: Inference = Field(
+    marginalization: Annotated[Options, Component("marginalization")] = Field(
+        options.Input(), description="where attention is summed out"
+    )
+    input_feeding: Annotated[Options, Component("input_feeding")] = Field(
+        options.PriorFeeding(), description="the alignment fed to the next state"
+    )
+    inference: Annotated[Options, Component("inference")] = Field(
         options.NoInference(), description="alignments given the whole target too, for a variational bound"
     )
-    estimator: Estimator = Field(options.Exact(), description="how a bound's expectation is computed")
+    estimator: Annotated[Options, Component("estimator")] = Field(
+        options.Exact(), description="how a bound's expectation is computed"
+    )
     targets: Literal["symbols", "actions"] = Field(
         "symbols", description="output alphabet: symbols, or symbols and pointer steps"
     )

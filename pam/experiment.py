@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pam.components import OptionLayer, read_options
 from pam.config import (
     Decoding,
     Experiment,
     Member,
     ModelConfig,
+    OptionLayer,
     Resources,
     ResourcesByModel,
     RunConfig,
     TaskConfig,
     load_model,
+    read_options,
 )
 from pam.data.registry import Dataset, load_task
 from pam.io import Section, UserError, parse, placed, read_yaml, unknown

@@ -53,7 +53,6 @@ own, `pam.models.scores:General`.
 IGNORED_MODULES = frozenset(
     {
         "pam",
-        "pam.components",
         "pam.config",
         "pam.data.download",
         "pam.data.registry",
