@@ -236,8 +236,8 @@ def _checked_model(model: str) -> ModelConfig:
         raise placed(error, [file], error.keys) from error
     for key in OF_TASKS & components.decoding.keys():
         hint = f"set `decoding: {{{key}: ...}}` in the experiment or in its task"
-        error = UserError(f"`{key}` is the same for all models of a task", hint=hint)
-        raise placed(error, [file], ["decoding", key])
+        of_task = UserError(f"`{key}` is the same for all models of a task", hint=hint)
+        raise placed(of_task, [file], ["decoding", key])
     return components
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from pam.config import ModelConfig, RunConfig
 from pam.models.options import COMPONENTS, implementation_of
+from pam.reporting.catalogue import FIGURE_CODE
 
 PACKAGE = Path(__file__).parent
 """The folder of `pam`."""
@@ -67,6 +68,32 @@ IGNORED_MODULES = {
 What the configuration decides reaches a rule as its parameters, and what is downloaded is checked
 against its hash, so a new key, a better message or another way to retry runs nothing again.
 """
+
+CODE = {
+    "prepare": ("pam.data.prepare:prepare",),
+    "word-alignments": ("pam.data.prepare:prepare_word_alignments",),
+    "train": ("pam.training.run",),
+    "ensemble": ("pam.training.ensemble",),
+    "predict": ("pam.decoding.predict",),
+    "attention": ("pam.evaluation.heat_maps",),
+    "analyze": ("pam.evaluation.analyze",),
+    "score": ("pam.evaluation.score",),
+    "significance": ("pam.evaluation.translation:compare_runs",),
+    "tables": ("pam.reporting.tables", "pam.reporting.render"),
+    "figures": ("pam.reporting.figures.style",),
+    "report": ("pam.reporting.datasets",),
+}
+"""Command to the modules that decide what it makes; a change of one runs its jobs again."""
+
+KINDS = {
+    "score": {
+        "inflection": "pam.evaluation.inflection",
+        "translation": "pam.evaluation.translation",
+        "alignment": "pam.evaluation.alignment",
+    },
+    "figures": FIGURE_CODE,
+}
+"""Modules that only some jobs of a command use."""
 
 EVERYTHING, NOTHING = "*", ""
 """In place of a name: all that a module defines, or no more than what importing it runs."""
