@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import pandas as pd
 import torch
 
 from pam.config import Decoding, ModelConfig, Network, load_model
@@ -59,13 +60,10 @@ class Plan:
 
 @dataclass
 class Runner:
-    """One model at one kind of work.
+    """One model at one kind of work on batches of the same rows for all.
 
-    Attributes:
-        batches: the data set's batches, the same rows for every runner.
-        work: what is done with a batch.
-        rates: examples per second, one per turn; tokens: target tokens per second, likewise.
-        gpu_mb: the most that its turns have held of a CUDA device.
+    Of each turn, `rates` has examples per second and `tokens` target tokens per second; `gpu_mb` is the most that turns
+    have held of a CUDA device.
     """
 
     label: str
@@ -270,9 +268,7 @@ def _train_in_turns(pipe: Connection, components: ModelConfig, folder: Path, pla
 def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, jobs: int | None, out: Path) -> None:
     """Measures models, prints the figures and writes them to `out` with all that they depend on.
 
-    Args:
-        folder: prepared data; None: the German nouns.
-        jobs: in place of speed, time so many trainings at once.
+    Without a folder of prepared data it takes the German nouns; with `jobs` it times so many trainings at once instead.
     """
     keep_heap()
     torch.set_num_threads(plan.threads)
@@ -285,7 +281,7 @@ def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, job
             rows = [{"model": name, **beside(one, data, plan, jobs)} for name, one in models.items()]
         else:
             rows = measure(models, data, plan, device)
-    record = {
+    record: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "command": command_line(),
         "data": data.summary["dataset"],
@@ -300,32 +296,11 @@ def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, job
         "peak_memory_mb": round(peak_memory_mb()),
         "rows": rows,
     }
-    sys.stdout.write(_beside_text(rows) if jobs else _speed_text(record))
+    machine, clock_name = record["hardware"], record["clock"].removesuffix("s")
+    sys.stdout.write(
+        f"{machine['gpu'] or machine['cpu']}, {plan.threads} thread(s), torch {record['versions']['torch']}, "
+        f"{record['date']}; {record['data']}, batch {plan.batch_size}; rates per {clock_name}"
+        f"{', of all trainings together' if jobs else ''}\n{pd.DataFrame(rows).to_string(index=False)}\n"
+    )
     write_json(out, record)
     sys.stdout.write(f"written to {out}\n")
-
-
-def _beside_text(rows: list[dict[str, Any]]) -> str:
-    line = "{:<28} {:>9} {:>19} {:>9} {:>19}\n"
-    text = "examples per wall second, all trainings together\n"
-    text += line.format("model", "at once", "lowest - highest", "in turn", "time at once / turn")
-    for row in rows:
-        spread = f"{row['lowest']:.0f} - {row['highest']:.0f}"
-        rates = f"{row['at_once']:.0f}", spread, f"{row['in_turn']:.0f}"
-        text += line.format(row["model"], *rates, f"{row['time_ratio']:.2f}")
-    return text
-
-
-def _speed_text(record: dict[str, Any]) -> str:
-    machine, line = record["hardware"], "{:<34} {:<28} {:>9} {:>19} {:>9} {:>8}\n"
-    text = (
-        f"{machine['gpu'] or machine['cpu']}, {record['threads']} thread(s), "
-        f"torch {record['versions']['torch']}, {record['date']}; {record['data']}, batch "
-        f"{record['batch_size']}; rates per {record['clock'].removesuffix('s')}\n"
-    )
-    text += line.format("what", "model", "rate", "lowest - highest", "tokens", "time")
-    for row in record["rows"]:
-        spread = f"{row['lowest']:.0f} - {row['highest']:.0f}"
-        rates = f"{row['per_second']:.0f}", spread, f"{row['tokens_per_second']:.0f}"
-        text += line.format(row["what"], row["model"], *rates, f"{row['time_vs_first']:.2f}")
-    return text

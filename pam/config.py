@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -41,14 +42,11 @@ def read_options(component: str, kind: str, values: dict[str, Any]) -> Options:
     return kinds[kind].model_validate({"kind": kind, **values})
 
 
+@dataclass(frozen=True)
 class Component:
-    """Marks a field that holds a component's options, written `general` or `{kind: general, ...}`.
+    """Marks a field that holds a component's options. Kinds are looked up when it is read: registered ones are known."""
 
-    Kinds are looked up when a value is read, so that registered ones are known.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
+    name: str
 
     def read(self, value: Any) -> Options:
         """A value of YAML as options; options themselves are left as they are."""

@@ -239,8 +239,7 @@ def parse(
     """
     files = [] if file is None else [file] if isinstance(file, str | Path) else file
     if not isinstance(value, dict):
-        message, hint = "expected keys and values", "see config/README.md"
-        raise placed(UserError(message, hint=hint), files, under)
+        raise placed(UserError("expected keys and values", hint="see config/README.md"), files, under)
     try:
         return kind.model_validate(value)
     except ValidationError as error:
@@ -303,7 +302,6 @@ def dump_yaml(value: Strict, exclude: dict[str, Any] | None = None) -> str:
 
 
 def line_of(file: Path | str | None, keys: Sequence[str]) -> int | None:
-    """The line of the deepest of the nested `keys` that a YAML file has."""
     return place_of([] if file is None else [file], keys)[1]
 
 

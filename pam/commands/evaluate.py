@@ -95,15 +95,9 @@ def run_significance(args: argparse.Namespace) -> int:
 def run_tables(args: argparse.Namespace) -> int:
     from pam.reporting import comparison, render, runs, tables
 
-    inputs = tables.Inputs(
-        experiment=runs.load_experiment(args.experiment),
-        papers=comparison.load_papers(args.paper),
-        scores=args.scores,
-        predictions=args.predictions,
-        significance=args.significance,
-        gold_scores=args.gold_scores,
-        analyses=args.analyses,
-    )
+    files = {name: getattr(args, name) for name in ("scores", "predictions", "significance", "gold_scores", "analyses")}
+    papers = comparison.load_papers(args.paper)
+    inputs = tables.Inputs(experiment=runs.load_experiment(args.experiment), papers=papers, **files)
     render.write(tables.build(args.table, inputs), args.out, args.table)
     return 0
 
