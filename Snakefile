@@ -9,11 +9,10 @@ import os
 from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake.utils import min_version, validate
 
-from pam import jobs, locking
+from pam import jobs
 from pam.io import check_writable
-from pam.workflow import Workflow, or_exit
+from pam.workflow import ReportFiles, Workflow, or_exit
 from pam.workflow import input_folder, input_folders, output_folder, run_of_model
-from pam.workflow_report import ReportFiles
 
 min_version("9.20")
 
@@ -38,11 +37,11 @@ if EXPERIMENT.device != "cpu":
     flow.gpus = jobs.share_gpus(workflow)
 # Before anything is deleted that another run has made and may be reading.
 if not workflow.is_main_process:
-    or_exit(locking.check_not_replaced, EXPERIMENT.experiment)
+    or_exit(jobs.check_not_replaced, EXPERIMENT.experiment)
 
 
 onstart:
-    or_exit(locking.hold, EXPERIMENT.experiment)
+    or_exit(jobs.hold, EXPERIMENT.experiment)
     for folder in ("data", flow.results):
         or_exit(check_writable, folder)
     jobs.wake_once(JobScheduler)

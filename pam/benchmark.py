@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
 import multiprocessing
-import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+import pandas as pd
 import torch
 
 from pam.config import Decoding, ModelConfig, Network, load_model
@@ -20,10 +24,19 @@ from pam.data.download import fetch
 from pam.data.prepare import prepare
 from pam.data.registry import find_dataset
 from pam.decoding.search import search
-from pam.io import UserError, parse
+from pam.io import UserError, parse, write_json
 from pam.models.build import build
 from pam.models.model import Model
-from pam.training.devices import keep_heap, peak_gpu_memory_mb
+from pam.run_folder import command_line
+from pam.training.devices import (
+    choose_device,
+    hardware,
+    keep_heap,
+    peak_gpu_memory_mb,
+    peak_memory_mb,
+    use_precision,
+    versions,
+)
 
 Work = Callable[[Batch], object]
 
@@ -38,7 +51,8 @@ class Plan:
         warm_up: batches before anything is timed. They also teach the models: attention that has
             found its focus is cheaper to train than that of random weights.
         beams: hypotheses of each search that is timed; 1 is greedy search.
-        bf16: whether training takes the output layer's products in bfloat16.
+        precision: as of a training; with bf16 it takes the output layer's products in bfloat16.
+        threads: of each training.
     """
 
     network: Network
@@ -46,19 +60,17 @@ class Plan:
     rounds: int
     batches: int
     warm_up: int
-    beams: tuple[int, ...]
-    bf16: bool = False
+    beams: list[int]
+    precision: str
+    threads: int
 
 
 @dataclass
 class Runner:
-    """One model at one kind of work.
+    """One model at one kind of work on batches of the same rows for all.
 
-    Attributes:
-        batches: the data set's batches, the same rows for every runner.
-        work: what is done with a batch.
-        rates: examples per second, one per turn; tokens: target tokens per second, likewise.
-        gpu_mb: the most that its turns have held of a CUDA device.
+    Of each turn, `rates` has examples per second and `tokens` target tokens per second; `gpu_mb` is the most that turns
+    have held of a CUDA device.
     """
 
     label: str
@@ -84,10 +96,10 @@ def clock(device: torch.device) -> float:
     return time.process_time()
 
 
-def training(model: Model, bf16: bool = False) -> Work:
+def training(model: Model, plan: Plan) -> Work:
     """A step of training: likelihood, gradient, clipping and Adam, as `pam train` does them."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
-    model.use_bf16(bf16)
+    model.use_bf16(plan.precision == "bf16")
 
     def work(batch: Batch) -> None:
         model.train()
@@ -100,7 +112,7 @@ def training(model: Model, bf16: bool = False) -> Work:
     return work
 
 
-def decoding(model: Model, beam: int, actions: bool) -> Work:
+def decoding(model: Model, actions: bool, beam: int) -> Work:
     """A batch of decoding."""
 
     def work(batch: Batch) -> None:
@@ -133,42 +145,41 @@ def rows_of(runners: Sequence[Runner], what: str) -> list[dict[str, Any]]:
         {
             "what": what,
             "model": runner.label,
-            "per_second": round(statistics.median(runner.rates), 1),
-            "lowest": round(min(runner.rates), 1),
-            "highest": round(max(runner.rates), 1),
-            "tokens_per_second": round(statistics.median(runner.tokens), 1),
-            "time_vs_first": round(statistics.median(a / b for a, b in zip(first, runner.rates, strict=True)), 3),
+            **_spread("per_second", runner.rates),
+            "tokens_per_second": round(median(runner.tokens), 1),
+            "time_vs_first": round(median(a / b for a, b in zip(first, runner.rates, strict=True)), 3),
             **({"gpu_mb": round(runner.gpu_mb)} if runner.gpu_mb else {}),
         }
         for runner in runners
     ]
 
 
+def _spread(name: str, rates: Sequence[float]) -> dict[str, float]:
+    """Median, least and most of some rates."""
+    return {name: round(median(rates), 1), "lowest": round(min(rates), 1), "highest": round(max(rates), 1)}
+
+
 def measure(models: dict[str, ModelConfig], data: Prepared, plan: Plan, device: torch.device) -> list[dict[str, Any]]:
-    """Times training, greedy search and beam search of each model.
+    """Times training, greedy search and beam search of each model; the first is what the others are compared with.
 
-    Decoding is timed after training's turns, whose steps have taught a model to end its outputs
-    about where they should end.
-
-    Args:
-        models: name to components; the first is what the others are compared with.
+    Decoding is timed after training's turns, whose steps have taught a model to end its outputs about where they
+    should end.
     """
     batches = {components.targets: batches_of(data, components, plan, device) for components in models.values()}
-    made, trainers = {}, []
-    for name, components in models.items():
-        own = batches[components.targets]
-        made[name] = fresh(components, data, plan, device)
-        trainers.append(Runner(name, own, training(made[name], plan.bf16)))
-    take_turns(trainers, plan, device)
-    rows = rows_of(trainers, "training, examples")
+    made = {name: fresh(components, data, plan, device) for name, components in models.items()}
+
+    def timed(what: str, work: Callable[[Model, bool], Work]) -> list[dict[str, Any]]:
+        runners = []
+        for name, model in made.items():
+            targets = models[name].targets
+            runners.append(Runner(name, batches[targets], work(model, targets == "actions")))
+        take_turns(runners, plan, device)
+        return rows_of(runners, what)
+
+    rows = timed("training, examples", lambda model, actions: training(model, plan))
     for beam in plan.beams:
-        decoders = [
-            Runner(name, batches[components.targets], decoding(made[name], beam, components.targets == "actions"))
-            for name, components in models.items()
-        ]
-        take_turns(decoders, plan, device)
         how = "greedy" if beam == 1 else f"beam {beam}"
-        rows += rows_of(decoders, f"decoding ({how}), sentences")
+        rows += timed(f"decoding ({how}), sentences", partial(decoding, beam=beam))
     return rows
 
 
@@ -206,11 +217,8 @@ def german_nouns(folder: Path) -> Path:
     return folder / "prepared"
 
 
-def beside(components: ModelConfig, data: Prepared, plan: Plan, jobs: int, threads: int) -> dict[str, Any]:
+def beside(components: ModelConfig, data: Prepared, plan: Plan, jobs: int) -> dict[str, Any]:
     """Times so many trainings, each a process on the CPU, at once and in turn, round by round.
-
-    Args:
-        threads: of each training.
 
     Returns:
         `at_once` and `in_turn`: examples per wall second of all trainings together, medians over
@@ -226,9 +234,7 @@ def beside(components: ModelConfig, data: Prepared, plan: Plan, jobs: int, threa
     pipes = []
     for _ in range(jobs):
         here, there = context.Pipe()
-        context.Process(
-            target=_train_in_turns, args=(there, components, data.folder, plan, threads), daemon=True
-        ).start()
+        context.Process(target=_train_in_turns, args=(there, components, data.folder, plan), daemon=True).start()
         pipes.append(here)
     _timed(pipes, 0)  # until all are ready
     at_once, in_turn, ratios = [], [], []
@@ -240,14 +246,8 @@ def beside(components: ModelConfig, data: Prepared, plan: Plan, jobs: int, threa
         ratios.append(together / apart)
     for pipe in pipes:
         pipe.send(None)
-    return {
-        "jobs": jobs,
-        "at_once": round(statistics.median(at_once), 1),
-        "lowest": round(min(at_once), 1),
-        "highest": round(max(at_once), 1),
-        "in_turn": round(statistics.median(in_turn), 1),
-        "time_ratio": round(statistics.median(ratios), 3),
-    }
+    found = _spread("at_once", at_once) | {"in_turn": round(median(in_turn), 1)}
+    return {"jobs": jobs, **found, "time_ratio": round(median(ratios), 3)}
 
 
 def _timed(pipes: Sequence[Connection], number: int) -> tuple[float, int]:
@@ -259,41 +259,55 @@ def _timed(pipes: Sequence[Connection], number: int) -> tuple[float, int]:
     return time.perf_counter() - began, examples
 
 
-def _train_in_turns(pipe: Connection, components: ModelConfig, folder: Path, plan: Plan, threads: int) -> None:
+def _train_in_turns(pipe: Connection, components: ModelConfig, folder: Path, plan: Plan) -> None:
     """A training that does the turn whose number it is given, until it is given none."""
     keep_heap()
-    torch.set_num_threads(threads)
+    torch.set_num_threads(plan.threads)
     data, device = Prepared(folder), torch.device("cpu")
-    model, batches = (fresh(components, data, plan, device), batches_of(data, components, plan, device))
-    runner = Runner("", batches, training(model, plan.bf16))
+    work = training(fresh(components, data, plan, device), plan)
+    runner = Runner("", batches_of(data, components, plan, device), work)
     runner.turn(0, plan.warm_up)
     while (number := pipe.recv()) is not None:
         examples, _ = runner.turn(number * plan.batches, plan.batches)
         pipe.send(examples)
 
 
-def print_beside(rows: list[dict[str, Any]]) -> None:
-    line = "{:<28} {:>9} {:>19} {:>9} {:>19}\n"
-    heads = ("model", "at once", "lowest - highest", "in turn", "time at once / turn")
-    sys.stdout.write("examples per wall second, all trainings together\n" + line.format(*heads))
-    for row in rows:
-        spread = f"{row['lowest']:.0f} - {row['highest']:.0f}"
-        rates = f"{row['at_once']:.0f}", spread, f"{row['in_turn']:.0f}"
-        sys.stdout.write(line.format(row["model"], *rates, f"{row['time_ratio']:.2f}"))
+def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, jobs: int | None, out: Path) -> None:
+    """Measures models, prints the figures and writes them to `out` with all that they depend on.
 
-
-def print_record(record: dict[str, Any]) -> None:
-    machine = record["hardware"]
+    Without a folder of prepared data it takes the German nouns; with `jobs` it times so many trainings at once instead.
+    """
+    keep_heap()
+    torch.set_num_threads(plan.threads)
+    device = choose_device(device_name)
+    use_precision(plan.precision)
+    models = {name: named_model(name) for name in names}
+    with tempfile.TemporaryDirectory() as place:
+        data = Prepared(folder or german_nouns(Path(place)))
+        if jobs:
+            rows = [{"model": name, **beside(one, data, plan, jobs)} for name, one in models.items()]
+        else:
+            rows = measure(models, data, plan, device)
+    record: dict[str, Any] = {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "command": command_line(),
+        "data": data.summary["dataset"],
+        "clock": "wall seconds" if device.type == "cuda" or jobs else "CPU seconds",
+        "threads": plan.threads,
+        "network": plan.network.model_dump(),
+        "batch_size": plan.batch_size,
+        "precision": plan.precision,
+        "vocabulary": {"source": len(data.source), "target": len(data.target)},
+        "hardware": hardware(device),
+        "versions": versions(),
+        "peak_memory_mb": round(peak_memory_mb()),
+        "rows": rows,
+    }
+    machine, clock_name = record["hardware"], record["clock"].removesuffix("s")
     sys.stdout.write(
-        f"{machine['gpu'] or machine['cpu']}, {record['threads']} thread(s), "
-        f"torch {record['versions']['torch']}, {record['date']}; {record['data']}, batch "
-        f"{record['batch_size']}; rates per {record['clock'].removesuffix('s')}\n"
+        f"{machine['gpu'] or machine['cpu']}, {plan.threads} thread(s), torch {record['versions']['torch']}, "
+        f"{record['date']}; {record['data']}, batch {plan.batch_size}; rates per {clock_name}"
+        f"{', of all trainings together' if jobs else ''}\n{pd.DataFrame(rows).to_string(index=False)}\n"
     )
-    line = "{:<34} {:<28} {:>9} {:>19} {:>9} {:>8}\n"
-    heads = ("what", "model", "rate", "lowest - highest", "tokens", "time")
-    sys.stdout.write(line.format(*heads))
-    for row in record["rows"]:
-        spread = f"{row['lowest']:.0f} - {row['highest']:.0f}"
-        rates = f"{row['per_second']:.0f}", spread, f"{row['tokens_per_second']:.0f}"
-        ratio = f"{row['time_vs_first']:.2f}"
-        sys.stdout.write(line.format(row["what"], row["model"], *rates, ratio))
+    write_json(out, record)
+    sys.stdout.write(f"written to {out}\n")

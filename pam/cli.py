@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from pam.commands import bench, data, evaluate, predict, report, train
+from pam.commands import bench, data, evaluate, train
 from pam.io import UserError, storage_error
 
 COMMANDS = {
@@ -18,13 +18,13 @@ COMMANDS = {
     "word-alignments": data.WORD_ALIGNMENTS,
     "train": train.TRAIN,
     "ensemble": train.ENSEMBLE,
-    "predict": predict.PREDICT,
+    "predict": train.PREDICT,
     "analyze": evaluate.ANALYZE,
     "attention": evaluate.ATTENTION,
     "score": evaluate.SCORE,
     "significance": evaluate.SIGNIFICANCE,
-    "tables": report.TABLES,
-    "figures": report.FIGURES,
+    "tables": evaluate.TABLES,
+    "figures": evaluate.FIGURES,
     "bench": bench.BENCH,
 }
 """In the order in which a user meets them."""
@@ -38,8 +38,7 @@ def parser() -> argparse.ArgumentParser:
         own = parsers.add_parser(
             name, help=command.help, description=command.help, formatter_class=argparse.ArgumentDefaultsHelpFormatter
         )
-        command.add_arguments(own)
-        own.set_defaults(call=command.run)
+        command.add_to(own)
     return top
 
 

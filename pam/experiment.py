@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pam.components import OptionLayer, read_options
 from pam.config import (
     Decoding,
     Experiment,
     Member,
     ModelConfig,
+    OptionLayer,
     Resources,
     ResourcesByModel,
     RunConfig,
     TaskConfig,
     load_model,
+    read_options,
 )
 from pam.data.registry import Dataset, load_task
 from pam.io import Section, UserError, parse, placed, read_yaml, unknown
@@ -104,59 +106,41 @@ class Plan:
                 raise placed(error, *place) from error
             targets.add(components.targets)
             if components.members or len(targets) > 1:
-                misfit = UserError(
-                    f"`{member}` cannot be joined with the others",
-                    hint="join models of their own training, all of symbols or all of actions",
-                )
-                raise placed(misfit, *place)
+                message = f"`{member}` cannot be joined with the others"
+                hint = "join models of their own training, all of symbols or all of actions"
+                raise placed(UserError(message, hint=hint), *place)
         return members
 
     def task(self, name: str) -> TaskConfig:
-        """One task's own configuration.
-
-        Raises:
-            UserError: no such task.
-        """
+        """One task's own configuration; an unknown task is a UserError, here and below."""
         tasks = self.experiment.tasks
-        if name not in tasks:
-            raise unknown("task", name, sorted(tasks))
+        _check_known("task", name, sorted(tasks))
         return tasks[name]
 
     def beams(self, task: str) -> list[int]:
-        """Beams with which a task's test split is decoded, the main one first.
-
-        Raises:
-            UserError: no such task.
-        """
-        own = self.task(task)
-        merged = self.experiment.decoding.model_dump() | own.decoding
+        """Beams with which a task's test split is decoded, the main one first."""
+        merged = self.experiment.decoding.model_dump() | self.task(task).decoding
         decoding = parse(Decoding, merged, self.files, ("tasks", task, "decoding"))
         return list(dict.fromkeys([decoding.beam, *decoding.beams]))
 
     def check_datasets(self, datasets: Mapping[str, Dataset]) -> None:
-        """Checks that every task's data sets are in a registry, can be read as it wants, and that
-        its models can learn from them.
+        """Checks that tasks' data sets are in a registry and can be read as wanted, and that models can learn them.
 
         Raises:
             UserError: one is not, a key of `format` makes no sense, or a model writes actions and
                 the task has none; names its line.
         """
         for task, own in self.experiment.tasks.items():
-            under = ["tasks", task]
-            named = {"dataset": own.dataset, "word_alignments": own.word_alignments}
-            for key, name in named.items():
-                if name is not None and name not in datasets:
-                    error = unknown("data set", name, sorted(datasets))
-                    raise placed(error, self.files, [*under, key])
+            under, links = ["tasks", task], own.word_alignments
+            for key, name in {"dataset": own.dataset, "word_alignments": links}.items():
+                if name is not None:
+                    _check_known("data set", name, sorted(datasets), self.files, [*under, key])
             entry = datasets[own.dataset].with_format(own.format)
             kind = load_task(entry.task)
             if not kind.STAGES:
-                error = UserError(
-                    f"`{own.dataset}` holds word alignments, which no model learns",
-                    hint="name it as the `word_alignments` of a task of translation",
-                )
-                raise placed(error, self.files, [*under, "dataset"])
-            links = own.word_alignments
+                message = f"`{own.dataset}` holds word alignments, which no model learns"
+                hint = "name it as the `word_alignments` of a task of translation"
+                raise placed(UserError(message, hint=hint), self.files, [*under, "dataset"])
             if links is not None and load_task(datasets[links].task).STAGES:
                 error = UserError(f"`{links}` holds no word alignments", hint="name a data set with `task: alignment`")
                 raise placed(error, self.files, [*under, "word_alignments"])
@@ -167,21 +151,16 @@ class Plan:
     def _check_targets(self, task: str, kind: str) -> None:
         """No model of a task without actions writes any."""
         for model in self.experiment.models_of(task):
-            writers = [model, *self.members(model)]
-            if any(self._components(one).targets == "actions" for one in writers):
-                error = UserError(
-                    f"model `{model}` of task `{task}` writes actions, which a task of {kind} has none of",
-                    hint=f"leave it out there: `without: [{model}]`",
-                )
+            if any(self._components(one).targets == "actions" for one in [model, *self.members(model)]):
+                message = f"model `{model}` of task `{task}` writes actions, which a task of {kind} has none of"
+                error = UserError(message, hint=f"leave it out there: `without: [{model}]`")
                 raise placed(error, self.files, ["tasks", task])
 
     def resources(self, task: str, model: str | None = None) -> Resources:
-        """What jobs on this task ask for, those of one model if it is given.
+        """What jobs on this task, or on one of its models, ask for.
 
-        The experiment's `resources`, then the task's, then what these say of the model.
-
-        Raises:
-            UserError: no such task, or an override that is not a resource.
+        The experiment's `resources`, then the task's, then what these say of the model; an override that is not a
+        resource is a UserError.
         """
         own, under = self.task(task).resources, ("tasks", task, "resources")
         merged = self.experiment.resources.model_dump() | own
@@ -204,8 +183,9 @@ def with_options(components: ModelConfig, *layers: OptionLayer) -> ModelConfig:
     changed = {}
     for component in COMPONENTS:
         own = getattr(components, component)
-        given = [layer.get(component, {}).get(own.kind, {}) for layer in layers]
-        options = {name: value for one in given for name, value in one.items()}
+        options: dict[str, Any] = {}
+        for layer in layers:
+            options |= layer.get(component, {}).get(own.kind, {})
         if options:
             options |= own.model_dump(include=own.model_fields_set - {"kind"})
             changed[component] = read_options(component, own.kind, options)
@@ -255,10 +235,8 @@ def _checked_model(model: str) -> ModelConfig:
     except FitError as error:
         raise placed(error, [file], error.keys) from error
     for key in OF_TASKS & components.decoding.keys():
-        of_task = UserError(
-            f"`{key}` is the same for all models of a task",
-            hint=f"set `decoding: {{{key}: ...}}` in the experiment or in its task",
-        )
+        hint = f"set `decoding: {{{key}: ...}}` in the experiment or in its task"
+        of_task = UserError(f"`{key}` is the same for all models of a task", hint=hint)
         raise placed(of_task, [file], ["decoding", key])
     return components
 
@@ -275,36 +253,28 @@ def _check_run(plan: Plan, task: str, model: str) -> None:
         for member in run.members:
             check_sizes(member.components, member.network)
     except FitError as error:
-        message = f"model `{model}` of task `{task}`: {error.message}"
-        placeless = UserError(message, hint=error.hint)
+        placeless = UserError(f"model `{model}` of task `{task}`: {error.message}", hint=error.hint)
         raise placed(placeless, plan.files, ["tasks", task]) from error
 
 
 def known_dataset(datasets: Mapping[str, Dataset], name: str) -> Dataset:
-    """The data set `name`.
-
-    Raises:
-        UserError: no registry has it.
-    """
-    if name not in datasets:
-        raise unknown("data set", name, sorted(datasets))
+    """The data set `name`; a UserError if no registry has it."""
+    _check_known("data set", name, sorted(datasets))
     return datasets[name]
 
 
 def check_local(name: str, dataset: Dataset) -> list[Path]:
-    """The user's own files that a data set is copied from.
-
-    Raises:
-        UserError: one is missing.
-    """
+    """The user's own files that a data set is copied from; a UserError if one is missing."""
     for path in dataset.local_paths():
         if not path.is_file():
-            raise UserError(
-                f"data set `{name}`: no such file",
-                file=path,
-                hint="correct its `path:` (relative to the registry's folder) or put it there",
-            )
+            hint = "correct its `path:` (relative to the registry's folder) or put it there"
+            raise UserError(f"data set `{name}`: no such file", file=path, hint=hint)
     return dataset.local_paths()
+
+
+def _check_known(what: str, name: str, known: list[str], files: Sequence[Path] = (), keys: Sequence[str] = ()) -> None:
+    if name not in known:
+        raise placed(unknown(what, name, known), files, keys)
 
 
 def _check_names(experiment: Experiment, files: Sequence[Path]) -> None:
@@ -313,37 +283,29 @@ def _check_names(experiment: Experiment, files: Sequence[Path]) -> None:
         ("task", list(experiment.tasks), RESERVED_TASKS),
         ("model", experiment.models, RESERVED_MODELS),
     ):
-        for name in names:
-            if name in reserved:
-                error = UserError(
-                    f"a {what} cannot be called `{name}`: the results have a folder of that name",
-                    hint="choose another name",
-                )
-                raise placed(error, files, [f"{what}s", name])
+        for name in [name for name in names if name in reserved]:
+            message = f"a {what} cannot be called `{name}`: the results have a folder of that name"
+            raise placed(UserError(message, hint="choose another name"), files, [f"{what}s", name])
     lists: list[tuple[list[str], Sequence[object]]] = [
         (["models"], experiment.models),
         (["seeds"], experiment.seeds),
         *((["tasks", name, "seeds"], task.seeds or ()) for name, task in experiment.tasks.items()),
     ]
     for keys, items in lists:
-        values = [str(item) for item in items]
-        for value in values:
-            if values.count(value) > 1:
+        for value, times in Counter(map(str, items)).items():
+            if times > 1:
                 error = UserError(f"`{value}` is in `{keys[-1]}` twice", hint="remove one")
                 raise placed(error, files, [*keys, value])
-    if experiment.baseline not in experiment.models:
-        error = unknown("model of the experiment", experiment.baseline, experiment.models)
-        raise placed(error, files, ["baseline"])
+    _check_known("model of the experiment", experiment.baseline, experiment.models, files, ["baseline"])
 
 
 def _check_task_models(task: str, experiment: Experiment, files: Sequence[Path]) -> None:
     """A task's models are some of the experiment's, and at least one."""
-    own, models = experiment.tasks[task], experiment.models
+    own = experiment.tasks[task]
     for key, named in (("models", own.models or []), ("without", own.without)):
         for model in named:
-            if model not in models:
-                error = unknown("model of the experiment", model, models)
-                raise placed(error, files, ["tasks", task, key, model])
+            place = ["tasks", task, key, model]
+            _check_known("model of the experiment", model, experiment.models, files, place)
     if not experiment.models_of(task):
         none = UserError("no model is left to run", hint="name fewer in `without`")
         raise placed(none, files, ["tasks", task, "without"])
@@ -358,7 +320,6 @@ def _check_resources(plan: Plan, task: str) -> None:
         (own.get("models", {}), ["tasks", task, "resources"]),
     ):
         for model in layer:
-            if model not in experiment.models:
-                error = unknown("model of the experiment", model, experiment.models)
-                raise placed(error, plan.files, [*under, "models", model])
+            place = [*under, "models", model]
+            _check_known("model of the experiment", model, experiment.models, plan.files, place)
             plan.resources(task, model)

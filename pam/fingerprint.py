@@ -14,11 +14,12 @@ import ast
 import hashlib
 from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
-from importlib.util import find_spec
+from importlib.util import find_spec, resolve_name
 from pathlib import Path
 
 from pam.config import ModelConfig, RunConfig
 from pam.models.options import COMPONENTS, implementation_of
+from pam.reporting.catalogue import FIGURE_CODE
 
 PACKAGE = Path(__file__).parent
 """The folder of `pam`."""
@@ -48,32 +49,53 @@ CHOICES: dict[str, set[str]] = {
 }
 """Modules that hold what a configuration chooses from, and the dictionaries by which it is chosen.
 
-To name such a dictionary is to depend on nothing that it lists: what is chosen is an entry of its
-own, `pam.models.scores:General`.
+To name such a dictionary is to depend on nothing that it lists: what is chosen is an entry, `pam.models.scores:Dot`.
 """
 
-IGNORED_MODULES = frozenset(
-    {
-        "pam",
-        "pam.components",
-        "pam.config",
-        "pam.data.download",
-        "pam.data.registry",
-        "pam.experiment",
-        "pam.fingerprint",
-        "pam.io",
-        "pam.locking",
-        "pam.models.fitting",
-        "pam.models.options",
-        "pam.renamed",
-        "pam.run_folder",
-    }
-)
+IGNORED_MODULES = {
+    "pam",
+    "pam.config",
+    "pam.data.download",
+    "pam.data.registry",
+    "pam.experiment",
+    "pam.fingerprint",
+    "pam.io",
+    "pam.jobs",
+    "pam.models.fitting",
+    "pam.models.options",
+    "pam.run_folder",
+}
 """Modules that carry values, messages and bytes but decide no result.
 
 What the configuration decides reaches a rule as its parameters, and what is downloaded is checked
 against its hash, so a new key, a better message or another way to retry runs nothing again.
 """
+
+CODE = {
+    "prepare": ("pam.data.prepare:prepare",),
+    "word-alignments": ("pam.data.word_alignments:prepare_word_alignments",),
+    "train": ("pam.training.run:train",),
+    "ensemble": ("pam.training.run:join",),
+    "predict": ("pam.decoding.generator:predict_split", "pam.decoding.generator:sampling_of"),
+    "attention": ("pam.evaluation.analyze:heat_maps", "pam.evaluation.analyze:load_writer_of_symbols"),
+    "analyze": ("pam.evaluation.analyze:analyze", "pam.evaluation.analyze:load_writer_of_symbols"),
+    "score": ("pam.evaluation.scores:score", "pam.evaluation.scores:files_of"),
+    "significance": ("pam.evaluation.translation:compare_runs",),
+    "tables": ("pam.reporting.tables", "pam.reporting.render"),
+    "figures": ("pam.reporting.style",),
+    "report": ("pam.reporting.data_and_cost:datasets",),
+}
+"""Command to the modules that decide what it makes; a change of one runs its jobs again."""
+
+KINDS = {
+    "score": {
+        "inflection": "pam.evaluation.inflection",
+        "translation": "pam.evaluation.translation",
+        "alignment": "pam.evaluation.alignment",
+    },
+    "figures": FIGURE_CODE,
+}
+"""Modules that only some jobs of a command use."""
 
 EVERYTHING, NOTHING = "*", ""
 """In place of a name: all that a module defines, or no more than what importing it runs."""
@@ -84,10 +106,7 @@ Need = tuple[str, str]
 
 @cache
 def fingerprint(*entries: str) -> str:
-    """Hash of the code of `entries` and of all that they reach.
-
-    Args:
-        entries: dotted names of modules, such as `pam.commands.train`, or `module:name` for one definition of a module.
+    """Hash of the code of `entries` and of all that they reach: modules, or `module:name` for a definition of one.
 
     Raises:
         ModuleNotFoundError: there is no such module, or it defines no such name.
@@ -117,16 +136,13 @@ def _of_components(components: ModelConfig) -> list[str]:
 
 
 def _reach(entries: tuple[str, ...]) -> dict[str, str]:
-    """The code that `entries` reach, by module.
-
-    Imports are followed wherever they are, inside functions too.
-    """
+    """The code that `entries` reach, by module. Imports are followed wherever they are, inside functions too."""
     reached: dict[str, set[str]] = {}
     waiting: list[Need] = []
     in_parts = set(CHOICES)
     for entry in entries:
         module, _, name = entry.partition(":")
-        if name and not source_of(module).has(name):
+        if name and name not in source_of(module).definitions.keys() | source_of(module).imports.keys():
             raise ModuleNotFoundError(f"no {name} in {module}", name=module)
         if name and module.startswith(f"{PACKAGE.name}."):
             in_parts.add(module)
@@ -182,10 +198,6 @@ class Source:
                 found.setdefault(path.partition(".")[0], []).append((path, module, name))
         return found
 
-    def has(self, name: str) -> bool:
-        """Whether the module defines or imports `name`."""
-        return name in self.definitions or name in self.imports
-
     def statements(self, name: str) -> list[ast.stmt]:
         """The statements that make `name`, and those that run whenever the module is imported."""
         if name != EVERYTHING:
@@ -228,17 +240,12 @@ class Source:
     def _of_import(self, path: str, module: str, name: str, used: set[str]) -> Iterator[Need]:
         """What code that uses the dotted paths `used` needs of an import."""
         whole = f"{module}.{name}" if name else module
-        if name and not exists(whole):
-            if exists(module):
-                yield from _with_parents(module, name)
-        elif exists(whole):
-            names = {
-                own.removeprefix(f"{path}.").partition(".")[0] if own != path else EVERYTHING
-                for own in used
-                if own == path or own.startswith(f"{path}.")
-            }
-            for one in names or {NOTHING}:
+        if exists(whole):
+            below = {own.removeprefix(f"{path}.").partition(".")[0] for own in used if own.startswith(f"{path}.")}
+            for one in below | ({EVERYTHING} if path in used else set()) or {NOTHING}:
                 yield from _with_parents(whole, one)
+        elif name and exists(module):
+            yield from _with_parents(module, name)
 
     def _imported(self, node: ast.AST) -> Iterator[tuple[str, str, str]]:
         """Imports of a node from its own package or this one: path in the code, module, name."""
@@ -248,9 +255,7 @@ class Source:
                 if alias.name.partition(".")[0] in near:
                     yield alias.asname or alias.name, alias.name, ""
         elif isinstance(node, ast.ImportFrom):
-            around = self.package.split(".") if node.level else []
-            around = around[: len(around) + 1 - node.level] if node.level else []
-            module = ".".join([*around, *(node.module.split(".") if node.module else [])])
+            module = resolve_name("." * node.level + (node.module or ""), self.package)
             if module.partition(".")[0] in near:
                 for alias in node.names:
                     yield alias.asname or alias.name, module, alias.name
@@ -265,15 +270,13 @@ def _bound(statement: ast.stmt) -> list[str]:
         targets = statement.targets
     elif isinstance(statement, ast.AnnAssign):
         targets = [statement.target]
-    elif isinstance(statement, ast.Import | ast.ImportFrom) or _is_for_types(statement):
+    elif isinstance(statement, ast.Import | ast.ImportFrom):
         return []  # counts where its names are used
+    elif isinstance(statement, ast.If) and ast.unparse(statement.test).endswith("TYPE_CHECKING"):
+        return []
     names = [node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
     plain = targets and all(isinstance(one, ast.Name | ast.Tuple) for one in targets)
     return names if plain else [NOTHING]
-
-
-def _is_for_types(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.If) and ast.unparse(statement.test).endswith("TYPE_CHECKING")
 
 
 def _paths(node: ast.AST) -> Iterator[str]:
@@ -310,11 +313,7 @@ def _is_text(line: ast.AST) -> bool:
 
 @cache
 def source_of(module: str) -> Source:
-    """The source of a module of this package, or of the package of an entry.
-
-    Raises:
-        ModuleNotFoundError: it does not exist.
-    """
+    """The source of a module of this package, or of an entry's; none is a ModuleNotFoundError."""
     file = _find(module)
     if file is None:
         raise ModuleNotFoundError(f"no module {module}", name=module)
@@ -336,18 +335,12 @@ def _find(module: str) -> Path | None:
     if root.is_file():
         return None if parts else root
     path = root.joinpath(*parts)
-    for file in (path / "__init__.py", *([path.with_suffix(".py")] if parts else [])):
-        if file.is_file():
-            return file
-    return None
+    files = [path / "__init__.py", *([path.with_suffix(".py")] if parts else [])]
+    return next(filter(Path.is_file, files), None)
 
 
 def _root(top: str) -> Path | None:
     """The folder of a package of somebody's own, or the file of a single module."""
     spec = find_spec(top) if top.isidentifier() else None
-    if spec is None:
-        return None
-    folders = list(spec.submodule_search_locations or ())
-    if folders:
-        return Path(folders[0])
-    return Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
+    places = [*(spec.submodule_search_locations or ()), spec.origin or ""] if spec else [""]
+    return Path(places[0]) if places[0].endswith(".py") or len(places) > 1 else None

@@ -24,8 +24,6 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
 
-from pam import renamed
-
 PART = ".part"
 """How the name of a file ends that is not whole yet."""
 
@@ -33,38 +31,60 @@ LARGEST = 100_000
 """Keys and values of a YAML file, each counted as often as it is repeated by an alias."""
 
 
+# Names that older configurations have, and what they are called now: keys, files of `config/models/`, other files.
+RENAMED_KEYS = {
+    "feedback": "input_feeding",
+    "marginal": "marginalization",
+    "watch": "eval_metrics",
+    "paper_beside": "paper_reference",
+    "gold": "word_alignments",
+    "optimiser": "optimizer",
+    "choices": "components",
+    "tokenise": "tokenize",
+    "tokenised": "tokenized",
+}
+RENAMED_MODELS = {
+    "acvi-light": "acvi-kl0.01",
+    "acvi-drawn": "acvi-sampled",
+    "base": "luong-base",
+    "base-dropout": "luong-dropout",
+    "base-feeding": "luong-feeding",
+    "base-local-p": "luong-local-p",
+    "base-location": "luong-location",
+    "base-reverse": "luong-reverse",
+    "base-sampled": "luong-sampled",
+    "base-unknown": "luong-unknown",
+    "soft-unfed": "soft-no-input-feeding",
+    "variational-light": "variational-kl0.1",
+    "ved-drawn": "ved-sampled",
+}
+RENAMED_FILES = {"cell.yaml": "run.yaml", "zoo.yaml": "attentions.yaml"}
+
+
 class UserError(Exception):
     """Something in the user's hands is wrong: an input, an option, a disk that is full.
 
-    The command line prints it as one message and ends with exit code 2; nothing is left half written.
-
-    Args:
-        message: what is wrong, one sentence without a full stop.
-        file: the file at fault, where there is one.
-        line: its line, counted from 1.
-        hint: what to do about it.
+    The command line prints it as one message and ends with exit code 2; nothing is left half written. `message` is one
+    sentence without a full stop, `line` counts from 1, `hint` says what to do about it.
     """
 
     def __init__(
         self, message: str, *, file: Path | str | None = None, line: int | None = None, hint: str | None = None
     ) -> None:
-        self.message = message
+        self.message, self.line, self.hint = message, line, hint
         self.file = None if file is None else str(file)
-        self.line = line
-        self.hint = hint
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        place = ""
-        if self.file is not None:
-            place = f"{self.file}:{self.line}: " if self.line is not None else f"{self.file}: "
+        line = "" if self.line is None else f"{self.line}:"
+        place = "" if self.file is None else f"{self.file}:{line} "
         hint = f"\n  hint: {self.hint}" if self.hint else ""
         return f"{place}{self.message}{hint}"
 
 
 def unknown(what: str, name: str, known: list[str], file: Path | str | None = None) -> UserError:
     """The error for a name that nothing has, with the new name of what it was, or the closest."""
-    new = renamed.NAMES.get(name)
+    new = (RENAMED_KEYS | RENAMED_MODELS).get(name)
     if new in known:
         return UserError(f"{what} `{name}` is called `{new}` now", file=file, hint=f"write `{new}`")
     close = difflib.get_close_matches(name, known, n=1)
@@ -73,11 +93,7 @@ def unknown(what: str, name: str, known: list[str], file: Path | str | None = No
 
 
 def refused(error: UserError, *keys: str) -> PydanticCustomError:
-    """What a validator raises so that `parse` raises `error`.
-
-    Args:
-        keys: what is wrong, below what is validated; its line is named.
-    """
+    """What a validator raises so that `parse` raises `error`, at the line of `keys` below what is validated."""
     context = {"message": error.message, "hint": error.hint, "keys": keys}
     return PydanticCustomError("refused", "{message}", context)
 
@@ -89,8 +105,8 @@ def refused(error: UserError, *keys: str) -> PydanticCustomError:
 def atomic_write(path: Path | str) -> Iterator[Path]:
     """Yields a temporary path in the folder of `path`; on success it takes `path`'s place.
 
-    The file is flushed to disk before the rename, so that a crash leaves the old file or the new
-    one, never a part. On any failure the temporary file is removed.
+    It is flushed to disk before the rename, so that a crash leaves the old file or the new one, never a part. On any
+    failure it is removed.
 
     Raises:
         UserError: the disk is full, or the folder may not be written to.
@@ -105,7 +121,9 @@ def atomic_write(path: Path | str) -> Iterator[Path]:
         yield temporary
         _flush(temporary)
         # mkstemp makes files private; others may read results as any other file.
-        temporary.chmod(0o666 & ~_umask())
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
         temporary.replace(path)
     except OSError as error:
         raise storage_error(error, path) from error
@@ -115,10 +133,7 @@ def atomic_write(path: Path | str) -> Iterator[Path]:
 
 
 def clear_parts(folder: Path) -> None:
-    """Removes files that killed processes left half written in a folder.
-
-    The caller holds a lock, since what somebody is writing would be removed too.
-    """
+    """Removes half-written files of killed processes. The caller holds a lock, or others' files would go too."""
     for left in folder.rglob(f"*{PART}"):
         left.unlink()
 
@@ -136,36 +151,35 @@ def check_writable(folder: Path | str) -> None:
 
 def storage_error(error: OSError, path: Path | str) -> UserError | OSError:
     """Words a full disk, a missing permission, a wrong place; other errors are left alone."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return UserError("the disk is full", file=path, hint="free some space and run again")
-    if error.errno == errno.EFBIG:
-        return UserError(
-            "the file would be larger than is allowed here",
-            file=path,
-            hint="raise the limit (`ulimit -f`), or choose a folder on another disk",
-        )
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return UserError(
-            "no permission to write here", file=path, hint="choose a folder you may write to, or change its permissions"
-        )
-    if error.errno in (errno.EEXIST, errno.ENOTDIR, errno.EISDIR):
-        return UserError(
-            "a file is where a folder is needed, or a folder where a file is",
-            file=path,
-            hint="choose another place, or move what is there",
-        )
+    for codes, message, hint in STORAGE_ERRORS:
+        if error.errno in codes:
+            return UserError(message, file=path, hint=hint)
     return error
+
+
+STORAGE_ERRORS = (
+    ((errno.ENOSPC, errno.EDQUOT), "the disk is full", "free some space and run again"),
+    (
+        (errno.EFBIG,),
+        "the file would be larger than is allowed here",
+        "raise the limit (`ulimit -f`), or choose a folder on another disk",
+    ),
+    (
+        (errno.EACCES, errno.EPERM, errno.EROFS),
+        "no permission to write here",
+        "choose a folder you may write to, or change its permissions",
+    ),
+    (
+        (errno.EEXIST, errno.ENOTDIR, errno.EISDIR),
+        "a file is where a folder is needed, or a folder where a file is",
+        "choose another place, or move what is there",
+    ),
+)
 
 
 def _flush(path: Path) -> None:
     with open(path, "rb+") as handle:
         os.fsync(handle.fileno())
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def write_text(path: Path | str, text: str) -> None:
@@ -218,20 +232,14 @@ Section = TypeVar("Section", bound=Strict)
 def parse(
     kind: type[Section], value: Any, file: Path | str | Sequence[Path] | None = None, under: Sequence[str] = ()
 ) -> Section:
-    """Reads `value` (from YAML) as `kind`.
-
-    Args:
-        file: where the value was written, to be named with its line in a message; several files
-            if it was merged from them.
-        under: the keys in that file under which the value is.
+    """Reads `value` (from YAML) as `kind`. It was written in `file`, or merged from several, below the keys `under`.
 
     Raises:
         UserError: an unknown key, a missing key or a wrong type; names file, line and hint.
     """
     files = [] if file is None else [file] if isinstance(file, str | Path) else file
     if not isinstance(value, dict):
-        message, hint = "expected keys and values", "see config/README.md"
-        raise placed(UserError(message, hint=hint), files, under)
+        raise placed(UserError("expected keys and values", hint="see config/README.md"), files, under)
     try:
         return kind.model_validate(value)
     except ValidationError as error:
@@ -265,7 +273,7 @@ def _worded(kind: type[BaseModel], problem: Any, path: list[str], keys: list[str
 
 
 def _unknown_key(where: str, key: str, known: list[str]) -> UserError:
-    new = renamed.KEYS.get(key)
+    new = RENAMED_KEYS.get(key)
     if new in known:
         return UserError(f"the key `{where}` is called `{new}` now", hint=f"write `{new}:`")
     close = difflib.get_close_matches(key, known, n=1)
@@ -286,32 +294,21 @@ def _fields_at(kind: type[BaseModel], keys: list[str]) -> list[str]:
 
 
 def dump_yaml(value: Strict, exclude: dict[str, Any] | None = None) -> str:
-    """A configuration as YAML, keys in the order of the class.
-
-    Args:
-        exclude: keys to leave out, as pydantic's `model_dump` takes them.
-    """
-    content = value.model_dump(exclude=exclude)
-    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    """A configuration as YAML, keys in the order of the class, without those that pydantic is to exclude."""
+    return yaml.safe_dump(value.model_dump(exclude=exclude), sort_keys=False, allow_unicode=True)
 
 
 # YAML files: read safely, and the line of a key.
 
 
 def line_of(file: Path | str | None, keys: Sequence[str]) -> int | None:
-    """The line of the deepest of the nested `keys` that a YAML file has."""
     return place_of([] if file is None else [file], keys)[1]
 
 
 def place_of(files: Sequence[Path | str], keys: Sequence[str]) -> tuple[Path | str | None, int | None]:
-    """The file, of several that were merged, that goes deepest into the nested `keys`.
+    """The file, of several merged with the last one winning, that goes deepest into the nested `keys`, and the line.
 
-    Args:
-        files: YAML files, the last one winning.
-        keys: names of keys; in a list, an item or its index.
-
-    Returns:
-        the file and the line of the deepest key in it; the first file and no line if none has any.
+    Of a list, a key is an item or its index. Where no file has any of the keys: the first file and no line.
     """
     place: tuple[Path | str | None, int | None] = (files[0] if files else None, None)
     deepest = 0
@@ -363,7 +360,7 @@ def read_yaml(path: Path | str) -> Any:
     except PermissionError as error:
         raise UserError("no permission to read this file", file=path, hint="change its permissions") from error
     except (OSError, ValueError) as error:  # a folder, or a name that no file can have
-        new = renamed.FILES.get(Path(path).name)
+        new = RENAMED_FILES.get(Path(path).name)
         hint = f"it is called `{new}` now" if new else "check the name"
         raise UserError("no such file", file=path, hint=hint) from error
     return parse_yaml(text, path)

@@ -1,11 +1,12 @@
-"""What jobs on one machine share: environment, GPUs, a scheduler that leaves them the processor.
+"""What jobs on one machine share: folders, GPUs, environment, a scheduler that leaves them the processor.
 
-`python -m pam.jobs cuda COMMAND ...` runs a command on a GPU of its own.
+One process at a time works in a folder, and one run of an experiment at a time, by locks on files.
 
-Several jobs on one machine, of one run or of many, each take as many free GPUs as they want and hold them by locks on
-files. The command replaces this process and inherits the locks, so the kernel frees the GPUs when the command ends,
-however it ends. Where a scheduler has given this job its GPUs already, only those are looked at; where there is no GPU
-the command runs as it is, and after `cpu` in place of `cuda`, or if it wants none, it sees none.
+`python -m pam.jobs cuda COMMAND ...` runs a command on a GPU of its own. Several jobs on one machine, of one run or of
+many, each take as many free GPUs as they want and hold them by locks too. The command replaces this process and
+inherits the locks, so the kernel frees the GPUs when the command ends, however it ends. Where a scheduler has given
+this job its GPUs already, only those are looked at; where there is no GPU the command runs as it is, and after `cpu` in
+place of `cuda`, or if it wants none, it sees none.
 """
 
 from __future__ import annotations
@@ -13,11 +14,119 @@ from __future__ import annotations
 import argparse
 import fcntl
 import os
+import platform
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from errno import ENOLCK, ENOSYS, EOPNOTSUPP
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
+
+from pam.io import UserError, storage_error
+
+# `filelock` takes and gives back locks of the kernel, which end with their process, however it ends. They hold between
+# hosts that share a file system, if the file system says so: NFS does, some others need an option when they are
+# mounted. Where there are none, `filelock` would make do with a mere file, which stays behind when its process is
+# killed: that is refused. Ours are the words: who holds a lock is written into its file.
+
+NO_LOCKS = (ENOSYS, ENOLCK, EOPNOTSUPP)
+
+POLL_S = 0.5
+"""Seconds between two looks at a lock that another process has: nobody reports its end."""
+
+
+def take(path: Path) -> FileLock | None:
+    """Takes a lock if it is free, and notes in its file who has it; None if another process has it.
+
+    The lock is held until `release` is called on it.
+
+    Raises:
+        UserError: the folder may not be written to, or its file system has no locks.
+    """
+    lock = FileLock(path, blocking=False, fallback_to_soft=False)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+        since = time.strftime("%Y-%m-%d %H:%M:%S")
+        path.write_text(f"process {os.getpid()} on {platform.node()}, since {since}\n", encoding="utf-8")
+    except Timeout:
+        return None
+    except OSError as error:
+        lock.release()
+        if error.errno in NO_LOCKS:
+            raise UserError(
+                f"this file system has no locks ({error.strerror})",
+                file=path,
+                hint="work in a folder on another one; some network file systems need an option when they are mounted",
+            ) from error
+        raise storage_error(error, path) from error
+    return lock
+
+
+def holder(path: Path) -> str:
+    """Who has a lock, in words."""
+    return path.read_text(encoding="utf-8").strip() or "just taken"
+
+
+@contextmanager
+def waited_for(path: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Holds a lock, after waiting for it if another process has it, which is said once.
+
+    Raises:
+        UserError: as `take`.
+    """
+    lock = take(path)
+    if lock is None:
+        say(f"{path.parent}: another process is at work here ({holder(path)}); waiting for it")
+    while lock is None:
+        time.sleep(POLL_S)
+        lock = take(path)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+# One run of an experiment at a time in a folder. Snakemake's own lock is a set of files. They stay when it is killed,
+# and the first of several runs to end removes those of all. So the default profile turns it off, and each run holds
+# this one. The jobs of a run that is killed may live on, or still wait in the queue of a cluster. Each has the name of
+# its run in its environment, so that one that starts too late can tell.
+
+FOLDER = Path(".snakemake/runs")
+RUN = "PAM_RUN"
+_held: list[FileLock] = []
+"""Locks of this process's runs, which its end gives back."""
+
+
+def hold(experiment: str, folder: Path = FOLDER) -> None:
+    """Marks this process as the run of an experiment in this folder, until it ends.
+
+    Raises:
+        UserError: another process is running it, or the folder may not be written to.
+    """
+    path = folder / f"{experiment}.lock"
+    lock = take(path)
+    if lock is None:
+        raise UserError(
+            f"another run of `{experiment}` is at work in this folder ({holder(path)})",
+            hint="wait for it to end, or end it; nothing was changed by this call",
+        )
+    _held.append(lock)
+    os.environ[RUN] = holder(path)
+
+
+def check_not_replaced(experiment: str, folder: Path = FOLDER) -> None:
+    """Raises a UserError if this process is a job of a run that is over and that another has followed."""
+    path, own = folder / f"{experiment}.lock", os.environ.get(RUN)
+    if own is not None and path.is_file() and holder(path) != own:
+        raise UserError("this job is of a run that is over, and another run has followed it")
+
+
+# GPUs of this machine.
 
 LOCKS = Path("/tmp/pam-gpu-locks")  # noqa: S108 -- one place for all users of this machine
 """Not `TMPDIR`, which may differ from job to job."""
@@ -26,12 +135,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def visible() -> list[str]:
-    """Identifiers of the GPUs that this process may use, without loading CUDA.
-
-    Returns:
-        their UUIDs, as `nvidia-smi` names them and as `CUDA_VISIBLE_DEVICES` takes them; empty
-        where there is none.
-    """
+    """UUIDs of the GPUs that this process may use, by `nvidia-smi`, without loading CUDA."""
     allowed = os.environ.get(VISIBLE)
     wanted = None if allowed is None else [name.strip() for name in allowed.split(",")]
     if wanted in ([""], ["-1"]):
@@ -47,7 +151,7 @@ def visible() -> list[str]:
     return [uuid for name in wanted for index, uuid in devices if name == index or (name and uuid.startswith(name))]
 
 
-def take(devices: list[str], count: int = 1, wait_s: float = 1.0) -> list[str]:
+def take_gpus(devices: list[str], count: int = 1, wait_s: float = 1.0) -> list[str]:
     """Takes `count` of `devices` for the rest of this process and of what replaces it.
 
     Waits while too few are free, and says so once. Jobs take GPUs one job at a time: two that have taken some of what
@@ -62,7 +166,8 @@ def take(devices: list[str], count: int = 1, wait_s: float = 1.0) -> list[str]:
         turn = _lock(LOCKS / "turn") if turn is None else turn
         if turn is not None:
             for device in devices:
-                if len(taken) < count and device not in taken and _hold(LOCKS / device):
+                if len(taken) < count and device not in taken and (lock := _lock(LOCKS / device)) is not None:
+                    os.set_inheritable(lock, True)
                     taken.append(device)
             if len(taken) == count:
                 os.close(turn)
@@ -71,14 +176,6 @@ def take(devices: list[str], count: int = 1, wait_s: float = 1.0) -> list[str]:
             sys.stderr.write(f"waiting for {count} of {len(devices)} GPUs, which are in use\n")
             said = True
         time.sleep(wait_s)
-
-
-def _hold(path: Path) -> bool:
-    """Takes the lock of a file, if it is free, for what replaces this process too."""
-    descriptor = _lock(path)
-    if descriptor is not None:
-        os.set_inheritable(descriptor, True)
-    return descriptor is not None
 
 
 def _lock(path: Path) -> int | None:
@@ -113,11 +210,7 @@ a full disk may hold none: the `echo` fails then too, and bash says why.
 
 
 def share_gpus(workflow: Any) -> int:
-    """Lets Snakemake share out this machine's GPUs among its jobs; a cluster shares out its own.
-
-    Returns:
-        how many there are.
-    """
+    """Lets Snakemake share out this machine's GPUs, of which the number is returned; a cluster shares out its own."""
     gpus = len(visible())
     here = workflow.is_main_process and workflow.resource_settings.nodes is None
     if gpus and here and "gpu" not in workflow.global_resources:
@@ -153,7 +246,7 @@ def main(device: str, command: list[str], gpus: int = 1) -> None:
                 f"error: {gpus} GPUs are wanted, and this job may use {len(devices)}\n"
                 "  hint: lower `resources.processes`, or set `device: cpu`"
             )
-        os.environ[VISIBLE] = ",".join(take(devices, gpus))
+        os.environ[VISIBLE] = ",".join(take_gpus(devices, gpus))
     os.execvp(command[0], command)  # noqa: S606 -- a list of arguments, no shell
 
 

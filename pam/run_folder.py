@@ -35,18 +35,10 @@ MODEL_FILES = ("config.yaml", "weights.safetensors", "source.vocab", "target.voc
 
 @dataclass(frozen=True)
 class RunFolder:
-    """One run's folder.
-
-    Attributes:
-        text: the run's configuration as YAML, in place of `run.yaml`.
-    """
+    """One run's folder; `text` is its configuration as YAML, in place of `run.yaml`."""
 
     path: Path
     text: str | None = None
-
-    @property
-    def config_file(self) -> Path:
-        return self.path / "run.yaml"
 
     def load(self) -> RunConfig:
         """The run's configuration.
@@ -70,12 +62,13 @@ class RunFolder:
         if self.text is not None:
             return parse(RunConfig, parse_yaml(self.text, "--config"), "--config")
         if not self.config_file.is_file():
-            raise UserError(
-                "no such file",
-                file=self.config_file,
-                hint="name the folder of a run, results/<experiment>/<task>/<model>/seed<k>",
-            )
+            hint = "name the folder of a run, results/<experiment>/<task>/<model>/seed<k>"
+            raise UserError("no such file", file=self.config_file, hint=hint)
         return load_run(self.config_file)
+
+    @property
+    def config_file(self) -> Path:
+        return self.path / "run.yaml"
 
     @property
     def model(self) -> Path:
@@ -95,6 +88,11 @@ class RunFolder:
     def history(self) -> Path:
         return self.path / "history.csv"
 
+    @property
+    def attention(self) -> Path:
+        """Alignments of some rows of the test split, for heat maps."""
+        return self.path / "attention.json"
+
     def data(self, split: str = "test") -> Path:
         """The folder of prepared data that has a split."""
         return self.path.parent.parent / (GOLD if split == GOLD else "data")
@@ -110,11 +108,6 @@ class RunFolder:
     def decoding(self, split: str, beam: int | str = "") -> Path:
         """The record of their decoding: cost, and what it was like."""
         return self.predictions(split, beam).with_name("decoding.json")
-
-    @property
-    def attention(self) -> Path:
-        """Alignments of some rows of the test split, for heat maps."""
-        return self.path / "attention.json"
 
     def analysis(self, split: str) -> Path:
         """Likelihood and attention under teacher forcing."""

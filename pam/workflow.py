@@ -14,17 +14,16 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pam.config import Resources, RunConfig
+from pam.config import Resources, RunConfig, TaskConfig
 from pam.data.registry import Dataset, load_registries, load_task
 from pam.experiment import Plan, check_local, known_dataset, load_plan
-from pam.fingerprint import fingerprint, model_modules
+from pam.fingerprint import CODE, KINDS, fingerprint, model_modules
 from pam.io import UserError, dump_yaml
-from pam.reporting.catalogue import ANALYZED, FIGURE_CODE
+from pam.reporting.catalogue import ANALYZED, FIGURES, TABLES, Item
 from pam.run_folder import GOLD, RunFolder
 
 Wildcards = Any
@@ -34,42 +33,12 @@ Returned = TypeVar("Returned")
 ByJob = Callable[[Wildcards], Any]
 """What Snakemake calls for each job."""
 
-CODE = {
-    "prepare": ("pam.data.prepare:prepare",),
-    "word-alignments": ("pam.data.word_alignments:prepare_word_alignments",),
-    "train": ("pam.training.run:train",),
-    "ensemble": ("pam.training.run:join",),
-    "predict": ("pam.decoding.generator:predict_split", "pam.decoding.generator:sampling_of"),
-    "attention": ("pam.evaluation.analyze:heat_maps", "pam.evaluation.analyze:load_writer_of_symbols"),
-    "analyze": ("pam.evaluation.analyze:analyze", "pam.evaluation.analyze:load_writer_of_symbols"),
-    "score": ("pam.evaluation.scores:score", "pam.evaluation.scores:files_of"),
-    "significance": ("pam.evaluation.translation:compare_runs",),
-    "tables": ("pam.reporting.tables", "pam.reporting.render"),
-    "figures": ("pam.reporting.style",),
-    "report": ("pam.reporting.data_and_cost:datasets",),
-}
-"""Command to the modules that decide what it makes; a change of one runs its jobs again."""
-
-KINDS = {
-    "score": {
-        "inflection": "pam.evaluation.inflection",
-        "translation": "pam.evaluation.translation",
-        "alignment": "pam.evaluation.alignment",
-    },
-    "figures": FIGURE_CODE,
-}
-"""Modules that only some jobs of a command use."""
-
-
-# Jobs by the hundred share the code that they run.
-code_hash = cache(fingerprint)
+PAPER = "config/paper_results.yaml"
+"""The papers' own results."""
 
 
 def or_exit(function: Callable[..., Returned], *arguments: Any) -> Returned:
-    """What `function` returns; an error that the user can correct ends the process.
-
-    Snakemake would print such an error with a traceback around it.
-    """
+    """What `function` returns; a UserError ends the process, which Snakemake would print with a traceback around it."""
     try:
         return function(*arguments)
     except UserError as error:
@@ -79,21 +48,13 @@ def or_exit(function: Callable[..., Returned], *arguments: Any) -> Returned:
 class Workflow:
     """An experiment as the rules see it.
 
-    Attributes:
-        results: folder of the experiment; `logs`: that of its logs.
-        resolved, report: the experiment's own configuration as it is run, and its report.
-        data, gold: patterns of the folders of a task's prepared data and word alignments.
-        run: pattern of a run's folder.
-        kinds, beams: of each task the kind of its data, and its beams, the main one first.
-        trained, joined: regular expressions for models trained by themselves and for ensembles.
+    `data`, `gold` and `run` are patterns of folders: of a task's prepared data and word alignments, and of a run.
+    `beams` are those of each task, the main one first; `trained` and `joined` are regular expressions for models
+    trained by themselves and for ensembles; `gpus` is how many GPUs this machine has for its jobs.
     """
 
     def __init__(self, plan: Plan, datasets: Mapping[str, Dataset], gpus: int = 0) -> None:
-        """Args:
-        plan: the checked experiment.
-        datasets: the entries of all its registries.
-        gpus: how many GPUs this machine has for its jobs.
-        """
+        """`datasets` are the entries of all the experiment's registries."""
         self.plan, self.datasets, self.gpus = plan, datasets, gpus
         self.experiment = plan.experiment
         self._configs: dict[tuple[str, str, int], RunConfig] = {}
@@ -112,28 +73,23 @@ class Workflow:
 
     @classmethod
     def load(cls, config: dict[str, Any], files: Sequence[str], gpus: int = 0) -> Workflow:
-        """The workflow of a configuration that was merged from these files.
-
-        Raises:
-            UserError: an error in the experiment, a model or a registry.
-        """
+        """The workflow of a configuration that was merged from these files; their errors are UserErrors."""
         plan = load_plan(config, files)
         datasets = load_registries(plan.experiment.registries)
         plan.check_datasets(datasets)
         return cls(plan, datasets, gpus)
 
-    # The experiment, its tasks and its runs.
+    # The experiment, its tasks and its runs. Errors that the user can correct end the process.
 
     def experiment_text(self, wildcards: Wildcards) -> str:
         """The experiment as YAML, without where it runs, which is not part of what it is.
 
         It takes wildcards though there are none: in a plain text Snakemake would look for some.
         """
-        exclude = {"device": True, "mirror": True, "resources": True}
-        return dump_yaml(self.experiment, exclude=exclude)
+        return dump_yaml(self.experiment, exclude={"device": True, "mirror": True, "resources": True})
 
     def run_config(self, wildcards: Wildcards) -> RunConfig:
-        """The resolved configuration of one run; an error in it ends the process."""
+        """The resolved configuration of one run."""
         named = wildcards.task, wildcards.model, int(wildcards.seed)
         if named not in self._configs:
             self._configs[named] = or_exit(self.plan.run, *named)
@@ -165,16 +121,15 @@ class Workflow:
 
     def main_beam(self, wildcards: Wildcards) -> int:
         """The first of a task's beams, on which models are compared."""
-        return self._beams(wildcards)[0]
+        self._task(wildcards)
+        return self.beams[wildcards.task][0]
 
-    def _beams(self, wildcards: Wildcards) -> list[int]:
-        """The beams of a task, the main one first; a task that is not there ends the process."""
-        or_exit(self.plan.task, wildcards.task)
-        return self.beams[wildcards.task]
+    def _task(self, wildcards: Wildcards) -> TaskConfig:
+        return or_exit(self.plan.task, wildcards.task)
 
-    def _task_data(self, task: str) -> Dataset:
+    def _entry(self, wildcards: Wildcards) -> Dataset:
         """The entry of a task's data set, read as the task wants it."""
-        own = or_exit(self.plan.task, task)
+        own = self._task(wildcards)
         return self._dataset(own.dataset).with_format(own.format)
 
     def _dataset(self, name: str) -> Dataset:
@@ -185,8 +140,7 @@ class Workflow:
     def prepared(self, *splits: str) -> list[str]:
         """Prepared data: vocabularies, summary and these splits."""
         files = [f"{split}.{ending}" for split in splits for ending in ("tsv", "safetensors")]
-        names = ["source.vocab", "target.vocab", "summary.json", *files]
-        return [f"{self.data}/{name}" for name in names]
+        return [f"{self.data}/{name}" for name in ("source.vocab", "target.vocab", "summary.json", *files)]
 
     def prepared_gold(self) -> list[str]:
         """Prepared word alignments."""
@@ -207,18 +161,19 @@ class Workflow:
         return [str(self.run_of(*run).path / file) for run in self.experiment.runs()]
 
     def run_of(self, task: str, model: str, seed: int | str) -> RunFolder:
-        """The folder of one run."""
         return RunFolder(Path(str(self.run.path).format(task=task, model=model, seed=seed)))
+
+    def _run(self, wildcards: Wildcards) -> RunFolder:
+        return self.run_of(wildcards.task, wildcards.model, wildcards.seed)
 
     # Data: from addresses to tensors, stage by stage.
 
     def dataset_of(self, wildcards: Wildcards) -> str:
-        """Name of a task's data set."""
-        return or_exit(self.plan.task, wildcards.task).dataset
+        return self._task(wildcards).dataset
 
     def gold_of(self, wildcards: Wildcards) -> str | None:
         """Name of the data set of word alignments to which a task's attention is held."""
-        return or_exit(self.plan.task, wildcards.task).word_alignments
+        return self._task(wildcards).word_alignments
 
     def fetched(self, wildcards: Wildcards) -> str:
         """The mark that a task's data set is there."""
@@ -230,8 +185,8 @@ class Workflow:
 
     def local_files(self, wildcards: Wildcards) -> list[str]:
         """Files of the user's own that a data set is copied from."""
-        name = wildcards.dataset
-        return [str(file) for file in or_exit(check_local, name, self._dataset(name))]
+        entry = self._dataset(wildcards.dataset)
+        return [str(file) for file in or_exit(check_local, wildcards.dataset, entry)]
 
     def registries(self, wildcards: Wildcards) -> list[str]:
         """Arguments that name the registries; they change no result."""
@@ -246,12 +201,14 @@ class Workflow:
         }
         return {"files": files, "package": entry.package and entry.package.model_dump()}
 
+    # Of the stages of preparing data, None is the last one.
+
     def before(self, stage: str | None = None) -> ByJob:
-        """What a stage of preparing data is made from; None: the last stage."""
+        """What a stage of preparing data is made from."""
 
         def needed(wildcards: Wildcards) -> list[str] | str:
-            stages = self._stages(wildcards)
-            earlier = stages[: stages.index(stage or stages[-1])]
+            _, name, stages = self._stage(wildcards, stage)
+            earlier = stages[: stages.index(name)]
             folder = self.data.format(task=wildcards.task)
             return [f"{folder}/{name}" for name in earlier] or self.fetched(wildcards)
 
@@ -259,41 +216,41 @@ class Workflow:
 
     def last_stage(self, wildcards: Wildcards) -> str:
         """The stage that completes a task's data."""
-        return self._stages(wildcards)[-1]
+        return self._stage(wildcards, None)[1]
 
     def stage_options(self, stage: str | None = None) -> ByJob:
-        """What of an entry decides the result of a stage; None: the last stage."""
+        """What of an entry decides the result of a stage."""
 
         def decided(wildcards: Wildcards) -> dict[str, Any]:
-            entry, stages = self._task_data(wildcards.task), self._stages(wildcards)
-            name, layout = stage or stages[-1], entry.layout.model_dump()
-            own = {key: layout[key] for key in load_task(entry.task).keys(name)}
+            entry, name, stages = self._stage(wildcards, stage)
+            own = entry.layout.model_dump(include=set(load_task(entry.task).keys(name)))
             return {"format": own} | (_content(entry) if name == stages[0] else {})
 
         return decided
 
     def stage_code(self, stage: str | None = None) -> ByJob:
-        """Fingerprint of what runs a stage; None: the last stage."""
+        """Fingerprint of what runs a stage."""
 
         def code(wildcards: Wildcards) -> str:
-            entry, stages = self._task_data(wildcards.task), self._stages(wildcards)
-            name = stage or stages[-1]
+            entry, name, stages = self._stage(wildcards, stage)
             modules = load_task(entry.task).modules(name, entry.layout)
             drawn = entry.generator_names() if name == stages[0] else []
-            return code_hash(*CODE["prepare"], *modules, *drawn)
+            return fingerprint(*CODE["prepare"], *modules, *drawn)
 
         return code
 
     def format_argument(self, wildcards: Wildcards, output: Any) -> str:
         """A task's overrides of the format, as an argument.
 
-        It takes the output, so that Snakemake holds it for derived from that, and no reason to run
-        again: `stage_options` says which keys matter to which stage.
+        It takes the output as `config_argument` does: `stage_options` says which keys matter to which stage.
         """
-        return json.dumps(or_exit(self.plan.task, wildcards.task).format)
+        return json.dumps(self._task(wildcards).format)
 
-    def _stages(self, wildcards: Wildcards) -> list[str]:
-        return list(load_task(self._task_data(wildcards.task).task).STAGES)
+    def _stage(self, wildcards: Wildcards, stage: str | None) -> tuple[Dataset, str, list[str]]:
+        """The entry of a task's data set, a stage or the last one, and all stages."""
+        entry = self._entry(wildcards)
+        stages = list(load_task(entry.task).STAGES)
+        return entry, stage or stages[-1], stages
 
     def gold_options(self, wildcards: Wildcards) -> dict[str, Any]:
         """What of the entry of word alignments decides what is made of its files."""
@@ -304,7 +261,7 @@ class Workflow:
         """Fingerprint of what prepares word alignments."""
         entry = self._dataset(str(self.gold_of(wildcards)))
         modules = load_task(entry.task).modules("gold", entry.layout)
-        return code_hash(*CODE["word-alignments"], *modules, *entry.generator_names())
+        return fingerprint(*CODE["word-alignments"], *modules, *entry.generator_names())
 
     # Runs: training, decoding, scores.
 
@@ -312,66 +269,60 @@ class Workflow:
         """Fingerprint of a command, of a run's model and of how its text becomes symbols."""
 
         def code(wildcards: Wildcards) -> str:
-            entry = self._task_data(wildcards.task)
+            entry = self._entry(wildcards)
             codec = load_task(entry.task).modules("codec", entry.layout)
-            components = model_modules(self.run_config(wildcards))
-            return code_hash(*CODE[command], *components, *codec)
+            return fingerprint(*CODE[command], *model_modules(self.run_config(wildcards)), *codec)
 
         return code
 
     @staticmethod
     def code(command: str, kind: str | None = None) -> str:
         """Fingerprint of a command, or of what it does for one kind of task or figure."""
-        return code_hash(*CODE[command], *([KINDS[command][kind]] if kind else ()))
+        return fingerprint(*CODE[command], *([KINDS[command][kind]] if kind else ()))
 
     def member_models(self, wildcards: Wildcards) -> list[str]:
         """Weights of the models that an ensemble is joined from."""
-        run = self.run_of(wildcards.task, wildcards.model, wildcards.seed)
         members = or_exit(self.plan.members, wildcards.model)
-        return [str(run.member(name).model / "weights.safetensors") for name in members]
+        return [str(self._run(wildcards).member(name).model / "weights.safetensors") for name in members]
 
     def outputs_by_beam(self, file: str) -> ByJob:
         """This file of a run's outputs on the test split, with every beam of the task."""
 
         def files(wildcards: Wildcards) -> list[str]:
-            run = self.run_of(wildcards.task, wildcards.model, wildcards.seed)
-            places = [run.predictions("test", beam) for beam in self._beams(wildcards)]
+            self._task(wildcards)
+            places = [self._run(wildcards).predictions("test", beam) for beam in self.beams[wildcards.task]]
             return [str(place.with_name(file)) for place in places]
 
         return files
 
     def analysis(self, wildcards: Wildcards) -> list[str]:
         """A run's analysis of the test split, if its scores need one."""
-        run = self.run_of(wildcards.task, wildcards.model, wildcards.seed)
-        kind = self._task_data(wildcards.task).task
-        return [str(run.analysis("test"))] if kind in ANALYZED else []
+        return [str(self._run(wildcards).analysis("test"))] if self._entry(wildcards).task in ANALYZED else []
 
     def score_code(self, wildcards: Wildcards) -> str:
         """Fingerprint of what scores a task's outputs."""
-        kind = self._task_data(wildcards.task).task
-        return self.code("score", kind)
+        return self.code("score", self._entry(wildcards).task)
 
     def compared(self, task: str) -> list[str]:
         """The models of a task that can be compared with the baseline."""
         models, baseline = self.experiment.models_of(task), self.experiment.baseline
         return [model for model in models if baseline in models and model != baseline]
 
+    def posterior(self, task: str) -> list[str]:
+        """The first model of a task that attends a posteriori, if there is one."""
+        feeds = {model: self.plan.components[model].input_feeding for model in self.compared(task)}
+        return [model for model, feed in feeds.items() if feed.kind == "posterior"][:1]
+
     def of_compared(self, *files: str) -> ByJob:
         """These files of the models of a task that are compared with the baseline."""
         return lambda wildcards: self._of_models(wildcards, self.compared(wildcards.task), files)
 
     def of_baseline(self, *files: str) -> ByJob:
-        """These files of the baseline."""
         return lambda wildcards: self._of_models(wildcards, [self.experiment.baseline], files)
 
     def of_posterior(self, *files: str) -> ByJob:
         """These files of the first model of a task that attends a posteriori."""
         return lambda wildcards: self._of_models(wildcards, self.posterior(wildcards.task), files)
-
-    def posterior(self, task: str) -> list[str]:
-        """The first model of a task that attends a posteriori, if there is one."""
-        feeds = {model: self.plan.components[model].input_feeding for model in self.compared(task)}
-        return [model for model, feed in feeds.items() if feed.kind == "posterior"][:1]
 
     def _of_models(self, wildcards: Wildcards, models: Iterable[str], files: Iterable[str]) -> list[str]:
         """Files of runs of these models; `{beam}` in them is the task's main beam."""
@@ -387,12 +338,7 @@ class Workflow:
 
     def resource_of_all(self, name: str) -> ByJob:
         """The same, for all processes that share a training."""
-
-        def amount(wildcards: Wildcards) -> int:
-            asked = self._resources(wildcards)
-            return int(getattr(asked, name) * asked.processes)
-
-        return amount
+        return lambda wildcards: self.resource(name)(wildcards) * self._resources(wildcards).processes
 
     def gpu(self, wildcards: Wildcards) -> int:
         """1 if a job that computes asks for a GPU, else 0.
@@ -416,8 +362,108 @@ class Workflow:
         return self.experiment.device if self.gpu(wildcards) else "cpu"
 
     def _resources(self, wildcards: Wildcards) -> Resources:
-        model = getattr(wildcards, "model", None)
-        return or_exit(self.plan.resources, wildcards.task, model)
+        return or_exit(self.plan.resources, wildcards.task, getattr(wildcards, "model", None))
+
+
+class ReportFiles:
+    """The tables and figures of an experiment, and the files that each is made of."""
+
+    def __init__(self, flow: Workflow) -> None:
+        self.flow, self.experiment = flow, flow.experiment
+
+    def tables(self) -> list[str]:
+        """Every table of the experiment, as data; the other formats are made beside it."""
+        return [f"{self.flow.results}/tables/{name}.csv" for name in self._shown(TABLES)]
+
+    def front_tables(self) -> list[str]:
+        """The tables on the report's first page."""
+        return [f"{self.flow.results}/tables/{name}.html" for name in self._shown(TABLES) if TABLES[name].front]
+
+    def figures(self) -> list[str]:
+        """Every figure of the experiment, heat maps of one seed of each task included."""
+        tasks = [task for task in self.experiment.tasks if self.flow.posterior(task)]
+        maps = [f"attention_{task}_seed{self.experiment.seeds_of(task)[0]}" for task in tasks]
+        return [f"{self.flow.results}/figures/{name}.svg" for name in [*self._shown(FIGURES), *maps]]
+
+    def table_inputs(self, wildcards: Wildcards) -> dict[str, list[str]]:
+        return self._inputs(TABLES[wildcards.table])
+
+    def table_arguments(self, wildcards: Wildcards) -> list[str]:
+        """The same as arguments of the command `tables`."""
+        return self._arguments(TABLES[wildcards.table])
+
+    def table_labels(self, wildcards: Wildcards) -> dict[str, str]:
+        return {"table": TABLES[wildcards.table].label}
+
+    def table_category(self, wildcards: Wildcards) -> str:
+        """The heading under which a table is in the report's menu."""
+        return TABLES[wildcards.table].category
+
+    def figure_inputs(self, wildcards: Wildcards) -> dict[str, list[str]]:
+        return self._inputs(FIGURES[wildcards.figure])
+
+    def figure_arguments(self, wildcards: Wildcards) -> list[str]:
+        """Arguments of the command `figures` after the kind: the files, then the options."""
+        item = FIGURES[wildcards.figure]
+        return [*self._arguments(item), *item.options]
+
+    def figure_kind(self, wildcards: Wildcards) -> str:
+        return FIGURES[wildcards.figure].draws
+
+    def figure_code(self, wildcards: Wildcards) -> str:
+        """Fingerprint of what draws it."""
+        return self.flow.code("figures", self.figure_kind(wildcards))
+
+    def figure_labels(self, wildcards: Wildcards) -> dict[str, str]:
+        """A figure's place in the report's menu."""
+        return {"figure": FIGURES[wildcards.figure].label}
+
+    def _shown(self, items: Mapping[str, Item]) -> list[str]:
+        return [name for name, item in items.items() if item.shows(self.experiment, self.flow.kinds)]
+
+    def _inputs(self, item: Item) -> dict[str, list[str]]:
+        beside = {pattern.format(**place): None for place in self._places(item) for pattern in item.also_reads}
+        return self._files(item) | {"beside": list(beside)}
+
+    def _arguments(self, item: Item) -> list[str]:
+        return [word for name, files in self._files(item).items() if files for word in (f"--{name}", *files)]
+
+    def _files(self, item: Item) -> dict[str, list[str]]:
+        """The files that a table or figure is made of, each once, by option of its command."""
+        places = list(self._places(item))
+        return {
+            option: list(dict.fromkeys(pattern.format(**place) for place in places if option not in place["lacks"]))
+            for option, pattern in item.files.items()
+        }
+
+    def _places(self, item: Item) -> Iterator[dict[str, Any]]:
+        """What the files of a table or figure are named after, run by run."""
+        shown = item.shows(self.experiment, self.flow.kinds)
+        for task, model, seed in self.experiment.runs():
+            if task in shown and not (item.trained and model in self.flow.ensembles):
+                yield {
+                    "task": f"{self.flow.results}/{task}",
+                    "run": str(self.flow.run_of(task, model, seed).path),
+                    "seed": seed,
+                    "beam": self.flow.beams[task][0],
+                    "lacks": self._lacking(task, model),
+                }
+
+    def _lacking(self, task: str, model: str) -> list[str]:
+        """Options of commands for which a model has no files on a task."""
+        found = {
+            # Without the baseline, or with nothing but it, nothing is tested against it.
+            "significance": bool(self.flow.compared(task)),
+            "gold-scores": self.experiment.tasks[task].word_alignments is not None,
+            # A test row has no pointer actions to be forced.
+            "analyses": self.flow.plan.components[model].targets == "symbols",
+        }
+        return [option for option, known in found.items() if not known]
+
+
+def captions(folder: str) -> list[str]:
+    """The texts of the report that are in a folder."""
+    return sorted(str(file) for file in Path(folder).glob("*.rst"))
 
 
 def _content(entry: Dataset) -> dict[str, Any]:
@@ -426,37 +472,27 @@ def _content(entry: Dataset) -> dict[str, Any]:
     return entry.model_dump(include={"task", "splits", "package"}) | {"files": hashes}
 
 
+# For rules' parameters: folders of inputs and outputs, wherever they are kept. Snakemake finds arguments by name.
+
+
 def input_folder(name: str) -> Callable[[Wildcards, Any], str]:
-    """For a rule's parameter: the folder of the first input of this name, wherever it is kept."""
-
-    # Snakemake finds an argument by its name.
-    def folder(wildcards: Wildcards, input: Any) -> str:  # noqa: A002
-        return _first_folder(input.get(name))
-
-    return folder
+    """The folder of the first input of this name."""
+    return lambda wildcards, input: _first_folder(input.get(name))  # noqa: A006
 
 
 def input_folders(name: str, file: str) -> Callable[[Wildcards, Any], list[str]]:
-    """The same for all inputs of this name, each by one file that it has."""
-
-    def folders(wildcards: Wildcards, input: Any) -> list[str]:  # noqa: A002
-        return [os.path.dirname(one) for one in input.get(name) if os.path.basename(one) == file]
-
-    return folders
+    """The folders of all inputs of this name, each by one file that it has."""
+    return lambda wildcards, input: [os.path.dirname(one) for one in input.get(name) if os.path.basename(one) == file]  # noqa: A006
 
 
 def run_of_model(wildcards: Wildcards, input: Any) -> str:  # noqa: A002
-    """For a rule's parameter: the folder of the run whose model is an input."""
+    """The folder of the run whose model is an input."""
     return os.path.dirname(_first_folder(input.get("model")))
 
 
 def output_folder(name: str) -> Callable[[Wildcards, Any], str]:
-    """For a rule's parameter: the folder of the first output of this name."""
-
-    def folder(wildcards: Wildcards, output: Any) -> str:
-        return _first_folder(output.get(name))
-
-    return folder
+    """The folder of the first output of this name."""
+    return lambda wildcards, output: _first_folder(output.get(name))
 
 
 def _first_folder(files: str | Sequence[str]) -> str:

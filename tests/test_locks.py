@@ -9,30 +9,30 @@ from threading import Thread
 
 import pytest
 
-from pam import locking
+from pam import jobs
 from pam.io import UserError
 
 
 def test_a_lock_is_taken_once_and_names_its_holder(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "lock"
-    lock = locking.take(path)
+    lock = jobs.take(path)
     assert lock is not None
-    assert locking.take(path) is None
-    assert locking.holder(path).startswith(f"process {os.getpid()} on ")
+    assert jobs.take(path) is None
+    assert jobs.holder(path).startswith(f"process {os.getpid()} on ")
     lock.release()
-    again = locking.take(path)
+    again = jobs.take(path)
     assert again is not None
     again.release()
 
 
 def test_a_lock_is_waited_for_and_that_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locking, "POLL_S", 0.01)
+    monkeypatch.setattr(jobs, "POLL_S", 0.01)
     path, said, entered = tmp_path / "lock", [], []
-    first = locking.take(path)
+    first = jobs.take(path)
     assert first is not None
 
     def second() -> None:
-        with locking.waited_for(path, said.append):
+        with jobs.waited_for(path, said.append):
             entered.append(True)
 
     waiting = Thread(target=second)
@@ -51,4 +51,4 @@ def test_a_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr("fcntl.flock", no_locks)
     with pytest.raises(UserError, match="this file system has no locks"):
-        locking.take(tmp_path / "lock")
+        jobs.take(tmp_path / "lock")

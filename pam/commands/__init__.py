@@ -9,18 +9,57 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pam.run_folder import RunFolder
+
+Option = tuple[str, dict[str, Any]]
+"""An option's name, and the rest of what argparse takes."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """One command.
+    """One command: what it does in one line, the function that does it and returns the exit code, its options.
 
-    Attributes:
-        help: what it does, in one line.
-        add_arguments: declares its options.
-        run: does it; returns the exit code.
+    Of the options in a list only one may be given.
     """
 
     help: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
+    options: tuple[Option | list[Option], ...]
+
+    def add_to(self, parser: argparse.ArgumentParser) -> None:
+        """Declares the command's options."""
+        for option in self.options:
+            group = parser.add_mutually_exclusive_group() if isinstance(option, list) else parser
+            for name, settings in option if isinstance(option, list) else [option]:
+                group.add_argument(name, **settings)
+        parser.set_defaults(call=self.run)
+
+
+def option(name: str, help: str | None = None, **settings: Any) -> Option:  # noqa: A002 -- argparse's name
+    return name, {"help": help, **settings}
+
+
+def path(name: str, help: str, metavar: str = "FILE", **settings: Any) -> Option:  # noqa: A002
+    return option(name, help, type=Path, metavar=metavar, **settings)
+
+
+def folder(name: str, help: str, **settings: Any) -> Option:  # noqa: A002
+    return path(name, help, "DIR", **settings)
+
+
+def run_with(files: str, required: bool = True) -> Option:
+    """The option that names a run, whose folder has `files`."""
+    return folder("--run", f"folder of a run, results/EXPERIMENT/TASK/MODEL/seedK, with {files}", required=required)
+
+
+def run_folder(args: argparse.Namespace) -> RunFolder:
+    """The folder that --run names, with the configuration that --config gives."""
+    return RunFolder(args.run, args.config)
+
+
+CONFIG = option("--config", "the run's configuration (default: that in run.yaml)", metavar="YAML")
+DATA = folder("--data", "prepared data (default: those of the run's task)")
+DEVICE = option("--device", choices=("auto", "cpu", "cuda"), default="auto")

@@ -4,46 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pam.commands import Command
+from pam.commands import Command, Option, folder, option
 
 if TYPE_CHECKING:
     from pam.data.registry import Dataset
 
 REGISTRY = "config/datasets.yaml"
-
-
-def _add_dataset(parser: argparse.ArgumentParser, out: str) -> None:
-    """Declares the options that name a data set, and the folder to write."""
-    parser.add_argument("--dataset", required=True, metavar="NAME", help="its name in a registry")
-    parser.add_argument(
-        "--registry",
-        action="append",
-        metavar="FILE",
-        help=f"registry of data sets; may be repeated (default: {REGISTRY})",
-    )
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help=out)
-
-
-def _dataset(args: argparse.Namespace) -> Dataset:
-    from pam.data.registry import find_dataset
-
-    return find_dataset(args.registry or [REGISTRY], args.dataset)
-
-
-def _add_raw(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--raw", type=Path, required=True, metavar="DIR", help="folder that fetch filled")
-
-
-def add_fetch(parser: argparse.ArgumentParser) -> None:
-    _add_dataset(parser, "folder for the files")
-    parser.add_argument(
-        "--mirror",
-        metavar="PLACE",
-        help="folder or base address laid out DATASET/FILE, tried first (default: $PAM_MIRROR)",
-    )
 
 
 def run_fetch(args: argparse.Namespace) -> int:
@@ -57,13 +25,6 @@ def _say(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 
-def add_prepare(parser: argparse.ArgumentParser) -> None:
-    _add_dataset(parser, "folder for the prepared data")
-    _add_raw(parser)
-    parser.add_argument("--format", metavar="YAML", help="keys that override the data set's `format`: {key: value}")
-    parser.add_argument("--stage", metavar="NAME", help="this stage alone, after those before it (default: all)")
-
-
 def run_prepare(args: argparse.Namespace) -> int:
     from pam.data.prepare import prepare
 
@@ -74,6 +35,19 @@ def run_prepare(args: argparse.Namespace) -> int:
     for warning in counts["warnings"]:
         sys.stderr.write(f"warning: {args.dataset}: {warning}\n")
     return 0
+
+
+def run_word_alignments(args: argparse.Namespace) -> int:
+    from pam.data.word_alignments import prepare_word_alignments
+
+    prepare_word_alignments(args.dataset, _dataset(args), args.raw, args.data, args.out)
+    return 0
+
+
+def _dataset(args: argparse.Namespace) -> Dataset:
+    from pam.data.registry import find_dataset
+
+    return find_dataset(args.registry or [REGISTRY], args.dataset)
 
 
 def overrides(text: str, dataset: Dataset) -> dict[str, Any]:
@@ -92,21 +66,49 @@ def overrides(text: str, dataset: Dataset) -> dict[str, Any]:
     return given
 
 
-def add_word_alignments(parser: argparse.ArgumentParser) -> None:
-    _add_dataset(parser, "folder for the prepared alignments")
-    _add_raw(parser)
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the task's prepared data")
+def _dataset_to(out: str) -> tuple[Option, ...]:
+    """The options that name a data set, and the folder to write."""
+    return (
+        option("--dataset", "its name in a registry", required=True, metavar="NAME"),
+        option(
+            "--registry",
+            f"registry of data sets; may be repeated (default: {REGISTRY})",
+            action="append",
+            metavar="FILE",
+        ),
+        folder("--out", out, required=True),
+    )
 
 
-def run_word_alignments(args: argparse.Namespace) -> int:
-    from pam.data.word_alignments import prepare_word_alignments
-
-    prepare_word_alignments(args.dataset, _dataset(args), args.raw, args.data, args.out)
-    return 0
-
-
-FETCH = Command("bring the files of a data set, checked against their hashes", add_fetch, run_fetch)
-PREPARE = Command("check the text of a fetched data set and turn it into ids", add_prepare, run_prepare)
+RAW = folder("--raw", "folder that fetch filled", required=True)
+FETCH = Command(
+    "bring the files of a data set, checked against their hashes",
+    run_fetch,
+    (
+        *_dataset_to("folder for the files"),
+        option(
+            "--mirror",
+            "folder or base address laid out DATASET/FILE, tried first (default: $PAM_MIRROR)",
+            metavar="PLACE",
+        ),
+    ),
+)
+PREPARE = Command(
+    "check the text of a fetched data set and turn it into ids",
+    run_prepare,
+    (
+        *_dataset_to("folder for the prepared data"),
+        RAW,
+        option("--format", "keys that override the data set's `format`: {key: value}", metavar="YAML"),
+        option("--stage", "this stage alone, after those before it (default: all)", metavar="NAME"),
+    ),
+)
 WORD_ALIGNMENTS = Command(
-    "prepare word alignments that people made, to compare attention with", add_word_alignments, run_word_alignments
+    "prepare word alignments that people made, to compare attention with",
+    run_word_alignments,
+    (
+        *_dataset_to("folder for the prepared alignments"),
+        RAW,
+        folder("--data", "the task's prepared data", required=True),
+    ),
 )

@@ -1,33 +1,20 @@
-"""`analyze`, `attention`, `score` and `significance`: what a trained model does, and how well."""
+"""`analyze`, `attention`, `score`, `significance`, `tables`, `figures`: what trained models do, and how well."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pam.commands import Command
-from pam.commands.train import add_device, add_run
+from pam.commands import DATA, DEVICE, Command, folder, option, path, run_with
 from pam.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from pam.evaluation.scores import Scores
 
 SPLITS = ("train", "dev", "test", "gold")
-
-
-def _add_data_and_out(parser: argparse.ArgumentParser, out: str) -> None:
-    parser.add_argument("--data", type=Path, metavar="DIR", help="prepared data (default: those of the run's task)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help=f"{out} (default: in the run's folder)")
-
-
-def add_analyze(parser: argparse.ArgumentParser) -> None:
-    add_run(parser, "a trained model")
-    parser.add_argument("--split", default="test", choices=SPLITS)
-    _add_data_and_out(parser, "analysis.json")
-    parser.add_argument("--batch-size", type=int, metavar="N", help="rows side by side (default: the run's own)")
-    add_device(parser)
+FILES = ("predictions", "decoding", "data", "analysis", "training", "kind")
+"""What `score` takes instead of a run."""
 
 
 def run_analyze(args: argparse.Namespace) -> int:
@@ -40,71 +27,36 @@ def run_analyze(args: argparse.Namespace) -> int:
     limit_threads()
     if args.batch_size is not None and args.batch_size < 1:
         raise UserError(f"--batch-size {args.batch_size}", hint="use a whole number, at least 1")
-    folder = RunFolder(args.run)
-    model = load_writer_of_symbols(folder.model, args.device)
+    run = RunFolder(args.run)
+    model = load_writer_of_symbols(run.model, args.device)
     batch_size = args.batch_size or model.run.decoding.batch_size
-    found = analyze(model, args.data or folder.data(args.split), args.split, batch_size)
-    save(found, args.out or folder.analysis(args.split))
+    found = analyze(model, args.data or run.data(args.split), args.split, batch_size)
+    save(found, args.out or run.analysis(args.split))
     return 0
-
-
-def add_attention(parser: argparse.ArgumentParser) -> None:
-    add_run(parser, "a trained model")
-    parser.add_argument("--split", default="test", choices=SPLITS[:3])
-    _add_data_and_out(parser, "attention.json")
-    chosen = parser.add_mutually_exclusive_group()
-    chosen.add_argument("--rows", help="row numbers from 0, separated by commas")
-    chosen.add_argument("--count", type=int, default=4, help="so many telling rows, spread evenly")
 
 
 def run_attention(args: argparse.Namespace) -> int:
     from pam.evaluation.analyze import heat_maps, load_writer_of_symbols
     from pam.io import UserError, write_json
 
-    folder = RunFolder(args.run)
-    model = load_writer_of_symbols(folder.model)
+    run = RunFolder(args.run)
+    model = load_writer_of_symbols(run.model)
     if args.count < 1:
         raise UserError(f"--count {args.count}", hint="use a whole number, at least 1")
     try:
         rows = None if args.rows is None else [int(part) for part in args.rows.split(",")]
     except ValueError as error:
         raise UserError(f"--rows {args.rows}", hint="write numbers, such as 0,5,9") from error
-    data = args.data or folder.data(args.split)
-    maps = heat_maps(model, data, args.split, args.count, rows)
-    write_json(args.out or folder.attention, maps)
+    maps = heat_maps(model, args.data or run.data(args.split), args.split, args.count, rows)
+    write_json(args.out or run.attention, maps)
     return 0
-
-
-def add_score(parser: argparse.ArgumentParser) -> None:
-    add_run(parser, "all files that the options below would name", required=False)
-    parser.add_argument("--split", default="test", help="that was predicted or aligned")
-    parser.add_argument(
-        "--predictions",
-        type=Path,
-        nargs="+",
-        default=[],
-        help="instead of a run: files of predictions, one a beam, the main beam's first",
-    )
-    parser.add_argument(
-        "--decoding",
-        type=Path,
-        nargs="+",
-        default=[],
-        help="decoding.json of each file of predictions, for beam and cost",
-    )
-    parser.add_argument("--data", type=Path, help="prepared data that the rows must agree with")
-    parser.add_argument("--analysis", type=Path, help="analysis.json, for perplexity or alignments")
-    parser.add_argument("--training", type=Path, help="training.json, for the cost")
-    parser.add_argument("--kind", help="kind of scoring (default: the kind of task of --data)")
-    parser.add_argument("--out", type=Path, help="scores.json (default: in the run's folder; no run: print metrics)")
 
 
 def run_score(args: argparse.Namespace) -> int:
     from pam.evaluation.scores import Scored, files_of, save, score
     from pam.io import UserError
 
-    named = ("predictions", "decoding", "data", "analysis", "training", "kind")
-    given = {name: getattr(args, name) for name in named if getattr(args, name)}
+    given = {name: getattr(args, name) for name in FILES if getattr(args, name)}
     if args.run is None:
         files = Scored(split=args.split, **given)
     elif given:
@@ -129,15 +81,6 @@ def _print(scores: Scores) -> None:
         )
 
 
-def add_significance(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--baseline", type=Path, required=True, metavar="DIR", help="run of the baseline")
-    parser.add_argument(
-        "--systems", type=Path, nargs="+", required=True, metavar="DIR", help="runs of other models on the same task"
-    )
-    parser.add_argument("--split", default="test", choices=SPLITS[:3])
-    parser.add_argument("--out", type=Path, required=True, help="JSON to write")
-
-
 def run_significance(args: argparse.Namespace) -> int:
     from pam.evaluation.translation import compare_runs
     from pam.io import write_json
@@ -147,13 +90,110 @@ def run_significance(args: argparse.Namespace) -> int:
     return 0
 
 
+def run_tables(args: argparse.Namespace) -> int:
+    from pam.reporting import comparison, render, runs, tables
+
+    files = {name: getattr(args, name) for name in ("scores", "predictions", "significance", "gold_scores", "analyses")}
+    papers = comparison.load_papers(args.paper)
+    inputs = tables.Inputs(experiment=runs.load_experiment(args.experiment), papers=papers, **files)
+    render.write(tables.build(args.table, inputs), args.out, args.table)
+    return 0
+
+
+def run_figures(args: argparse.Namespace) -> int:
+    from pam.reporting import figures
+
+    figures.write(args.kind, args.rest, f"python -m pam figures {args.kind}")
+    return 0
+
+
 ANALYZE = Command(
-    "likelihood, entropy, coverage and word links of a split, under teacher forcing", add_analyze, run_analyze
+    "likelihood, entropy, coverage and word links of a split, under teacher forcing",
+    run_analyze,
+    (
+        run_with("a trained model"),
+        option("--split", default="test", choices=SPLITS),
+        DATA,
+        path("--out", "analysis.json (default: in the run's folder)"),
+        option("--batch-size", "rows side by side (default: the run's own)", type=int, metavar="N"),
+        DEVICE,
+    ),
 )
 ATTENTION = Command(
-    "write the alignments of a model for rows of a split, under teacher forcing", add_attention, run_attention
+    "write the alignments of a model for rows of a split, under teacher forcing",
+    run_attention,
+    (
+        run_with("a trained model"),
+        option("--split", default="test", choices=SPLITS[:3]),
+        DATA,
+        path("--out", "attention.json (default: in the run's folder)"),
+        [
+            option("--rows", "row numbers from 0, separated by commas"),
+            option("--count", "so many telling rows, spread evenly", type=int, default=4),
+        ],
+    ),
 )
-SCORE = Command("score predictions or alignments, with intervals, and add up the cost", add_score, run_score)
+SCORE = Command(
+    "score predictions or alignments, with intervals, and add up the cost",
+    run_score,
+    (
+        run_with("all files that the options below would name", required=False),
+        option("--split", "that was predicted or aligned", default="test"),
+        path(
+            "--predictions",
+            "instead of a run: files of predictions, one a beam, the main beam's first",
+            nargs="+",
+            default=[],
+        ),
+        path("--decoding", "decoding.json of each file of predictions, for beam and cost", nargs="+", default=[]),
+        folder("--data", "prepared data that the rows must agree with"),
+        path("--analysis", "analysis.json, for perplexity or alignments"),
+        path("--training", "training.json, for the cost"),
+        option("--kind", "kind of scoring (default: the kind of task of --data)"),
+        path("--out", "scores.json (default: in the run's folder; no run: print metrics)"),
+    ),
+)
 SIGNIFICANCE = Command(
-    "test translations against the baseline's: sacreBLEU's paired bootstrap", add_significance, run_significance
+    "test translations against the baseline's: sacreBLEU's paired bootstrap",
+    run_significance,
+    (
+        folder("--baseline", "run of the baseline", required=True),
+        folder("--systems", "runs of other models on the same task", nargs="+", required=True),
+        option("--split", default="test", choices=SPLITS[:3]),
+        path("--out", "JSON to write", required=True),
+    ),
+)
+TABLES = Command(
+    "make a table of an experiment: CSV, Markdown, LaTeX, HTML",
+    run_tables,
+    (
+        option(
+            "--table",
+            "table1, table2, attentions, examples, costs, ...: a wrong name is answered with all",
+            required=True,
+            metavar="NAME",
+        ),
+        path("--experiment", "the experiment's configuration (YAML)", required=True),
+        *(
+            path(name, what, nargs="+", default=())
+            for name, what in (
+                ("--scores", "scores.json of every run; for table3, gold_scores.json"),
+                ("--predictions", "for examples: predictions.tsv of every run, in its folder beam<k>"),
+                ("--significance", "what the command of that name wrote"),
+                ("--gold-scores", "for attentions: gold_scores.json of runs"),
+                ("--analyses", "for attentions: analysis.json of runs"),
+            )
+        ),
+        path("--paper", "the papers' figures (%(default)s)", default="config/paper_results.yaml"),
+        folder("--out", "folder; files are <table>.csv, ...", required=True),
+    ),
+)
+FIGURES = Command(
+    "draw one figure, as SVG and PNG",
+    run_figures,
+    (
+        option("kind", "quality, gains, ...: a wrong one is answered with all"),
+        # Read later, by the module of that kind: importing all of them would slow down every command.
+        option("rest", "options; `KIND --help` lists them", nargs=argparse.REMAINDER),
+    ),
 )

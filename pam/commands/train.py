@@ -1,49 +1,18 @@
-"""`train` and `ensemble`: from a run's configuration to its model."""
+"""`train`, `ensemble` and `predict`: from a run's configuration to its model, and to what that writes."""
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pam.commands import Command
-from pam.run_folder import RunFolder
+from pam.commands import CONFIG, DATA, DEVICE, Command, folder, option, path, run_folder, run_with
 
+if TYPE_CHECKING:
+    from pam.config import RunConfig
+    from pam.decoding.search import Sampling
 
-def add_run(parser: argparse.ArgumentParser, files: str, required: bool = True) -> None:
-    """Declares the option that names a run."""
-    parser.add_argument(
-        "--run",
-        type=Path,
-        required=required,
-        metavar="DIR",
-        help=f"folder of a run, results/EXPERIMENT/TASK/MODEL/seedK, with {files}",
-    )
-
-
-def add_config(parser: argparse.ArgumentParser) -> None:
-    """Declares the option that takes the place of run.yaml; see `run_folder`."""
-    parser.add_argument("--config", metavar="YAML", help="the run's configuration (default: that in run.yaml)")
-
-
-def run_folder(args: argparse.Namespace) -> RunFolder:
-    """The folder that --run names, with the configuration that --config gives."""
-    return RunFolder(args.run, args.config)
-
-
-def add_device(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-
-
-def add_train(parser: argparse.ArgumentParser) -> None:
-    add_run(parser, "run.yaml; results are written there")
-    add_config(parser)
-    parser.add_argument("--data", type=Path, metavar="DIR", help="prepared data (default: those of the run's task)")
-    parser.add_argument("--state", type=Path, metavar="DIR", help="the training's state (default: RUN/state)")
-    add_device(parser)
-    parser.add_argument(
-        "--code", help="what the code is; a state of other code is not gone on from; None: its fingerprint"
-    )
-    parser.add_argument("--processes", type=int, default=1, help="that share the training, on GPUs one each")
+SEARCH = ("beam", "length_penalty", "length_prior", "replace_unknown")
+"""Options that override the run's `decoding`."""
 
 
 def run_train(args: argparse.Namespace) -> int:
@@ -54,11 +23,6 @@ def run_train(args: argparse.Namespace) -> int:
     return train(run, data, state, args.device, args.code, args.processes)
 
 
-def add_ensemble(parser: argparse.ArgumentParser) -> None:
-    add_run(parser, "run.yaml of an ensemble, beside the runs of its members")
-    add_config(parser)
-
-
 def run_ensemble(args: argparse.Namespace) -> int:
     from pam.training.run import join
 
@@ -66,5 +30,133 @@ def run_ensemble(args: argparse.Namespace) -> int:
     return 0
 
 
-TRAIN = Command("train one model; goes on from its last state if it was stopped", add_train, run_train)
-ENSEMBLE = Command("join trained models to an ensemble", add_ensemble, run_ensemble)
+def run_predict(args: argparse.Namespace) -> int:
+    from pam.decoding.generator import Generator, predict_lines, predict_split
+    from pam.models.checkpoint import load_model
+    from pam.training.devices import choose_device, keep_heap, limit_threads
+
+    keep_heap()
+    limit_threads()
+    _check(args)
+    run_dir = run_folder(args) if args.run else None
+    model_folder = run_dir.model if run_dir else args.model
+    model = load_model(model_folder, choose_device(args.device))
+    # Of a run that was only trained there is no run.yaml.
+    known = run_dir is not None and (args.config or run_dir.config_file.is_file())
+    run = _with_options(run_dir.load() if run_dir and known else model.run, args)
+    decoder = Generator(model, model_folder, run.decoding, args.n_best, _sampling(args, run))
+    if args.split is None and args.data is None:
+        predict_lines(decoder, args.n_best)
+        return 0
+    split, beam, record = args.split or "test", run.decoding.beam, args.record
+    out, data = args.out, args.data
+    if run_dir:
+        record = record or (None if out else run_dir.decoding(split, beam))
+        out, data = out or run_dir.predictions(split, beam), data or run_dir.data(split)
+    predict_split(decoder, data, split, out, record, args.n_best)
+    return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Checks that options go together.
+
+    Raises:
+        UserError: they do not.
+    """
+    from pam.io import UserError
+
+    if (args.run is None) == (args.model is None):
+        raise UserError("which model is not said", hint="name its folder: --run, or --model")
+    if args.split is None and args.data is None:
+        if args.out is not None or args.record is not None:
+            raise UserError(
+                "--out and --record are for prepared data",
+                hint="name a --split, or leave them out: typed lines go to standard output",
+            )
+    elif args.run is None and None in (args.data, args.out):
+        missing = "--data" if args.data is None else "--out"
+        raise UserError(f"a split and no {missing}", hint=f"name it with {missing}, or a run with --run")
+    whole = "use a whole number, at least"
+    for wrong, named, hint in (
+        (args.beam is not None and args.beam < 1, f"beam {args.beam}", f"{whole} 1"),
+        (args.n_best < 1, f"--n-best {args.n_best}", f"{whole} 1"),
+        (
+            not (args.temperature is None or args.temperature > 0),
+            f"--temperature {args.temperature}",
+            "use a number above 0",
+        ),
+        (args.seed is not None and args.seed < 0, f"--seed {args.seed}", f"{whole} 0"),
+    ):
+        if wrong:
+            raise UserError(named, hint=hint)
+    if not args.sample and (args.temperature is not None or args.seed is not None):
+        raise UserError("--temperature and --seed are for sampling", hint="add --sample, or leave them out")
+
+
+def _with_options(run: RunConfig, args: argparse.Namespace) -> RunConfig:
+    """The run, with how it is decoded as the options say; a value that is not possible is a UserError."""
+    from pam.io import parse
+
+    given = {name: getattr(args, name) for name in SEARCH if getattr(args, name) is not None}
+    decoding = parse(type(run.decoding), run.decoding.model_dump() | given)
+    return run.model_copy(update={"decoding": decoding})
+
+
+def _sampling(args: argparse.Namespace, run: RunConfig) -> Sampling | None:
+    """How outputs are drawn, if they are: by the options, or else by the run and its seed."""
+    from pam.decoding.generator import sampling_of
+    from pam.decoding.search import Sampling
+
+    if args.sample:
+        return Sampling(args.temperature or 1.0, 1 if args.seed is None else args.seed)
+    return sampling_of(run.decoding, run.seed)
+
+
+TRAIN = Command(
+    "train one model; goes on from its last state if it was stopped",
+    run_train,
+    (
+        run_with("run.yaml; results are written there"),
+        CONFIG,
+        DATA,
+        folder("--state", "the training's state (default: RUN/state)"),
+        DEVICE,
+        option("--code", "what the code is; a state of other code is not gone on from; None: its fingerprint"),
+        option("--processes", "that share the training, on GPUs one each", type=int, default=1),
+    ),
+)
+ENSEMBLE = Command(
+    "join trained models to an ensemble",
+    run_ensemble,
+    (run_with("run.yaml of an ensemble, beside the runs of its members"), CONFIG),
+)
+PREDICT = Command(
+    "decode a split, or each line of standard input",
+    run_predict,
+    (
+        run_with("a trained model", required=False),
+        CONFIG,
+        folder("--model", "instead of --run: a model folder by itself"),
+        option(
+            "--split",
+            "of the prepared data; without this and --data, standard input is decoded",
+            choices=("train", "dev", "test"),
+        ),
+        DATA,
+        path("--out", "predictions.tsv (default: in the run's folder)"),
+        path("--record", "decoding.json: cost and unseen symbols"),
+        option("--beam", "hypotheses kept (default: the run's own)", type=int),
+        option("--n-best", "outputs a source", type=int, default=1, metavar="N"),
+        option("--sample", "draw outputs instead of searching", action="store_true"),
+        option("--temperature", "with --sample: below 1 less random", type=float),
+        option("--seed", "with --sample", type=int),
+        option("--length-penalty", "log p is divided by length^this", type=float),
+        option("--length-prior", "weight of log p(length)", type=float),
+        option(
+            "--replace-unknown",
+            "an unknown word becomes the source word most attended",
+            action=argparse.BooleanOptionalAction,
+        ),
+        DEVICE,
+    ),
+)

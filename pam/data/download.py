@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from pam.data.archives import extract_member
 from pam.data.generated import find_generator, installed
 from pam.io import PART, UserError, atomic_write, clear_parts, read_json, sha256_of, write_json, write_text
-from pam.locking import waited_for
+from pam.jobs import waited_for
 
 if TYPE_CHECKING:
     from requests import Response

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from pam.io import UserError, atomic_write, clear_parts, read_json, sha256_of, storage_error, write_json
-from pam.locking import waited_for
+from pam.jobs import waited_for
 from pam.models.checkpoint import load_tensors, save_tensors
 
 FORMAT = "pam-state-1"
@@ -65,7 +65,12 @@ class Progress:
 
 
 def pack(model: nn.Module, optimizer: torch.optim.Optimizer, best: Weights, recent: list[Weights]) -> dict[str, Tensor]:
-    """All tensors of a training under names of one level; `recent` is of epochs that a later mean will hold."""
+    """All tensors of a training under names of one level.
+
+    Args:
+        best: weights of the best epoch.
+        recent: weights of epochs that a later mean will hold, the oldest first.
+    """
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     tensors |= {f"best.{name}": value for name, value in best.items()}
     for index, weights in enumerate(recent):
@@ -99,7 +104,11 @@ def unpack(
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Holds the state folder for one process, after waiting for another one that trains there; see `pam.locking`."""
+    """Holds the state folder for one process, after waiting for another one that trains there.
+
+    Raises:
+        UserError: see `pam.jobs.take`.
+    """
     with waited_for(folder / "lock", log.warning):
         clear_parts(folder)
         (folder / SPARE).unlink(missing_ok=True)
@@ -109,12 +118,15 @@ def locked(folder: Path) -> Iterator[None]:
 class StateFolder:
     """States of one training, the newest and the one before.
 
-    `key` is what the training is: configuration, data and code. A state with another key is of another training and is
-    not resumed.
+    Args:
+        folder: where they are.
+        key: what the training is: configuration, data and code. A state with another key is of
+            another training and is not resumed.
     """
 
     def __init__(self, folder: Path, key: str) -> None:
-        self.folder, self.key = folder, key
+        self.folder = folder
+        self.key = key
 
     def save(self, tensors: dict[str, Tensor], progress: Progress) -> None:
         """Writes a state as a whole; the state before is the reserve."""
@@ -154,12 +166,15 @@ class StateFolder:
 class CheckpointTimer:
     """How long after one state the next is saved.
 
-    It is `every_s` seconds at least; more where saving takes so long that it would take more than its share of the
-    time, as that of a large model to a slow disk does. 0: after every batch, however long it takes.
+    Args:
+        every_s: seconds at least; more where saving takes so long that it would take more than its share of the time,
+            as that of a large model to a slow disk does. 0: after every batch, however long it takes.
     """
 
     def __init__(self, every_s: float) -> None:
-        self.every_s, self.saved_at, self.took_s = every_s, monotonic(), 0.0
+        self.every_s = every_s
+        self.saved_at = monotonic()
+        self.took_s = 0.0
 
     def due(self) -> bool:
         """Whether it is time."""
@@ -178,8 +193,12 @@ class CheckpointTimer:
 class Results:
     """The results of one training: written here as a whole, then published where they are wanted.
 
-    A workflow that was killed while its training lived on deletes what that training wrote, and starts it once more.
-    The second finds here what the first has made. The folder holds nothing else; `key` is as that of `StateFolder`.
+    A workflow that was killed while its training lived on deletes what that training wrote, and
+    starts it once more. The second finds here what the first has made.
+
+    Args:
+        folder: holds the results and nothing else.
+        key: what the training is: configuration, data and code.
     """
 
     def __init__(self, folder: Path, key: str) -> None:
@@ -202,7 +221,11 @@ class Results:
         write_json(self.folder / FINISHED, self._content())
 
     def publish(self, out: Path) -> None:
-        """Puts the results into `out`, each as a whole, as new as if just made; a UserError if the disk is full."""
+        """Puts the results into `out`, each as a whole, as new as if just made.
+
+        Raises:
+            UserError: the disk is full, or the folder may not be written to.
+        """
         try:
             for name in self._names():
                 _link_or_copy(self.folder / name, out / name)
@@ -216,7 +239,8 @@ class Results:
         return sorted(str(path.relative_to(self.folder)) for path in files if path.name != FINISHED)
 
     def _content(self) -> dict[str, Any]:
-        return {"key": self.key, "files": {name: sha256_of(self.folder / name) for name in self._names()}}
+        hashes = {name: sha256_of(self.folder / name) for name in self._names()}
+        return {"key": self.key, "files": hashes}
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from pam import renamed
 from pam.config import ModelConfig, load_run
 from pam.experiment import Plan, load_plan
-from pam.io import UserError, dump_yaml, read_yaml
+from pam.io import RENAMED_FILES, RENAMED_KEYS, RENAMED_MODELS, UserError, dump_yaml, read_yaml
 from pam.models import options
 from pam.models.fitting import check_fit
 from tests.workflow.checkouts import ROOT
@@ -230,7 +229,7 @@ def test_an_old_name_is_answered_with_the_new_one(old: str, new: str, line: int,
     assert str(error.hint).startswith("write `")
 
 
-@pytest.mark.parametrize(("old", "new"), renamed.KEYS.items())
+@pytest.mark.parametrize(("old", "new"), RENAMED_KEYS.items())
 def test_an_old_key_of_a_model_is_answered_where_a_model_has_the_new_one(old: str, new: str) -> None:
     error = written(f"{old}: none")
     told = f"the key `{old}` is called `{new}` now"
@@ -239,9 +238,9 @@ def test_an_old_key_of_a_model_is_answered_where_a_model_has_the_new_one(old: st
 
 
 def test_new_names_are_names() -> None:
-    for new in renamed.MODELS.values():
+    for new in RENAMED_MODELS.values():
         assert Path(f"config/models/{new}.yaml").is_file()
-    for old, new in renamed.FILES.items():
+    for old, new in RENAMED_FILES.items():
         with pytest.raises(UserError, match=f"it is called `{new}` now"):
             read_yaml(old)
 

@@ -17,8 +17,7 @@ from pam import jobs, workflow
 from pam.io import UserError
 from pam.reporting.catalogue import FIGURES
 from pam.run_folder import RunFolder
-from pam.workflow import Workflow, input_folder, input_folders, output_folder
-from pam.workflow_report import ReportFiles
+from pam.workflow import ReportFiles, Workflow, input_folder, input_folders, output_folder
 from tests.workflow.checkouts import EXPERIMENT, PAIRS, REGISTRY, ROOT, TRANSLATION
 
 SOFT = "results/tiny/nouns/soft/seed1"
@@ -59,7 +58,7 @@ def pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workflow:
 
 
 def test_reading_it_does_not_wait_for_torch() -> None:
-    code = "import sys, pam.workflow_report; print('torch' in sys.modules)"
+    code = "import sys, pam.workflow; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

@@ -1,7 +1,7 @@
 # All runs of the experiment: tables, figures, and one page of everything.
 
 from pam.reporting.catalogue import FIGURES, TABLES
-from pam.workflow_report import PAPER, captions
+from pam.workflow import PAPER, captions
 
 TEXTS = os.path.relpath(os.path.join(workflow.basedir, "workflow/report"))
 
