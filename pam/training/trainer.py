@@ -342,17 +342,12 @@ def evaluate(
     Args:
         group: the processes that share this evaluation, batch by batch; stop: checked after each batch.
         actions: whether the model writes pointer actions.
-        accuracy: whether outputs are searched and compared with the targets.
-        eval_metrics: whether single symbols and the objective are measured too.
+        accuracy: whether outputs are searched and compared; eval_metrics: whether the last two results are wanted.
 
     Returns:
         `loss` in nats per target token, end symbol included; `accuracy` from 0 to 1; `token_accuracy`, how often the
         most probable next symbol is the target's; `objective`, what training maximizes, be it log p or a bound, in nats
-        per target token. What an objective draws comes from torch's generator.
-
-    Raises:
-        Stopped: some process is to stop.
-        UserError: out of memory.
+        per target token. What an objective draws comes from torch's generator. Stopped is raised if a process is to.
     """
     model.eval()
     greedy = decoding.model_copy(update={"beam": 1})
