@@ -44,7 +44,7 @@ def read_options(component: str, kind: str, values: dict[str, Any]) -> Options:
 
 @dataclass(frozen=True)
 class Component:
-    """Marks a field that holds a component's options. Kinds are looked up when it is read: registered ones are known."""
+    """Marks a field of a component's options. Kinds are looked up when it is read, so registered ones are known."""
 
     name: str
 

@@ -88,7 +88,7 @@ def run_significance(args: argparse.Namespace) -> int:
     from pam.io import write_json
 
     systems = [RunFolder(path) for path in args.systems]
-    write_json(args.out, compare_runs(RunFolder(args.baseline), systems, args.split))
+    write_json(args.out, compare_runs(RunFolder(args.baseline), systems, args.split).model_dump())
     return 0
 
 
