@@ -16,7 +16,7 @@ from .conftest import ROOT, write_rows
 
 def called(command: Command, *arguments: str | Path) -> int:
     parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
+    command.add_to(parser)
     return int(command.run(parser.parse_args([str(argument) for argument in arguments])))
 
 
@@ -63,7 +63,7 @@ def test_a_fault_is_named_in_the_users_own_file_and_nothing_is_written(own: Path
     assert not (tmp_path / "ready").exists()
 
 
-@pytest.mark.parametrize(("kind", "lemmas", "cells"), [("noun", 2364, 8), ("command", 1627, 27)])
+@pytest.mark.parametrize(("kind", "lemmas", "cells"), [("noun", 2364, 8), ("verb", 1627, 27)])
 def test_the_papers_data_is_complete_and_its_text_unchanged(
     corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, lemmas: int, cells: int
 ) -> None:
@@ -74,7 +74,7 @@ def test_the_papers_data_is_complete_and_its_text_unchanged(
     summary = json.loads((tmp_path / "ready" / "summary.json").read_text())
     assert [split["lemmas"] for split in summary["splits"].values()] == [lemmas, 200, 200]
     assert [split["rows"] for split in summary["splits"].values()] == [
-        {"noun": 18912, "command": 43929}[kind],
+        {"noun": 18912, "verb": 43929}[kind],
         *(200 * cells,) * 2,
     ]
     raw = tmp_path / "raw" / f"base_forms_de_{kind}_test.txt.sigmorphon_format.txt"

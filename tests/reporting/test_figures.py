@@ -19,7 +19,7 @@ from made_translations import make_translations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pam.commands import report
+from pam.commands import evaluate
 from pam.evaluation import attention as analysis
 from pam.io import UserError, write_json
 from pam.reporting import runs, style
@@ -32,8 +32,8 @@ from pam.reporting.runs import history_columns, load_experiment
 
 def draw(kind: str, *arguments: object) -> None:
     parser = argparse.ArgumentParser()
-    report.FIGURES.add_arguments(parser)
-    assert report.FIGURES.run(parser.parse_args([kind, *map(str, arguments)])) == 0
+    evaluate.FIGURES.add_to(parser)
+    assert evaluate.FIGURES.run(parser.parse_args([kind, *map(str, arguments)])) == 0
 
 
 def arguments(kind: str, made: MadeExperiment) -> list[object]:

@@ -85,9 +85,9 @@ def test_every_stage_is_a_rule_and_the_summary_counts_them_all(letters: Checkout
             {"tokenize_text": 2, "segment_text": 2, "prepare_data": 2, "prepare_word_alignments": 1},
         ),
         (
-            "pam/data/translation/index.py",
-            'NAME = "index"',
-            'NAME = "in" + "dex"',
+            "pam/data/translation.py",
+            'keys = ("vocabulary",)',
+            'keys = ("vocabulary",) + ()',
             {"prepare_data": 2, "prepare_word_alignments": 1},
         ),
         ("own/gold.txt", "3p3", "3-3", {"fetch_data": 1, "prepare_word_alignments": 1}),
