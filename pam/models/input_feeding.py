@@ -41,16 +41,14 @@ class PosteriorFeeding(InputFeeding):
     def forward(self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor) -> Tensor:
         assert seen is not None
         weights = seen.posterior if self.gradient else seen.posterior.detach()
-        if seen.kept is not None:
-            weights = torch.zeros_like(attention.log_prior).scatter(1, seen.kept, weights)
         share = self.share(seen.truncated)
         if share is None:
             return weights
         return share * weights + (1 - share) * attention.prior
 
     def share(self, truncated: Tensor | None) -> Tensor | float | None:
-        """The share of the posterior, (n, 1), where `truncated` (n,) says which sums leave
-        positions out (None: no sum does); None where it is all of it."""
+        """The share of the posterior, (n, 1), where `truncated` (n,) says which sums are cut
+        (None: no sum is); None where it is all of it."""
         if self.mix is not None:
             return self.mix
         return None if truncated is None else torch.where(truncated, 0.5, 1.0)[:, None]

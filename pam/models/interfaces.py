@@ -398,8 +398,9 @@ class Inference(nn.Module, ABC):
 class Gold(Protocol):
     """What the readout says of symbols y_t that are known, a row each."""
 
-    def each(self) -> Tensor:
-        """log p(y_t | s_t, h_a) of every position, (N, m)."""
+    def mixture(self, weights: Tensor, kept: Tensor, summed: bool = True) -> Tensor:
+        """log sum_a exp(weights(a)) p(y_t | s_t, h_a), or sum_a weights(a) log p, over the positions
+        `kept` (N, m), for weights (N, m): (N,)."""
 
     def at(self, weights: Tensor) -> Tensor:
         """log p(y_t | s_t, sum_a weights(a) h_a) for weights (N, m) that sum to one: (N,)."""

@@ -42,13 +42,23 @@ def safe_log(probabilities: Tensor) -> Tensor:
     return torch.where(positive, probabilities.clamp_min(tiny).log(), ZERO)
 
 
-def most_probable(log_weights: Tensor, top_k: int | None) -> Tensor:
-    """Log weights (n, m) with `ZERO` outside the K largest of each row; all of them for None."""
-    if top_k is None or top_k >= log_weights.shape[1]:
-        return log_weights
-    best = log_weights.topk(top_k, dim=1).indices
-    kept = torch.zeros_like(log_weights, dtype=torch.bool).scatter(1, best, True)
-    return log_weights.masked_fill(~kept, ZERO)
+def is_possible(log_probs: Tensor) -> Tensor:
+    """Which probabilities are not zero, of any shape: `ZERO` may have been rounded."""
+    return log_probs > ZERO / 2
+
+
+def is_most_probable(log_probs: Tensor, top_k: int) -> Tensor:
+    """Which of (n, m) are the K largest of their row."""
+    best = log_probs.topk(min(top_k, log_probs.shape[1]), dim=1).indices
+    return torch.zeros_like(log_probs, dtype=torch.bool).scatter(1, best, True)
+
+
+def is_nucleus(probs: Tensor, mass: float) -> Tensor:
+    """Which of (n, m) are in the smallest set whose sum reaches `mass`, less than 1, in their row:
+    at least one (Holtzman et al. 2020, of symbols). The first of equals comes first."""
+    falling, order = probs.sort(dim=1, descending=True, stable=True)
+    before = falling.cumsum(1) - falling
+    return torch.zeros_like(probs, dtype=torch.bool).scatter(1, order, before < mass)
 
 
 def draw(log_probs: Tensor, gumbel: Tensor) -> Tensor:

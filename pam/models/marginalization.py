@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from pam.models import options
 from pam.models.interfaces import Attention, Emission, Estimator, Memory, Sizes
-from pam.models.logspace import ZERO, most_probable, tanh_
-from pam.models.output_kernels import mixture_log_probs
+from pam.models.logspace import ZERO, is_most_probable, is_nucleus, is_possible
+from pam.models.output_kernels import Pairs, mixture_log_probs
 from pam.models.posterior import Observation
 from pam.models.readout import Readout, TokenGold
 
@@ -84,32 +84,36 @@ class SingleEmission(Emission):
 class Output(Marginalization):
     """p(y_t) = sum_a prior_t(a) p(y_t | s_t, h_a) (equations 3 and 11).
 
-    With `top_k`, only the K most probable positions are summed (equation 7). The sum is not
-    renormalized, so that the likelihood is a lower bound of the exact one.
+    With `top_k`, only the K most probable positions are summed (equation 7). With `mass`, they are the fewest of which
+    the prior is at least `mass`: a nucleus. The sum is not renormalized, so that the likelihood is a lower bound of the
+    exact one. As p(y | s, h_a) is at most 1, a nucleus takes at most 1 - mass from p(y_t).
     """
 
     gives_positions = True
 
     def __init__(self, options: options.Output | options.Bound, sizes: Sizes) -> None:
         super().__init__()
-        self.top_k = options.top_k
+        self.top_k, self.mass = options.top_k, options.mass
 
-    def support(self, log_prior: Tensor) -> Tensor | None:
-        """The positions (n, K) that are summed over; None: all."""
-        if self.top_k is None or self.top_k >= log_prior.shape[1]:
-            return None
-        return log_prior.topk(self.top_k, dim=1).indices
+    def kept(self, log_prior: Tensor) -> Tensor:
+        """The positions (n, m) that are summed over, none of which is impossible."""
+        possible = is_possible(log_prior)
+        if self.top_k is not None:
+            return possible & is_most_probable(log_prior, self.top_k)
+        if self.mass is not None and self.mass < 1:
+            return possible & is_nucleus(log_prior.exp(), self.mass)
+        return possible
 
     def emission(self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout) -> Emission:
-        kept = self.support(attention.log_prior)
-        return MixtureEmission(attention.log_prior, projected, kept, memory)
+        kept = self.kept(attention.log_prior)
+        truncated = None
+        if self.top_k is not None:
+            truncated = (kept != is_possible(attention.log_prior)).any(1)
+        return MixtureEmission(attention.log_prior, projected, kept, truncated, memory)
 
     def log_likelihood(self, gold: TokenGold) -> Tensor:
         log_prior = gold.tokens.log_prior
-        kept = self.support(log_prior)
-        if kept is not None:
-            log_prior = log_prior.gather(1, kept)
-        return gold.mixture(log_prior, kept)
+        return gold.mixture(log_prior, self.kept(log_prior))
 
 
 @dataclass(frozen=True)
@@ -118,62 +122,57 @@ class MixtureEmission(Emission):
 
     Attributes:
         log_prior: (n, m). projected: (n, R).
-        kept: (n, K) positions that are summed over, or None for all.
-        searched: of hypotheses that search has chosen, what `_mixture` found of them.
+        kept: (n, m) positions that are summed over.
+        truncated: (n,) which sums are cut to K positions, or None: none is.
+        norms: (n, m) of hypotheses that search has chosen, the normalizer of each position.
     """
 
     log_prior: Tensor
     projected: Tensor
-    kept: Tensor | None
+    kept: Tensor
+    truncated: Tensor | None
     memory: Memory
-    searched: tuple[Tensor, Tensor] | None = None
-
-    @property
-    def weights(self) -> Tensor:
-        """(n, K) log prior of the positions that are summed over."""
-        return self.log_prior if self.kept is None else self.log_prior.gather(1, self.kept)
+    norms: Tensor | None = None
 
     @property
     def log_probs(self) -> Tensor:
         return self._mixture[0]
 
     @cached_property
-    def _mixture(self) -> tuple[Tensor, Tensor, Tensor]:
-        """log p of every symbol, and what that of a position follows from: z and normalizers."""
-        views = self.memory.views
-        assert views is not None
-        of_beams = self.projected.view(len(views), -1, 1, self.projected.shape[1])
-        hidden = (views[:, None] + of_beams).flatten(0, 1)
-        if self.kept is not None:
-            hidden = hidden.gather(1, self.kept[:, :, None].expand(-1, -1, hidden.shape[2]))
-        z = tanh_(hidden)
-        assert self.memory.layer is not None
-        log_probs, norms = mixture_log_probs(z, self.weights.exp(), self.memory.layer)
-        return log_probs, z, norms
+    def _sentences(self) -> Tensor:
+        return torch.arange(len(self.kept), device=self.kept.device) // self.memory.beam
+
+    @cached_property
+    def _mixture(self) -> tuple[Tensor, Tensor]:
+        views, layer = self.memory.views, self.memory.layer
+        assert views is not None and layer is not None
+        given = views, self.projected, self.log_prior.exp(), self.kept, self._sentences
+        return mixture_log_probs(*given, layer)
 
     def observe(self, symbol: Tensor) -> Observation:
+        views, layer = self.memory.views, self.memory.layer
         if self.memory.likelihood is not None:
             log_likelihood = self.memory.likelihood(self.projected, symbol, self.kept)
         else:
-            z, norms = self.searched or self._mixture[1:]
-            assert self.memory.layer is not None
-            log_likelihood = self.memory.layer.logits_of(z, symbol[:, None].expand_as(norms)) - norms
-        truncated = None
-        if self.kept is not None:
-            truncated = self.memory.mask.sum(1) > self.kept.shape[1]
-        return Observation(self.weights, log_likelihood, self.kept, truncated)
+            assert views is not None and layer is not None
+            pairs = Pairs(self.kept, layer.width, self._sentences)
+            logits = layer.logits_of(pairs.hidden(views, self.projected), symbol[pairs.rows])
+            norms = self._mixture[1] if self.norms is None else self.norms
+            log_likelihood = pairs.spread(logits) - norms
+        log_prior = self.log_prior.masked_fill(~self.kept, ZERO)
+        return Observation(log_prior, log_likelihood, self.truncated)
 
     def exact(self, symbol: Tensor) -> Tensor | None:
-        if self.kept is None:
+        possible = is_possible(self.log_prior)
+        if torch.equal(possible, self.kept):
             return None
-        whole = MixtureEmission(self.log_prior, self.projected, None, self.memory)
+        whole = MixtureEmission(self.log_prior, self.projected, possible, None, self.memory)
         return whole.log_probs.gather(1, symbol[:, None]).squeeze(1)
 
     def select(self, rows: Tensor) -> Emission:
-        _, z, norms = self._mixture
-        kept = None if self.kept is None else self.kept[rows]
-        chosen = self.log_prior[rows], self.projected[rows], kept
-        return MixtureEmission(*chosen, self.memory, (z[rows], norms[rows]))
+        truncated = None if self.truncated is None else self.truncated[rows]
+        chosen = self.log_prior[rows], self.projected[rows], self.kept[rows], truncated
+        return MixtureEmission(*chosen, self.memory, self._mixture[1][rows])
 
 
 class Bound(Output):
@@ -207,31 +206,17 @@ class Bound(Output):
             gumbel: (N, m) noise, for an estimator that draws.
         """
         log_prior = gold.tokens.log_prior.clamp_min(ZERO)
-        expected: Tensor
-        if log_q is None:
-            expected = estimator(gold, log_prior, log_prior, gumbel)
-            return expected
-        if not estimator.draws:
-            return self._enumerated(gold, log_q, log_prior)
-        log_q = self.restrict(log_q)
+        log_q = log_prior if log_q is None else self.restrict(log_q)
         divergence = (log_q.exp() * (log_q - log_prior)).sum(1)
-        expected = estimator(gold, log_q, log_prior, gumbel)
+        expected: Tensor = estimator(gold, log_q, log_prior, gumbel)
         return expected - self.weight * divergence
-
-    def _enumerated(self, gold: TokenGold, log_q: Tensor, log_prior: Tensor) -> Tensor:
-        """The bound over the K likeliest positions of q alone."""
-        kept = None
-        if self.q_top_k is not None and self.q_top_k < log_q.shape[1]:
-            kept = log_q.topk(self.q_top_k, dim=1).indices
-            log_q = torch.log_softmax(log_q.gather(1, kept), dim=1)
-            log_prior = log_prior.gather(1, kept)
-        q = log_q.exp()
-        expected = gold.mixture(q, kept, summed=False)
-        return expected + self.weight * (q * (log_prior - log_q)).sum(1)
 
     def restrict(self, log_q: Tensor) -> Tensor:
         """q (n, m) over its K most probable positions, renormalized: log probabilities (n, m)."""
-        return torch.log_softmax(most_probable(log_q, self.q_top_k), dim=1)
+        if self.q_top_k is None:
+            return log_q
+        chosen = log_q.masked_fill(~is_most_probable(log_q, self.q_top_k), ZERO)
+        return torch.log_softmax(chosen, dim=1)
 
 
 MARGINALIZATIONS: dict[str, type[Marginalization]] = {

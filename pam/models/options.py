@@ -9,9 +9,9 @@ but for a suffix `Options`, in the component's module: `pam.models.scores.Genera
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pam.io import Strict, UserError, unknown
 
@@ -20,6 +20,7 @@ LARGEST, DEEPEST = 65_536, 100
 
 Units = Annotated[int, Field(ge=1, le=LARGEST)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Mass = Annotated[float, Field(gt=0, le=1)]
 Weight = Annotated[float, Field(ge=0, le=1e6)]
 Temperature = Annotated[float, Field(ge=1e-3, le=1e3)]
 Samples = Annotated[int, Field(ge=1, le=1000)]
@@ -223,21 +224,29 @@ class Input(Options):
     kind: Literal["input"] = "input"
 
 
-class Output(Options):
+class _Summed(Options):
+    gives_positions: ClassVar[bool] = True
+    top_k: Units | None = Field(None, description="positions summed over, the likeliest; null: all")
+    mass: Mass | None = Field(None, description="prior mass summed over, of the fewest positions; null: all")
+
+    @model_validator(mode="after")
+    def _is_cut_once(self) -> Self:
+        if self.top_k is not None and self.mass is not None:
+            raise ValueError("`top_k` and `mass` cut the same sum: give one of them")
+        return self
+
+
+class Output(_Summed):
     """At the output: joint attention."""
 
-    gives_positions: ClassVar[bool] = True
     kind: Literal["output"] = "output"
-    top_k: Units | None = Field(None, description="positions summed over; null: all")
 
 
-class Bound(Options):
-    """At the output, trained by a variational bound."""
+class Bound(_Summed):
+    """At the output, trained by a variational bound; `top_k` and `mass` cut its likelihood."""
 
-    gives_positions: ClassVar[bool] = True
     needs_inference: ClassVar[bool] = True
     kind: Literal["bound"] = "bound"
-    top_k: Units | None = Field(None, description="positions of the likelihood; null: all")
     q_top_k: Units | None = Field(None, description="positions of the bound; null: all")
     weight: Weight = Field(1.0, description="of the divergence")
 

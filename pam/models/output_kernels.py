@@ -6,6 +6,10 @@ but for small vocabularies, where that is cheaper. See `kernels` for how gradien
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -14,10 +18,23 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from pam.models.kernels import Anchor, Tape, bf16_if
-from pam.models.logspace import tanh_
+from pam.models.logspace import tanh, tanh_
 
-CHUNK = 1 << 22
-"""Elements of the largest piece of logits at a time: 16 MB in float32, which a cache may hold."""
+CHUNK = 1 << 24
+"""Bytes of the largest piece of logits at a time: 16 MB, which a cache may hold."""
+
+STORED = 1 << 29
+"""Bytes of distributions in bfloat16 that are kept for the way back, at most: 512 MB. In float32 they would be twice
+as many: there, those are computed once more that do not fit into a piece."""
+
+MOST_PAIRS = 1 << 13
+"""Pairs of the largest piece, however small the vocabulary: their hidden layers are to stay in a cache too."""
+
+PICKING = 32
+"""Symbols of a vocabulary whose logits and gradients cost as much as to pick a row out of many."""
+
+SMALLEST = 1e-30
+"""Probabilities below it are computed once more, in log space: they may have been rounded to zero."""
 
 
 def gold_log_probs_plain(views: Tensor, query: Tensor, weight: Tensor, bias: Tensor, symbols: Tensor) -> Tensor:
@@ -50,73 +67,90 @@ def mixture_plain(log_weights: Tensor, log_likelihood: Tensor, summed: bool) -> 
 class OutputLayer:
     """softmax(W z + b) of z = tanh(x), of which gradients are gathered over many calls.
 
-    What `log_probs` and `probs` return is overwritten by the next call of either: large pieces of
+    Distributions are overwritten by the next call, unless a place for them is given: large pieces of
     memory that come and go among small ones that stay would leave holes that are not filled again.
 
     Args:
         weight: (V, R); bias: (V,).
-        bf16: whether products are taken in bfloat16; sums and softmax stay as they are.
+        bf16: whether products are taken, and distributions held, in bfloat16. Logits are then off by
+            up to 2^-9 of their size; sums and gradients are computed from what the logits say.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, bf16: bool = False) -> None:
-        self.weight, self.bias = bf16_if(bf16, weight), bias
-        self.bf16, self.shape, self.dtype = bf16, weight.shape, weight.dtype
+        self.weight, self.bias = bf16_if(bf16, weight), bf16_if(bf16, bias)
+        self.bf16, self.width, self.dtype = bf16, len(weight), weight.dtype
         self.scratch: dict[str, Tensor] = {}
         self.dweight: Tensor | None = None
         self.dbias: Tensor | None = None
 
-    def log_probs(self, z: Tensor) -> Tensor:
-        """Log softmax of the logits for z (n, R): (n, V)."""
-        return torch.log_softmax(self._logits(z), dim=1, out=self._rows("probs", len(z)))
+    @property
+    def bytes(self) -> int:
+        """Of one distribution."""
+        return self.width * self.weight.element_size()
 
-    def probs(self, z: Tensor) -> Tensor:
-        """Softmax of the logits for z (n, R): (n, V)."""
-        return torch.softmax(self._logits(z), dim=1, out=self._rows("probs", len(z)))
+    @property
+    def most(self) -> int:
+        """Distributions of one piece."""
+        return max(1, CHUNK // self.bytes)
+
+    def probs(self, z: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The distribution for each z (n, R), and its logits, (n, V) each."""
+        logits = self._rows("logits", len(z))
+        torch.addmm(self.bias, bf16_if(self.bf16, z), self.weight.t(), out=logits)
+        return torch.softmax(logits, dim=1, out=self._rows("probs", len(z)) if out is None else out), logits
+
+    def errors(self, z: Tensor, symbols: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """log p(symbol), (n,), and its gradient by the logits with the sign changed, p - onehot(symbol), (n, V).
+
+        Args:
+            z: (n, R); symbols: (n,); out: (n, V), where the gradient is to be held.
+        """
+        error, logits = self.probs(z, out)
+        # Not by `scatter_`, which copies all of a tensor in bfloat16.
+        chosen = torch.arange(len(z), device=z.device), symbols
+        likely = error[chosen].to(self.dtype)
+        if self.bf16:
+            # What all others have, so that 1 - p is right where p is rounded to 1.
+            error[chosen] = 0.0
+            rest = error.sum(1).to(self.dtype)
+            found = (likely / (likely + rest)).log()
+        else:
+            rest, found = 1 - likely, likely.log()
+        lost = (likely < SMALLEST).nonzero().squeeze(1)
+        if len(lost):
+            exact = torch.log_softmax(logits[lost].to(self.dtype), dim=1)
+            found[lost] = exact.gather(1, symbols[lost, None]).squeeze(1)
+        error[chosen] = -rest.to(error.dtype)
+        return found, error
 
     def logits_of(self, z: Tensor, symbols: Tensor) -> Tensor:
         """Logits of one symbol each: z (..., R), symbols (...) to (...)."""
-        return (z * self.weight[symbols]).sum(-1).to(self.dtype) + self.bias[symbols]
+        return ((z * self.weight[symbols]).sum(-1) + self.bias[symbols]).to(self.dtype)
 
-    def _logits(self, z: Tensor) -> Tensor:
-        logits = self._rows("logits", len(z))
-        if not self.bf16:
-            return torch.addmm(self.bias, z, self.weight.t(), out=logits)
-        rough = self._rows("rough", len(z), torch.bfloat16)
-        return torch.add(torch.mm(z.bfloat16(), self.weight.t(), out=rough), self.bias, out=logits)
-
-    def _rows(self, name: str, count: int, dtype: torch.dtype | None = None) -> Tensor:
+    def _rows(self, name: str, count: int) -> Tensor:
         """The first `count` rows of a piece of memory that is used again and again."""
         held = self.scratch.get(name)
         if held is None or len(held) < count:
-            shape, dtype = (count, self.shape[0]), dtype or self.dtype
-            held = torch.empty(shape, dtype=dtype, device=self.bias.device)
-            self.scratch[name] = held
+            held = self.scratch[name] = self.weight.new_empty(count, self.width)
         return held[:count]
 
-    def backward(self, z: Tensor, probs: Tensor, symbols: Tensor, scale: Tensor) -> Tensor:
+    def backward(self, z: Tensor, error: Tensor, scale: Tensor) -> Tensor:
         """Gradient of x, (n, R), adding to those of weight and bias.
 
         Args:
-            z: (n, R); probs: (n, V) of z, overwritten.
-            symbols: (n,).
-            scale: (n,) gradient of log p(symbol).
+            z: (n, R); error: (n, V) of z by `errors`, overwritten; scale: (n,) gradient of log p(symbol).
         """
-        error = probs.scatter_add_(1, symbols[:, None], torch.full_like(scale, -1.0)[:, None])
-        error.mul_(-scale[:, None])
-        return through_tanh(self.note(z, error), z)
-
-    def note(self, z: Tensor, error: Tensor) -> Tensor:
-        """Adds to the gradients from that of the logits (n, V); returns that of z, (n, R)."""
+        error.mul_(-scale[:, None].to(error.dtype))
         if self.dweight is None or self.dbias is None:
-            self.dweight = torch.zeros(self.shape, dtype=self.dtype, device=z.device)
-            self.dbias = torch.zeros_like(self.bias)
-        self.dbias.add_(error.sum(0))
-        if not self.bf16:
+            self.dweight = torch.zeros(self.weight.shape, dtype=self.dtype, device=z.device)
+            self.dbias = torch.zeros(self.width, dtype=self.dtype, device=z.device)
+        if self.bf16:
+            self.dbias.add_(error.new_ones(len(error)) @ error)
+            self.dweight.add_(error.t() @ z.bfloat16())
+        else:
+            self.dbias.add_(error.sum(0))
             self.dweight.addmm_(error.t(), z)
-            return error @ self.weight
-        rough = self._rows("rough", len(error), torch.bfloat16).copy_(error)
-        self.dweight.add_(rough.t() @ z.bfloat16())
-        return (rough @ self.weight).to(self.dtype)
+        return through_tanh((error @ self.weight).to(self.dtype), z)
 
     def gradients(self) -> tuple[Tensor | None, Tensor | None]:
         """Gradients of weight and bias since the last call; None if there are none."""
@@ -130,14 +164,100 @@ def through_tanh(dz: Tensor, z: Tensor) -> Tensor:
     return torch.addcmul(dz, dz * z, z, value=-1)
 
 
-def nonzero_rows(scale: Tensor) -> Tensor | None:
-    """Which rows matter: indices where |scale| (n,) is not lost in rounding, or None for most.
+def nonzero_rows(scale: Tensor, width: int) -> Tensor | None:
+    """Which rows matter: indices where |scale| (n,) is not lost in rounding; None: all, or too many to pick them.
 
     A row whose scale is below the precision of the largest changes no sum that it enters.
     """
     size = scale.abs()
     rows = (size > size.amax() * torch.finfo(scale.dtype).eps).nonzero().squeeze(1)
-    return None if 4 * len(rows) > 3 * len(scale) else rows
+    return None if (len(scale) - len(rows)) * width <= PICKING * len(scale) else rows
+
+
+def backward_rows(layer: OutputLayer, z: Tensor, error: Tensor | None, symbols: Tensor, scale: Tensor) -> Tensor:
+    """Gradient of x, (P, R), by `OutputLayer.backward`, leaving out rows of no weight.
+
+    Args:
+        error: (P, V) by `OutputLayer.errors`, overwritten; None: it is computed once more.
+    """
+    rows = nonzero_rows(scale, layer.width)
+    if rows is not None:
+        dx = torch.zeros_like(z)
+        error = None if error is None else error.index_select(0, rows)
+        return dx.index_copy_(0, rows, _backward(layer, z[rows], error, symbols[rows], scale[rows]))
+    return _backward(layer, z, error, symbols, scale)
+
+
+def _backward(layer: OutputLayer, z: Tensor, error: Tensor | None, symbols: Tensor, scale: Tensor) -> Tensor:
+    if error is not None:
+        return layer.backward(z, error, scale)
+    dx = torch.empty_like(z)
+    for first in range(0, len(z), layer.most):
+        piece = slice(first, first + layer.most)
+        dx[piece] = layer.backward(z[piece], layer.errors(z[piece], symbols[piece])[1], scale[piece])
+    return dx
+
+
+class Pairs:
+    """The (row, position) pairs that are computed, one after another: P of n x m.
+
+    What is left out costs nothing: padding, positions outside a window or of a sparse distribution,
+    and those beyond the ones that are summed over. Where that would spare less than it costs to
+    pick the others, all are computed.
+
+    Args:
+        kept: (n, m) which pairs count, at least one in each row.
+        width: symbols of the vocabulary.
+        sentences: (n,) the sentence of each row; None: rows are those of the first sentences.
+    """
+
+    def __init__(self, kept: Tensor, width: int, sentences: Tensor | None = None) -> None:
+        self.kept, self.sentences = kept, sentences
+        self.whole = (kept.numel() - int(kept.sum())) * width <= PICKING * kept.numel()
+        taken = torch.ones_like(kept) if self.whole else kept
+        self.rows, self.positions = taken.nonzero(as_tuple=True)
+
+    @cached_property
+    def index(self) -> Tensor:
+        """The place of each pair in n x m, (P,)."""
+        return self.rows * self.kept.shape[1] + self.positions
+
+    def of(self, values: Tensor) -> Tensor:
+        """Those of values (n, m): (P,)."""
+        return values.flatten() if self.whole else values.flatten().index_select(0, self.index)
+
+    def spread(self, values: Tensor) -> Tensor:
+        """Values (P, ...) to (n, m, ...), zeros elsewhere."""
+        shape = *self.kept.shape, *values.shape[1:]
+        if self.whole:
+            return values.view(shape)
+        return values.new_zeros(self.kept.numel(), *values.shape[1:]).index_copy_(0, self.index, values).view(shape)
+
+    def hidden(self, views: Tensor | None, query: Tensor) -> Tensor:
+        """z = tanh(W_x h_a + W_s s + b) of each pair, (P, R).
+
+        Args:
+            views: (B, m, R) W_x h_a; None: the query (n, R) has all of the sum already.
+        """
+        if views is None:
+            return tanh(query)
+        if self.whole:
+            each = views[: len(query)] if self.sentences is None else views[self.sentences]
+            return tanh_((each + query[:, None]).flatten(0, 1))
+        place = self.index
+        if self.sentences is not None:
+            place = self.sentences[self.rows] * self.kept.shape[1] + self.positions
+        return tanh_(views.flatten(0, 1).index_select(0, place).add_(query.index_select(0, self.rows)))
+
+    def backward(self, dx: Tensor, dviews: Tensor | None) -> Tensor:
+        """Gradient of the query (n, R) from that of the sums in `hidden`, (P, R), adding to that of views."""
+        each = self.spread(dx)
+        if dviews is not None:
+            if self.sentences is None:
+                dviews[: len(each)].add_(each)
+            else:
+                dviews.index_add_(0, self.sentences, each)
+        return each.sum(1)
 
 
 # Positions one step at a time, where later steps decide how much each of them counts.
@@ -147,28 +267,27 @@ class PositionLikelihood:
     """log p(y_t | s_t, h_a) of source positions, at many steps that feed it back.
 
     The gradient of position a's logits is l(a) (onehot(y_t) - p(. | s_t, h_a)): a number that later steps decide, times
-    a vector that they do not. Where the vectors of all steps fit into memory, their products with the weights are taken
-    at once, while all of a step is still in the cache. Else only the hidden layer is kept, and on the way back logits
-    are computed once more for the positions that matter.
+    a vector that they do not. Where the vectors of all steps fit into memory they are kept. Else only the hidden layer
+    is, and on the way back logits are computed once more for the positions that matter.
 
     Args:
         views: (B, m, R) W_x h_a.
         weight: (V, R); bias: (V,): the output layer.
-        rows: how many (row, position) pairs all steps have together.
+        rows: how many (row, position) pairs all steps have together, at most.
     """
 
     def __init__(self, views: Tensor, weight: Tensor, bias: Tensor, rows: int, bf16: bool = False) -> None:
         layer = OutputLayer(weight.detach(), bias.detach(), bf16)
-        self.tape = _PositionTape(views.detach(), layer, rows * len(weight) <= CHUNK and not bf16)
+        self.tape = _PositionTape(views.detach(), layer, rows * layer.bytes <= (STORED if bf16 else CHUNK))
         self.anchor = Anchor.apply(self.tape, views, weight, bias)
 
-    def __call__(self, query: Tensor, symbols: Tensor, kept: Tensor | None = None) -> Tensor:
-        """Log-likelihoods, (n, m) or (n, K).
+    def __call__(self, query: Tensor, symbols: Tensor, kept: Tensor) -> Tensor:
+        """Log-likelihoods (n, m), without meaning where they are not asked for.
 
         Args:
             query: (n, R) W_s s + b of the first n sentences.
             symbols: (n,) y_t.
-            kept: (n, K) which positions; None: all.
+            kept: (n, m) of which positions.
         """
         found: Tensor = _Position.apply(self.anchor, self.tape, query, symbols, kept)
         return found
@@ -178,195 +297,170 @@ class _PositionTape(Tape):
     def __init__(self, views: Tensor, layer: OutputLayer, keeps: bool) -> None:
         self.views, self.layer, self.keeps = views, layer, keeps
         self.dviews: Tensor | None = None
-        self.notes: list[tuple[Tensor, Tensor]] = []
-
-    def add_to_views(self, dx: Tensor, kept: Tensor | None) -> None:
-        if self.dviews is None:
-            self.dviews = torch.zeros_like(self.views)
-        rows = self.dviews[: len(dx)]
-        if kept is None:
-            rows.add_(dx)
-        else:
-            rows.scatter_add_(1, kept[:, :, None].expand_as(dx), dx)
 
     def gradients(self) -> tuple[Tensor | None, ...]:
-        if self.notes:
-            z, error = (torch.cat(parts) for parts in zip(*self.notes, strict=True))
-            self.notes = []
-            dweight, dbias = error.t() @ z, error.sum(0)
-        else:
-            dweight, dbias = self.layer.gradients()  # type: ignore[assignment]
         dviews, self.dviews = self.dviews, None
-        return dviews, dweight, dbias
+        return dviews, *self.layer.gradients()
 
 
 class _Position(Function):
     @staticmethod
-    def forward(
-        ctx: Any, anchor: Tensor, tape: _PositionTape, query: Tensor, symbols: Tensor, kept: Tensor | None
-    ) -> Tensor:
-        views = tape.views[: len(query)]
-        if kept is not None:
-            views = views.gather(1, kept[:, :, None].expand(-1, -1, views.shape[2]))
-        z = tanh_(views + query[:, None])
-        flat, gold = z.flatten(0, 1), symbols[:, None].expand(z.shape[:2]).flatten()[:, None]
-        log_probs = tape.layer.log_probs(flat)
-        found = log_probs.gather(1, gold).view(z.shape[:2])
-        ctx.tape, ctx.kept, ctx.error = tape, kept, None
+    def forward(ctx: Any, anchor: Tensor, tape: _PositionTape, query: Tensor, symbols: Tensor, kept: Tensor) -> Tensor:
+        layer, pairs = tape.layer, Pairs(kept, tape.layer.width)
+        z, gold = pairs.hidden(tape.views, query), symbols[pairs.rows]
+        ctx.error = None
         if tape.keeps and any(ctx.needs_input_grad):
-            # onehot(y_t) - p, whose product with the weights no later step changes.
-            error = log_probs.exp().neg_()
-            error.scatter_add_(1, gold, error.new_ones(1, 1).expand_as(gold))
-            ctx.error, ctx.dx = error, through_tanh(error @ tape.layer.weight, flat).view_as(z)
+            ctx.error = layer.weight.new_empty(len(z), layer.width)
+        found = torch.empty_like(z[:, 0])
+        for first in range(0, len(z), layer.most):
+            piece = slice(first, first + layer.most)
+            out = None if ctx.error is None else ctx.error[piece]
+            found[piece] = layer.errors(z[piece], gold[piece], out)[0]
+        ctx.tape, ctx.pairs = tape, pairs
         ctx.save_for_backward(z, gold)
-        return found
+        return pairs.spread(found)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
         z, gold = ctx.saved_tensors
-        tape, scale = ctx.tape, grads[0]
-        if ctx.error is not None:
-            tape.notes.append((z.flatten(0, 1), ctx.error * scale.reshape(-1, 1)))
-            dx = ctx.dx * scale[:, :, None]
-        else:
-            dx = _recomputed(tape.layer, z, gold, scale)
-        tape.add_to_views(dx, ctx.kept)
-        return None, None, dx.sum(1), None, None
-
-
-def _recomputed(layer: OutputLayer, z: Tensor, gold: Tensor, scale: Tensor) -> Tensor:
-    """Gradient of x (n, K, R), from logits computed once more; rows of no weight are left out."""
-    flat, gold, weights = z.flatten(0, 1), gold.squeeze(1), scale.flatten()
-    dx = torch.zeros_like(flat)
-    for piece in pieces(len(flat), layer.shape[0]):
-        backward_rows(layer, dx[piece], flat[piece], None, gold[piece], weights[piece])
-    return dx.view_as(z)
+        tape, pairs = ctx.tape, ctx.pairs
+        error, ctx.error = ctx.error, None
+        dx = backward_rows(tape.layer, z, error, gold, pairs.of(grads[0]))
+        if tape.dviews is None:
+            tape.dviews = torch.zeros_like(tape.views)
+        return None, None, pairs.backward(dx, tape.dviews), None, None
 
 
 # All tokens at once, where nothing of them feeds back.
 
 
+@dataclass(frozen=True)
+class Mixture:
+    """Whose likelihood is asked for: N tokens, over m positions each.
+
+    Attributes:
+        symbols: (N,) y.
+        kept: (N, m) which positions count, at least one for each token.
+        sentences: (N,) the sentence of each token.
+        summed: whether positions are summed out; else the expectation of the logarithm is taken.
+        bf16: whether products are taken in bfloat16.
+    """
+
+    symbols: Tensor
+    kept: Tensor
+    sentences: Tensor
+    summed: bool = True
+    bf16: bool = False
+
+
+def pieces(kept: Tensor, sentences: Tensor, layer: OutputLayer) -> Iterator[tuple[slice, Pairs]]:
+    """Tokens with all of their positions, as many as are computed at a time; arguments as of `Mixture`."""
+    ends, size = kept.sum(1).cumsum(0).tolist(), min(layer.most, MOST_PAIRS)
+    first = 0
+    while first < len(ends):
+        before = ends[first - 1] if first else 0
+        after = max(first + 1, bisect_right(ends, before + size))
+        tokens = slice(first, after)
+        yield tokens, Pairs(kept[tokens], layer.width, sentences[tokens])
+        first = after
+
+
 def mixture_log_likelihood(
-    x: Tensor,
-    weights: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    symbols: Tensor,
-    *,
-    summed: bool = True,
-    bf16: bool = False,
+    views: Tensor | None, query: Tensor, weights: Tensor, weight: Tensor, bias: Tensor, given: Mixture
 ) -> Tensor:
     """log sum_a exp(weights(a)) p(y | x_a), or sum_a weights(a) log p(y | x_a), of many tokens.
 
     How much a position counts is known on the way forward: the posterior, if positions are summed
     out; the given distribution, if a bound is taken; one, if there is a single context. So the
-    gradient is prepared there while logits are at hand, and logits never pile up over time.
+    gradient is prepared there while logits are at hand, a few tokens at a time: neither logits nor
+    hidden layers pile up over time.
 
     Args:
-        x: (N, K, R) the readout's hidden layer before its tanh, at K positions of each of N tokens.
-        weights: (N, K) log probabilities if `summed`, else probabilities.
+        views: (B, m, R) W_x h_a; None: m = 1, and the query has all of x.
+        query: (N, R) W_s s + b, so that x_a = W_x h_a + W_s s + b.
+        weights: (N, m) log probabilities if positions are summed out, else probabilities.
         weight: (V, R); bias: (V,): the output layer.
-        symbols: (N,) y.
-        summed: whether positions are summed out; else the expectation of the logarithm is taken.
-        bf16: whether products are taken in bfloat16.
 
     Returns:
         (N,).
     """
-    found: Tensor = _Mixture.apply(x, weights, weight, bias, symbols, summed, bf16)
+    found: Tensor = _Mixture.apply(views, query, weights, weight, bias, given)
     return found
 
 
 class _Mixture(Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weights: Tensor, weight: Tensor, bias: Tensor, symbols: Tensor, summed: bool, bf16: bool
+        ctx: Any, views: Tensor | None, query: Tensor, weights: Tensor, weight: Tensor, bias: Tensor, given: Mixture
     ) -> Tensor:
         differentiable = any(ctx.needs_input_grad)
-        layer, z = OutputLayer(weight, bias, bf16), torch.mul(x, 2).sigmoid_().mul_(2).sub_(1)
-        found, share = x.new_empty(len(x)), torch.empty_like(weights)
-        dweights = share if summed else torch.empty_like(weights)
-        dx = torch.empty_like(z) if differentiable else z
-        for piece in pieces(len(z), z.shape[1] * len(weight)):
-            rows = z[piece].flatten(0, 1)
-            gold = symbols[piece, None].expand(z[piece].shape[:2]).flatten()
-            log_probs = layer.log_probs(rows)
-            likelihood = log_probs.gather(1, gold[:, None]).view_as(weights[piece])
-            if summed:
-                joint = weights[piece] + likelihood
-                found[piece] = torch.logsumexp(joint, dim=1)
-                share[piece] = (joint - found[piece, None]).exp_()
+        layer, found = OutputLayer(weight, bias, given.bf16), query.new_empty(len(query))
+        share, dweights, dquery = torch.empty_like(weights), torch.empty_like(weights), torch.empty_like(query)
+        dviews = None if views is None or not differentiable else torch.zeros_like(views)
+        for tokens, pairs in pieces(given.kept, given.sentences, layer):
+            z, gold = pairs.hidden(views, query[tokens]), given.symbols[tokens][pairs.rows]
+            log_likelihood, error = layer.errors(z, gold)
+            each = pairs.spread(log_likelihood)
+            if given.summed:
+                joint = (weights[tokens] + each).masked_fill_(~pairs.kept, -torch.inf)
+                found[tokens] = torch.logsumexp(joint, dim=1)
+                share[tokens] = dweights[tokens] = (joint - found[tokens, None]).exp_()
             else:
-                found[piece] = (weights[piece] * likelihood).sum(1)
-                share[piece], dweights[piece] = weights[piece], likelihood
+                share[tokens], dweights[tokens] = weights[tokens] * pairs.kept, each * pairs.kept
+                found[tokens] = (share[tokens] * each).sum(1)
             if differentiable:
-                out, probs = dx[piece].view(-1, z.shape[2]), log_probs.exp_()
-                backward_rows(layer, out, rows, probs, gold, share[piece].flatten())
+                dx = backward_rows(layer, z, error, gold, pairs.of(share[tokens]))
+                dquery[tokens] = pairs.backward(dx, dviews)
         if differentiable:
-            ctx.save_for_backward(z, weight, bias, symbols, share, dx, *layer.gradients())
-            ctx.dweights, ctx.bf16 = dweights, bf16
+            ctx.save_for_backward(views, query, weight, bias, share, dweights, dviews, dquery, *layer.gradients())
+            ctx.given = given
         return found
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        z, weight, bias, symbols, share, dx, dweight, dbias = ctx.saved_tensors
-        scale, rest = grads[0], (None, None, None)
-        dweights = ctx.dweights * scale[:, None]
+        views, query, weight, bias, share, dweights, dviews, dquery, dweight, dbias = ctx.saved_tensors
+        scale, given = grads[0], ctx.given
+        dweights = dweights * scale[:, None]
         # As a rule the loss is a plain sum of tokens, and what was prepared is right up to it.
         if bool((scale == scale[0]).all()):
             factor = scale[0]
-            return dx * factor, dweights, dweight * factor, dbias * factor, *rest
-        layer, dx = OutputLayer(weight, bias, ctx.bf16), torch.empty_like(z)
-        for piece in pieces(len(z), z.shape[1] * len(weight)):
-            gold = symbols[piece, None].expand(z[piece].shape[:2]).flatten()
-            weighed = (share[piece] * scale[piece, None]).flatten()
-            out = dx[piece].view(-1, z.shape[2])
-            backward_rows(layer, out, z[piece].flatten(0, 1), None, gold, weighed)
-        return dx, dweights, *layer.gradients(), *rest
-
-
-def pieces(count: int, width: int) -> list[slice]:
-    """So many rows cut into pieces of at most `CHUNK` elements, at `width` elements a row."""
-    size = max(1, CHUNK // width)
-    return [slice(first, first + size) for first in range(0, count, size)]
-
-
-def backward_rows(
-    layer: OutputLayer, out: Tensor, z: Tensor, probs: Tensor | None, gold: Tensor, scale: Tensor
-) -> None:
-    """Writes the gradient of the layer's input into `out` (n, R), leaving out rows of no weight."""
-    rows = nonzero_rows(scale)
-    if rows is None:
-        out.copy_(layer.backward(z, layer.probs(z) if probs is None else probs, gold, scale))
-        return
-    chosen = z[rows]
-    probs = layer.probs(chosen) if probs is None else probs[rows]
-    out.zero_().index_copy_(0, rows, layer.backward(chosen, probs, gold[rows], scale[rows]))
+            dviews = None if dviews is None else dviews * factor
+            return dviews, dquery * factor, dweights, dweight * factor, dbias * factor, None
+        layer, dquery = OutputLayer(weight, bias, given.bf16), torch.empty_like(query)
+        dviews = None if views is None else torch.zeros_like(views)
+        for tokens, pairs in pieces(given.kept, given.sentences, layer):
+            z, gold = pairs.hidden(views, query[tokens]), given.symbols[tokens][pairs.rows]
+            dx = backward_rows(layer, z, None, gold, pairs.of(share[tokens] * scale[tokens, None]))
+            dquery[tokens] = pairs.backward(dx, dviews)
+        return dviews, dquery, dweights, *layer.gradients(), None
 
 
 @torch.no_grad()
-def mixture_log_probs(z: Tensor, weights: Tensor, layer: OutputLayer) -> tuple[Tensor, Tensor]:
+def mixture_log_probs(
+    views: Tensor, query: Tensor, weights: Tensor, kept: Tensor, sentences: Tensor, layer: OutputLayer
+) -> tuple[Tensor, Tensor]:
     """log sum_a w(a) p(y | x_a) of every symbol, for search: nothing is kept for a gradient.
 
     Distributions of positions are made and summed a few rows at a time, as all of them together
     are many times larger than any cache.
 
     Args:
-        z: (N, K, R) tanh(x); weights: (N, K) probabilities.
+        views: (B, m, R) W_x h_a; query: (N, R) W_s s + b; weights: (N, m) probabilities.
+        kept: (N, m) which positions count; sentences: (N,).
 
     Returns:
-        (N, V), and the log of the normalizer of each position, (N, K): the log-likelihood of a
+        (N, V), and the log of the normalizer of each position, (N, m): the log-likelihood of a
         symbol is its logit less that.
     """
-    vocabulary = layer.shape[0]
-    norms, probs = torch.empty_like(weights), weights.new_empty(len(weights), vocabulary)
-    for piece in pieces(len(z), z.shape[1] * vocabulary):
-        log_probs = layer.log_probs(z[piece].flatten(0, 1))
-        # log p = logit - norm for every symbol; the first one tells the norm.
-        first = layer.logits_of(z[piece], torch.zeros_like(z[piece, :, 0]).long())
-        norms[piece] = first - log_probs[:, 0].view_as(first)
-        each = log_probs.exp_().view(*z[piece].shape[:2], -1)
-        torch.bmm(weights[piece, None], each, out=probs[piece, None])
-    return probs.clamp_min_(torch.finfo(probs.dtype).tiny).log_(), norms
+    norms, found = torch.zeros_like(weights), weights.new_empty(len(weights), layer.width)
+    for tokens, pairs in pieces(kept, sentences, layer):
+        probs, logits = layer.probs(pairs.hidden(views, query[tokens]))
+        norms[tokens] = pairs.spread(logits.amax(1).to(layer.dtype) - probs.amax(1).to(layer.dtype).log())
+        # One product sums the positions of each token: its weights are zero at those of others.
+        block = probs.new_zeros(len(pairs.kept), len(probs))
+        columns = torch.arange(len(probs), device=probs.device)
+        block[pairs.rows, columns] = pairs.of(weights[tokens] * pairs.kept).to(probs.dtype)
+        found[tokens] = block @ probs
+    return found.clamp_min_(torch.finfo(found.dtype).tiny).log_(), norms

@@ -14,10 +14,10 @@ def posterior(log_prior: Tensor, log_likelihood: Tensor) -> tuple[Tensor, Tensor
     (Shankar & Sarawagi 2019, equations 12 and 13).
 
     Args:
-        log_prior, log_likelihood: (n, K), of the positions that are summed over.
+        log_prior, log_likelihood: (n, m).
 
     Returns:
-        The posterior, (n, K), and the log of its denominator, log p(y_t | y_<t, x), (n,).
+        The posterior, (n, m), and the log of its denominator, log p(y_t | y_<t, x), (n,).
     """
     joint = log_prior + log_likelihood
     evidence = torch.logsumexp(joint, dim=1)
@@ -29,15 +29,13 @@ class Observation:
     """A symbol that was written, as each source position explains it.
 
     Attributes:
-        log_prior: (n, K) of the positions that are summed over.
-        log_likelihood: (n, K) log p(y_t | s_t, h_a).
-        kept: (n, K) which positions these are; None: all m.
-        truncated: (n,) which rows leave real positions out; None: none does.
+        log_prior: (n, m), `ZERO` at positions that are not summed over.
+        log_likelihood: (n, m) log p(y_t | s_t, h_a), without meaning there.
+        truncated: (n,) which sums are cut to K positions, or None: none is.
     """
 
     log_prior: Tensor
     log_likelihood: Tensor
-    kept: Tensor | None = None
     truncated: Tensor | None = None
 
     @cached_property
@@ -46,7 +44,7 @@ class Observation:
 
     @property
     def posterior(self) -> Tensor:
-        """(n, K)."""
+        """(n, m)."""
         return self._bayes[0]
 
     @property

@@ -7,11 +7,10 @@ from functools import cached_property
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from pam.models.interfaces import Sizes
 from pam.models.kernels import SharedLinear
-from pam.models.output_kernels import OutputLayer, mixture_log_likelihood
+from pam.models.output_kernels import Mixture, OutputLayer, mixture_log_likelihood
 
 
 class Readout(nn.Module):
@@ -65,17 +64,6 @@ class Tokens:
     views: Tensor | None
     bf16: bool
 
-    def positions(self, kept: Tensor | None = None) -> Tensor:
-        """W_x h_a of each token's sentence, (N, m, R), or of `kept` (N, K) positions."""
-        assert self.views is not None
-        length = self.views.shape[1]
-        if kept is None:
-            kept = torch.arange(length, device=self.sentence.device).expand(len(self.sentence), -1)
-        # As an embedding, whose gradient is many times faster than that of indexing.
-        index = kept + (self.sentence * length)[:, None]
-        views: Tensor = F.embedding(index, self.views.flatten(0, 1))
-        return views
-
     def padded(self, values: Tensor) -> Tensor:
         """(N, ...) to (T, B, ...), zeros where a row has ended."""
         rows, steps = self.counts[0], len(self.counts)
@@ -111,20 +99,13 @@ class TokenGold:
             projected: Tensor = self.readout.of_query(tokens.query).to(tokens.query.dtype)
         return projected if tokens.shift is None else projected + tokens.shift
 
-    def each(self) -> Tensor:
-        """log p(y_t | s_t, h_a) of every position, (N, m)."""
-        hidden = self.tokens.positions() + self.projected[:, None]
-        symbols = self.tokens.symbols[:, None].expand(hidden.shape[:2]).flatten()
-        found = self._log_likelihood(hidden.flatten(0, 1), symbols)
-        return found.view(hidden.shape[:2])
-
     def at(self, weights: Tensor) -> Tensor:
         """log p(y_t | s_t, sum_a weights(a) h_a) for weights (N, m) that sum to one: (N,)."""
         assert self.tokens.views is not None
         by_sentence = self.tokens.padded(weights).transpose(0, 1)
         views = torch.bmm(by_sentence, self.tokens.views).transpose(0, 1)
         hidden = self.tokens.packed(views) + self.projected
-        return self._log_likelihood(hidden, self.tokens.symbols)
+        return self._log_likelihood(hidden)
 
     def of_context(self) -> Tensor:
         """log p(y_t | s_t, c_t) with the context of the prior, (N,); without one, of s_t alone."""
@@ -132,21 +113,23 @@ class TokenGold:
         if self.tokens.context is not None:
             with torch.autocast(hidden.device.type, torch.bfloat16, enabled=self.tokens.bf16):
                 hidden = hidden + self.readout.of_values(self.tokens.context)
-        return self._log_likelihood(hidden, self.tokens.symbols)
+        return self._log_likelihood(hidden)
 
-    def mixture(self, weights: Tensor, kept: Tensor | None, summed: bool = True) -> Tensor:
+    def mixture(self, weights: Tensor, kept: Tensor, summed: bool = True) -> Tensor:
         """log sum_a exp(weights(a)) p(y_t | s_t, h_a), or sum_a weights(a) log p, (N,).
 
         Args:
-            weights: (N, m) or (N, K), of the `kept` positions.
+            weights: (N, m); kept: (N, m) the positions that are summed over.
         """
-        output, tokens = self.readout.output, self.tokens
-        hidden = tokens.positions(kept) + self.projected[:, None]
-        return mixture_log_likelihood(
-            *(hidden, weights, output.weight, output.bias, tokens.symbols), summed=summed, bf16=tokens.bf16
-        )
+        assert self.tokens.views is not None
+        return self._mixture(self.tokens.views, self.projected, weights, kept, summed)
 
-    def _log_likelihood(self, hidden: Tensor, symbols: Tensor) -> Tensor:
-        """log p of one symbol each: (N', R) to (N',)."""
-        output, one = self.readout.output, hidden.new_zeros(len(hidden), 1)
-        return mixture_log_likelihood(hidden[:, None], one, output.weight, output.bias, symbols, bf16=self.tokens.bf16)
+    def _log_likelihood(self, hidden: Tensor) -> Tensor:
+        """log p(y_t) from a hidden layer (N, R): (N,)."""
+        one = hidden.new_zeros(len(hidden), 1)
+        return self._mixture(None, hidden, one, torch.ones_like(one, dtype=torch.bool), True)
+
+    def _mixture(self, views: Tensor | None, query: Tensor, weights: Tensor, kept: Tensor, summed: bool) -> Tensor:
+        tokens, output = self.tokens, self.readout.output
+        given = Mixture(tokens.symbols, kept, tokens.sentence, summed, tokens.bf16)
+        return mixture_log_likelihood(views, query, weights, output.weight, output.bias, given)

@@ -286,10 +286,8 @@ class Seq2Seq(Model):
     def _likelihood(self, memory: Memory, rows: int) -> PositionLikelihood:
         """The kernel for p(y_t | s_t, h_a) of so many rows."""
         assert memory.views is not None
-        output, top_k = self.readout.output, getattr(self.marginalization, "top_k", None)
-        positions = min(top_k or memory.views.shape[1], memory.views.shape[1])
-        bf16 = self.bf16 and self.training
-        return PositionLikelihood(memory.views, output.weight, output.bias, rows * positions, bf16)
+        output, pairs = self.readout.output, rows * memory.views.shape[1]
+        return PositionLikelihood(memory.views, output.weight, output.bias, pairs, self.bf16 and self.training)
 
     def _noise(self, memory: Memory, steps: int) -> Noise | None:
         """What is drawn for a batch, None if the model draws nothing."""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from pam.data.vocabulary import PAD
 from pam.models import options
 from pam.models.interfaces import Embed, Estimator, Gold, Inference, Sizes
-from pam.models.logspace import draw, masked_log_softmax, relax
+from pam.models.logspace import draw, is_possible, masked_log_softmax, relax
 from pam.models.lstm import lstms, run_lstms
 from pam.models.scores import scale_of
 
@@ -83,7 +83,7 @@ class Exact(Estimator):
         super().__init__()
 
     def forward(self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None) -> Tensor:
-        return (log_q.exp() * gold.each()).sum(1)
+        return gold.mixture(log_q.exp(), is_possible(log_q), summed=False)
 
 
 class Gumbel(Estimator):

@@ -23,7 +23,8 @@ from pam.models.distributions import Softmax
 from pam.models.interfaces import Attention, Memory, Noise
 from pam.models.kernels import SourceMatrix, lstm_cell_plain, read_plain, scores_plain
 from pam.models.logspace import ZERO
-from pam.models.marginalization import Bound
+from pam.models.marginalization import Bound, Output
+from pam.models.output_kernels import mixture_plain
 from pam.models.posterior import Observation
 from pam.models.seq2seq import Seq2Seq, State
 from tests.models import tiny
@@ -91,7 +92,7 @@ class PlainStep:
     Attributes:
         projected: (n, R) W_s s + b, with what a latent vector of the sentence adds.
         positions: (n, m, V) log p(y | s_t, h_a), or None where positions have no output.
-        kept: (n, K) positions that are summed over; None: all.
+        kept: (n, m) positions that are summed over, or None where positions have no output.
         log_probs: (n, V).
         symbol: (n,) y_t, once it is known.
     """
@@ -111,17 +112,20 @@ class PlainStep:
         assert self.positions is not None
         index = symbol[:, None, None].expand(-1, self.positions.shape[1], 1)
         of_each = self.positions.gather(2, index).squeeze(2)
-        if self.kept is None:
-            return Observation(self.attention.log_prior, of_each)
-        truncated = self.memory.mask.sum(1) > self.kept.shape[1]
-        log_prior = self.attention.log_prior.gather(1, self.kept)
-        return Observation(log_prior, of_each.gather(1, self.kept), self.kept, truncated)
+        truncated = None
+        if self.model.marginalization.top_k is not None:
+            truncated = self.kept.sum(1) < (self.attention.log_prior > ZERO / 2).sum(1)
+        return Observation(self.attention.log_prior.masked_fill(~self.kept, ZERO), of_each, truncated)
 
     def each(self) -> Tensor:
         """log p(y_t | s_t, h_a), (n, m)."""
-        assert self.positions is not None and self.symbol is not None
-        index = self.symbol[:, None, None].expand(-1, self.positions.shape[1], 1)
-        return self.positions.gather(2, index).squeeze(2)
+        assert self.symbol is not None
+        return self.observe(self.symbol).log_likelihood
+
+    def mixture(self, weights: Tensor, kept: Tensor, summed: bool = True) -> Tensor:
+        """The mean, or the mixture, of the likelihoods of positions, (n,)."""
+        weights = weights.masked_fill(~kept, -torch.inf if summed else 0.0)
+        return mixture_plain(weights, self.each(), summed)
 
     def at(self, weights: Tensor) -> Tensor:
         """log p(y_t | s_t, sum_a weights(a) h_a), (n,)."""
@@ -151,11 +155,22 @@ def step(
     hidden = made.of_values(memory.values) + projected[:, None]
     positions = torch.log_softmax(made.output(torch.tanh(hidden)), 2)
     joint = attention.log_prior[:, :, None] + positions
-    kept = None
-    if marginalization.top_k is not None and marginalization.top_k < joint.shape[1]:
-        kept = attention.log_prior.topk(marginalization.top_k, dim=1).indices
-        joint = joint.gather(1, kept[:, :, None].expand(-1, -1, joint.shape[2]))
+    kept = attention.log_prior > ZERO / 2
+    if marginalization.top_k is not None or marginalization.mass is not None:
+        for row, log_prior in zip(kept, attention.log_prior, strict=True):
+            row &= torch.tensor(_summed(log_prior.exp().tolist(), marginalization))
+        joint = joint.masked_fill(~kept[:, :, None], -torch.inf)
     return PlainStep(*given, positions, kept, torch.logsumexp(joint, 1))
+
+
+def _summed(prior: list[float], marginalization: Output) -> list[bool]:
+    """Which positions of one row are summed over: the likeliest first, until there are enough."""
+    chosen, reached = [False] * len(prior), 0.0
+    for count, place in enumerate(sorted(range(len(prior)), key=lambda place: -prior[place])):
+        if count == marginalization.top_k or (marginalization.mass or 2.0) <= reached:
+            break
+        chosen[place], reached = True, reached + prior[place]
+    return chosen
 
 
 def update(made: PlainStep, symbol: Tensor) -> State:
@@ -255,13 +270,12 @@ def _bound(made: PlainStep, log_q: Tensor | None, t: int) -> Tensor:
     bound, attention = made.model.marginalization, made.attention
     assert isinstance(bound, Bound)
     log_prior = attention.log_prior.clamp_min(ZERO)
-    expected: Tensor
     if log_q is None:
-        expected = made.model.estimator(made, log_prior, log_prior, attention.gumbel)
-        return expected
+        known: Tensor = made.model.estimator(made, log_prior, log_prior, attention.gumbel)
+        return known
     chosen = bound.restrict(log_q[:, t])
     divergence = (chosen.exp() * (chosen - log_prior)).sum(1)
-    expected = made.model.estimator(made, chosen, log_prior, attention.gumbel)
+    expected: Tensor = made.model.estimator(made, chosen, log_prior, attention.gumbel)
     return expected - bound.weight * divergence
 
 

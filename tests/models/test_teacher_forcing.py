@@ -17,11 +17,14 @@ from tests.models import plain, tiny
 from tests.models.test_kernels import tapes_made
 
 TOP_3 = {"kind": "output", "top_k": 3}
+NUCLEUS = {"kind": "output", "mass": 0.8}
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in tiny.NAMED),
     ("prior-joint", {"marginalization": TOP_3}),
     ("postr-joint", {"marginalization": TOP_3}),
     ("mono-postr-joint", {"marginalization": TOP_3}),
+    *((name, {"marginalization": NUCLEUS}) for name in ("prior-joint", "postr-joint", "prox-postr-joint")),
+    ("acvi", {"marginalization": NUCLEUS, "input_feeding": "posterior"}),
     ("postr-joint", {"input_feeding": {"kind": "posterior", "gradient": False}}),
     ("postr-joint", {"input_feeding": {"kind": "posterior", "mix": 0.3}}),
     ("postr-joint", {"input_feeding": "none"}),
@@ -142,7 +145,7 @@ def test_rows_that_end_early_give_the_same_values_and_gradients(
 def test_a_vocabulary_too_large_to_store_gives_the_same_values_and_gradients(
     name: str, changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output_kernels, "CHUNK", 20)
+    monkeypatch.setattr(output_kernels, "CHUNK", 160)
     assert_same(made(name, changed), shortened([2, 5, 3, 5]))
 
 
@@ -155,7 +158,7 @@ def test_likelihoods_and_gradients_are_those_of_plain_autograd(
     assert_same(model, shortened(lengths), (log_likelihood, plain.log_likelihood))
 
 
-@pytest.mark.parametrize("chunk", [20, output_kernels.CHUNK])
+@pytest.mark.parametrize("chunk", [160, output_kernels.CHUNK])
 @pytest.mark.parametrize("name", ["soft", "prior-joint", "postr-joint", "variational"])
 def test_rows_without_weight_are_left_out_and_change_nothing(
     name: str, chunk: int, monkeypatch: pytest.MonkeyPatch
@@ -167,13 +170,13 @@ def test_rows_without_weight_are_left_out_and_change_nothing(
     left_out = []
     found = output_kernels.nonzero_rows
 
-    def noted(scale: Tensor) -> Tensor | None:
-        left_out.append(found(scale))
+    def noted(scale: Tensor, width: int) -> Tensor | None:
+        left_out.append(found(scale, 1000 * width))
         return left_out[-1]
 
     monkeypatch.setattr(output_kernels, "nonzero_rows", noted)
     assert_same(model)
-    if name == "prior-joint" or (name == "postr-joint" and chunk == 20):
+    if name == "prior-joint" or (name == "postr-joint" and chunk == 160):
         assert any(rows is not None for rows in left_out)
 
 

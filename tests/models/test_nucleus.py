@@ -1,0 +1,91 @@
+"""A sum over a nucleus: the fewest positions of which the prior is at least `mass`."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pam.config import Decoding
+from pam.decoding.search import beam_search
+from pam.models.logspace import is_nucleus
+from pam.models.seq2seq import Seq2Seq
+from tests.models import tiny
+
+JOINT = ("prior-joint", "postr-joint", "prox-postr-joint", "mono-postr-joint")
+
+
+def summed(name: str, mass: float | None, **changed: Any) -> Seq2Seq:
+    """A model of uneven priors that sums over so much of them; its weights do not depend on that."""
+    kind = "bound" if name == "variational" else "output"
+    model = tiny.model(tiny.components(name, marginalization={"kind": kind, "mass": mass}, **changed))
+    for parameter in model.score.parameters():
+        parameter.data.mul_(8.0)
+    return model
+
+
+def gradients(model: Seq2Seq, batch: tuple[Tensor, Tensor, Tensor]) -> list[Tensor]:
+    model.zero_grad()
+    model.log_likelihood(*batch).sum().backward()
+    return [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
+
+
+@pytest.mark.parametrize("mass", [0.1, 0.5, 0.8, 0.99])
+def test_no_smaller_set_has_as_much_of_the_prior(mass: float) -> None:
+    prior = torch.softmax(3 * torch.randn(20, 5, generator=torch.Generator().manual_seed(1)).double(), 1)
+    for probs, kept in zip(prior, is_nucleus(prior, mass), strict=True):
+        assert probs[kept].sum() >= mass
+        fewer = combinations(probs.tolist(), int(kept.sum()) - 1)
+        assert all(sum(some) < mass for some in fewer)
+
+
+def test_every_row_keeps_its_likeliest_position() -> None:
+    prior = torch.tensor([[0.2, 0.5, 0.3], [1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])
+    assert is_nucleus(prior, 1e-6).tolist() == [[False, True, False], [True, False, False], [True, False, False]]
+
+
+@pytest.mark.parametrize("name", [*JOINT, "variational"])
+def test_all_of_the_mass_is_the_exact_sum(name: str) -> None:
+    exact, whole, batch = summed(name, None), summed(name, 1.0), tiny.batch()
+    assert torch.equal(whole.log_likelihood(*batch), exact.log_likelihood(*batch))
+    for mine, wanted in zip(gradients(whole, batch), gradients(exact, batch), strict=True):
+        assert torch.equal(mine, wanted)
+
+
+@pytest.mark.parametrize("mass", [0.3, 0.6, 0.9])
+@pytest.mark.parametrize("name", [*JOINT, "variational"])
+def test_a_nucleus_takes_at_most_the_rest_of_the_mass_from_the_likelihood(name: str, mass: float) -> None:
+    """At every step, with the states that the cut sum leads to."""
+    forced = summed(name, mass).teacher_force(*tiny.batch())
+    lost = forced.exact.exp() - forced.log_probs.exp()
+    assert lost.min() >= -1e-12 and lost.max() <= 1 - mass + 1e-12
+    assert lost.max() > 1e-6
+
+
+@pytest.mark.parametrize("name", ["prior-joint", "variational"])
+def test_the_likelihood_grows_with_the_mass(name: str) -> None:
+    values = [summed(name, mass).log_likelihood(*tiny.batch()) for mass in (0.01, 0.5, 0.8, 0.95, 1.0)]
+    for lower, higher in pairwise(values):
+        assert (lower <= higher + 1e-12).all() and (lower < higher - 1e-6).any()
+
+
+def test_the_whole_posterior_over_the_nucleus_is_fed_back() -> None:
+    forced = summed("postr-joint", 0.6).teacher_force(*tiny.batch())
+    left_out = ~is_nucleus(forced.prior.flatten(0, 1), 0.6).view_as(forced.prior)
+    assert (forced.alignment[left_out] == 0).all() and left_out.any()
+    torch.testing.assert_close(forced.alignment.sum(2), torch.ones(4, 5).double())
+
+
+@pytest.mark.parametrize("name", JOINT)
+def test_search_scores_its_outputs_as_the_likelihood_does(name: str) -> None:
+    model = summed(name, 0.7)
+    source, lengths, _ = tiny.batch()
+    outputs = [best[0] for best in beam_search(model, source, lengths, Decoding(beam=3))]
+    for row, output in enumerate(outputs):
+        target = torch.tensor([[*output.symbols, 2]] if output.complete else [output.symbols])
+        length = lengths[row : row + 1]
+        found = model.log_likelihood(source[row : row + 1, : int(length)], length, target).sum()
+        assert abs(found.item() - output.log_prob) < 1e-9
