@@ -147,18 +147,12 @@ LARGE = (*range(40, 100, 10), *range(100, 1000, 50), *range(1000, 10000, 500))
 DIRECTIONS = frozenset({"vor", "in", "ago"})  # words of times before and after now; the other words name a unit
 
 # Names that German uses without an article.
-TERRITORIES = (
-    "DE", "FR", "IT", "ES", "PT", "PL", "DK", "SE", "NO", "FI", "AT", "HU", "GR", "RO", "BG", "IE", "BE", "JP", "CN",
-    "IN", "BR", "CA", "MX", "AU", "EG", "KE", "NZ", "ZA", "KR", "SA", "CZ", "HR", "IS", "LU", "MT", "VN", "TH", "CL",
-    "PE", "CU",
-)  # fmt: skip
-LANGUAGES = (
-    "de", "en", "fr", "it", "es", "pt", "pl", "da", "sv", "fi", "hu", "el", "ro", "bg", "ga", "nl", "ja", "zh", "hi",
-    "ar", "ko", "tr", "ru", "uk", "cs", "hr", "is", "vi", "th", "he",
-)  # fmt: skip
-CURRENCIES = (
-    "EUR", "USD", "CHF", "GBP", "JPY", "SEK", "DKK", "NOK", "PLN", "CZK", "CAD", "AUD", "INR", "MXN", "NZD", "HUF",
-)  # fmt: skip
+TERRITORIES = """
+DE FR IT ES PT PL DK SE NO FI AT HU GR RO BG IE BE JP CN IN BR CA MX AU EG KE NZ ZA KR SA CZ HR IS LU MT VN TH CL
+PE CU
+"""
+LANGUAGES = "de en fr it es pt pl da sv fi hu el ro bg ga nl ja zh hi ar ko tr ru uk cs hr is vi th he"
+CURRENCIES = "EUR USD CHF GBP JPY SEK DKK NOK PLN CZK CAD AUD INR MXN NZD HUF"
 TimeUnit = Literal["day", "hour", "week", "month"]
 SYMBOLS = ("EUR", "USD", "GBP", "JPY")
 PEOPLE = ("Anna", "David", "Julia", "Lena", "Martin", "Paul", "Robert", "Sarah")
@@ -253,7 +247,7 @@ def duration(draw: Draw) -> Both:
 
 def price(draw: Draw) -> Both:
     """An amount and a currency's name: `1.500 Schweizer Franken` and `1,500 Swiss francs`."""
-    number, currency = draw.one_of(LARGE), draw.one_of(CURRENCIES)
+    number, currency = draw.one_of(LARGE), draw.one_of(CURRENCIES.split())
     options: dict[str, Any] = {"format_type": "name", "currency_digits": False}
     return _both_counted(number, lambda locale: format_currency(number, currency, locale=locale, **options))
 
@@ -295,14 +289,14 @@ def _names(pairs: Sequence[tuple[str, str]]) -> Slot:
 FIELDS: dict[str, Slot] = {
     "amount": amount,
     "area": quantity(LARGE, "area-square-meter", "area-hectare", "area-square-kilometer"),
-    "country": _names([(GERMAN.territories[c], ENGLISH.territories[c]) for c in TERRITORIES]),
+    "country": _names([(GERMAN.territories[c], ENGLISH.territories[c]) for c in TERRITORIES.split()]),
     "date": _date(lambda locale: get_date_format("long", locale).pattern),
     "day": _date(lambda locale: "EEEE"),
     "duration": duration,
     "event": _names(EVENTS),
     "full": _date(lambda locale: get_date_format("full", locale).pattern),
     "future": relative(1),
-    "language": _names([(GERMAN.languages[c], ENGLISH.languages[c]) for c in LANGUAGES]),
+    "language": _names([(GERMAN.languages[c], ENGLISH.languages[c]) for c in LANGUAGES.split()]),
     "length": quantity(LARGE, "length-kilometer", "length-meter", "length-mile"),
     "mass": quantity((*SMALL, *LARGE), "mass-kilogram", "mass-gram", "mass-tonne"),
     "millions": millions,
@@ -408,20 +402,16 @@ class Frame:
 
     def filled(self, draw: Draw) -> Both:
         values = {part["slot"]: FIELDS[part["field"]](draw) for part in self.german if part["slot"]}
-        german, english = (
-            _sentence(parts, {slot: under(slot, both[side]) for slot, both in values.items()})
-            for side, parts in enumerate((self.german, self.english))
-        )
-        return german, english
-
-
-def _sentence(parts: tuple[re.Match[str], ...], values: dict[str, Words]) -> Words:
-    words: list[Word] = []
-    for part in parts:
-        words += values[part["slot"]] if part["slot"] else [Word(part["text"], part["origin"], not part["unsure"])]
-    first = words[0].text
-    words[0] = words[0]._replace(text=first[0].upper() + first[1:])
-    return (*words, Word(".", "end"))
+        sides = []
+        for side, parts in enumerate((self.german, self.english)):
+            words: list[Word] = []
+            for part in parts:
+                slot, alone = part["slot"], Word(part["text"], part["origin"], not part["unsure"])
+                words += under(slot, values[slot][side]) if slot else [alone]
+            first = words[0].text
+            words[0] = words[0]._replace(text=first[0].upper() + first[1:])
+            sides.append((*words, Word(".", "end")))
+        return sides[0], sides[1]
 
 
 _LINES = WRITTEN.strip().splitlines()
