@@ -22,7 +22,7 @@ from pam.data.inflection import Inflection
 from pam.data.prepare import Task, class_names
 from pam.data.translation import Translation
 from pam.data.word_alignments import WordAlignments
-from pam.io import Section, Strict, UserError, line_of, parse, read_yaml, unknown
+from pam.io import Section, Strict, UserError, parse, placed, read_yaml, unknown
 
 TASKS: dict[str, type[Task[Any]]] = {"inflection": Inflection, "translation": Translation, "alignment": WordAlignments}
 """Kind of task, as `task:` names it, to its class."""
@@ -191,6 +191,5 @@ class _Entry:
 
     def error(self, message: str, keys: list[str], hint: str | None) -> UserError:
         """An error at the nested `keys` of this data set."""
-        line = line_of(self.path, [self.name, *keys])
         named = message if f"`{self.name}`" in message else f"data set `{self.name}`: {message}"
-        return UserError(named, file=self.path, line=line, hint=hint)
+        return placed(UserError(named, hint=hint), [self.path], [self.name, *keys])
