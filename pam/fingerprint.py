@@ -282,7 +282,8 @@ def _paths(node: ast.AST) -> Iterator[str]:
     origin: ast.AST = node
     below: list[str] = []
     while isinstance(origin, ast.Attribute):
-        origin, below = origin.value, [origin.attr, *below]
+        below = [origin.attr, *below]
+        origin = origin.value
     if isinstance(origin, ast.Name):
         yield ".".join([origin.id, *below])
     else:
