@@ -52,22 +52,13 @@ To name such a dictionary is to depend on nothing that it lists: what is chosen 
 """
 
 IGNORED_MODULES = {
-    "pam",
-    "pam.config",
-    "pam.data.download",
-    "pam.data.registry",
-    "pam.experiment",
-    "pam.fingerprint",
-    "pam.io",
-    "pam.jobs",
-    "pam.models.fitting",
-    "pam.models.options",
-    "pam.run_folder",
-}
+    "pam", "pam.config", "pam.data.download", "pam.data.registry", "pam.experiment", "pam.fingerprint", "pam.io",
+    "pam.jobs", "pam.models.fitting", "pam.models.options", "pam.run_folder",
+}  # fmt: skip
 """Modules that carry values, messages and bytes but decide no result.
 
-What the configuration decides reaches a rule as its parameters, and what is downloaded is checked
-against its hash, so a new key, a better message or another way to retry runs nothing again.
+What the configuration decides reaches a rule as its parameters, and what is downloaded is checked against its hash, so
+a new key, a better message or another way to retry runs nothing again.
 """
 
 CODE = {

@@ -184,8 +184,8 @@ def set_environment(basedir: str, mirror: str | None) -> None:
 LOGGED = 'logged() {{ "${{@:2}}" > "$1" 2>&1 || {{ tail -n 20 "$1" >&2; echo >> "$1"; return 1; }}; }}; '
 """Before each rule's command, for Snakemake's `shell.prefix`: `logged FILE COMMAND ...`.
 
-A command that fails shows the end of its log, so that nobody has to look for the message. A log on
-a full disk may hold none: the `echo` fails then too, and bash says why.
+A command that fails shows the end of its log, so that nobody has to look for the message. A log on a full disk may hold
+none: the `echo` fails then too, and bash says why.
 """
 
 
@@ -201,10 +201,9 @@ def share_gpus(workflow: Any) -> int:
 def wake_once(scheduler: Any) -> None:
     """Lets a class of schedulers have one timer pending, not one for each job that has ended.
 
-    While jobs wait for a core, Snakemake (9.27) looks for one to start whenever a job ends, and
-    once more a second later, for its limit of jobs a second. That look asks for the next: after a
-    thousand jobs there are a thousand looks a second, each over all jobs that wait, and as many
-    threads. The limit is kept: the look that is pending is no later than the one asked for.
+    While jobs wait for a core, Snakemake (9.27) looks for one to start whenever a job ends, and once more a second
+    later, for its limit of jobs a second. That look asks for the next: after a thousand jobs there are a thousand looks
+    a second, and as many threads. The limit is kept: the pending look is no later than the one asked for.
     """
     start = scheduler._schedule_reevalutation  # its spelling
 
@@ -222,10 +221,8 @@ def main(device: str, command: list[str], gpus: int = 1) -> None:
         os.environ[VISIBLE] = ""
     elif devices := visible():
         if len(devices) < gpus:
-            sys.exit(
-                f"error: {gpus} GPUs are wanted, and this job may use {len(devices)}\n"
-                "  hint: lower `resources.processes`, or set `device: cpu`"
-            )
+            hint = "  hint: lower `resources.processes`, or set `device: cpu`"
+            sys.exit(f"error: {gpus} GPUs are wanted, and this job may use {len(devices)}\n{hint}")
         os.environ[VISIBLE] = ",".join(take_gpus(devices, gpus))
     os.execvp(command[0], command)  # noqa: S606 -- a list of arguments, no shell
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -77,8 +77,10 @@ class Index(Stage[InflectionFormat]):
                 offsets = [len(symbols) - len(row.lemma) for symbols, row in zip(sources[name], own, strict=True)]
                 alignment = ([first + at for at in each] for first, each in zip(offsets, aligned, strict=True))
             write_split(self.out, name, own, (sources[name], targets[name]), (source, target), alignment)
-            unseen = {"unseen_source": (sources[name], source), "unseen_target": (targets[name], target)}
-            counts[name] = _counts(own) | {side: _unseen(*symbols) for side, symbols in unseen.items()}
+            counts[name] = _counts(own)
+            for side, symbols, vocabulary in (("source", sources[name], source), ("target", targets[name], target)):
+                unseen = Counter(symbol for row in symbols for symbol in row if symbol not in vocabulary)
+                counts[name][f"unseen_{side}"] = dict(sorted(unseen.items()))
         # For each two splits that share lemmas, how many and the first few.
         lemmas = {name: {row.lemma for row in own} for name, own in rows.items()}
         found = {f"{one} and {other}": sorted(lemmas[one] & lemmas[other]) for one, other in combinations(lemmas, 2)}
@@ -141,12 +143,6 @@ def _counts(rows: Sequence[Row]) -> dict[str, Any]:
         "duplicate_rows": len(rows) - len(set(rows)),
         "cells_with_several_forms": sum(count > 1 for count in forms_of.values()),
     }
-
-
-def _unseen(rows: Iterable[Sequence[str]], vocabulary: Vocabulary) -> dict[str, int]:
-    """How often each symbol that training did not contain occurs."""
-    unseen = Counter(symbol for row in rows for symbol in row if symbol not in vocabulary)
-    return dict(sorted(unseen.items()))
 
 
 # Monotone character alignments, learned by EM.
