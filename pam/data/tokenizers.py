@@ -249,8 +249,9 @@ class SideCodec:
     def tokenizer(self) -> Tokenizer:
         return load_tokenizer(self._settings.tokenize, self._settings.language)
 
-    def words(self, text: str) -> list[str]:
-        return self.cased(" ".join(self.tokenizer.tokens(text))).split()
+    def words(self, text: str, *, tokenized: bool = False) -> list[str]:
+        """Words of a sentence, or of a text that holds them already, with white space between."""
+        return self.cased(unescape_moses(text) if tokenized else " ".join(self.tokenizer.tokens(text))).split()
 
     def cased(self, text: str) -> str:
         """The text, in small letters if the task's text is."""

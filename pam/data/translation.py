@@ -23,16 +23,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, mo
 from pam.data.dataset import SPLITS, text_file, write_split
 from pam.data.prepare import Stage, Task, class_names
 from pam.data.readers import CONTROL, Reader, lines_of, load_reader
-from pam.data.tokenizers import (
-    SIDES,
-    TOKENIZERS,
-    Settings,
-    Side,
-    SideSettings,
-    TranslationCodec,
-    learn_merges,
-    unescape_moses,
-)
+from pam.data.tokenizers import SIDES, TOKENIZERS, Settings, Side, SideSettings, TranslationCodec, learn_merges
 from pam.data.vocabulary import Vocabulary
 from pam.io import Strict, UserError, atomic_write
 
@@ -217,12 +208,12 @@ class Tokenize(Stage[TranslationFormat]):
                 writers = (pair_writer(self.out / "tokenize", name, references=name in SCORED) for name in names)
                 outputs = [stack.enter_context(writer) for writer in writers]
                 for pair in read_pairs(folder, split):
-                    if self.layout.tokenized:
-                        words = [side.cased(unescape_moses(text)) for side, text in zip(sides, pair, strict=True)]
-                        readable = partial(codec.readable, words[1])
-                    else:
-                        words = [" ".join(side.words(text)) for side, text in zip(sides, pair, strict=True)]
-                        readable = partial(codec.target.cased, pair[1])
+                    words = [
+                        " ".join(side.words(text, tokenized=self.layout.tokenized))
+                        for side, text in zip(sides, pair, strict=True)
+                    ]
+                    as_typed = partial(codec.target.cased, pair[1])
+                    readable = partial(codec.readable, words[1]) if self.layout.tokenized else as_typed
                     self._put(words, readable, outputs, train=split == "train")
             counts += [own.stats(name, "words") for name, own in zip(names, outputs, strict=True)]
         return {"splits": counts}
