@@ -17,12 +17,11 @@ from functools import cache, cached_property
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
 
-from pam.config import ModelConfig, RunConfig
+from pam.config import RunConfig
 from pam.models.options import COMPONENTS, implementation_of
 from pam.reporting.catalogue import FIGURE_CODE
 
 PACKAGE = Path(__file__).parent
-"""The folder of `pam`."""
 
 CHOICES: dict[str, set[str]] = {
     "pam.data.dataset": set(),
@@ -53,22 +52,13 @@ To name such a dictionary is to depend on nothing that it lists: what is chosen 
 """
 
 IGNORED_MODULES = {
-    "pam",
-    "pam.config",
-    "pam.data.download",
-    "pam.data.registry",
-    "pam.experiment",
-    "pam.fingerprint",
-    "pam.io",
-    "pam.jobs",
-    "pam.models.fitting",
-    "pam.models.options",
-    "pam.run_folder",
-}
+    "pam", "pam.config", "pam.data.download", "pam.data.registry", "pam.experiment", "pam.fingerprint", "pam.io",
+    "pam.jobs", "pam.models.fitting", "pam.models.options", "pam.run_folder",
+}  # fmt: skip
 """Modules that carry values, messages and bytes but decide no result.
 
-What the configuration decides reaches a rule as its parameters, and what is downloaded is checked
-against its hash, so a new key, a better message or another way to retry runs nothing again.
+What the configuration decides reaches a rule as its parameters, and what is downloaded is checked against its hash, so
+a new key, a better message or another way to retry runs nothing again.
 """
 
 CODE = {
@@ -97,19 +87,15 @@ KINDS = {
 }
 """Modules that only some jobs of a command use."""
 
-EVERYTHING, NOTHING = "*", ""
-"""In place of a name: all that a module defines, or no more than what importing it runs."""
-
-Need = tuple[str, str]
-"""A module, and the name in it that is needed."""
+EVERYTHING, NOTHING = "*", ""  # in place of a name: all of a module, or no more than what importing it runs
+Need = tuple[str, str]  # a module, and the name in it that is needed
 
 
 @cache
 def fingerprint(*entries: str) -> str:
     """Hash of the code of `entries` and of all that they reach: modules, or `module:name` for a definition of one.
 
-    Raises:
-        ModuleNotFoundError: there is no such module, or it defines no such name.
+    A ModuleNotFoundError says if there is no such module, or it defines no such name.
     """
     digest = hashlib.sha256()
     for module, code in sorted(_reach(entries).items()):
@@ -124,15 +110,11 @@ def closure(entries: Iterable[str]) -> list[str]:
 
 def model_modules(run: RunConfig) -> list[str]:
     """Entries for a run's components: the classes that compute the kinds it chose."""
-    if not run.members:
-        return _of_components(run.components)
-    entries = {name for one in run.members for name in _of_components(one.components)}
-    return ["pam.models.ensemble", *sorted(entries)]
-
-
-def _of_components(components: ModelConfig) -> list[str]:
-    used = COMPONENTS if components.architecture.has_components else ["architecture"]
-    return [implementation_of(name, getattr(components, name)) for name in used]
+    entries = []
+    for components in [one.components for one in run.members] or [run.components]:
+        used = COMPONENTS if components.architecture.has_components else ["architecture"]
+        entries += [implementation_of(name, getattr(components, name)) for name in used]
+    return ["pam.models.ensemble", *sorted(set(entries))] if run.members else entries
 
 
 def _reach(entries: tuple[str, ...]) -> dict[str, str]:
@@ -176,7 +158,10 @@ class Source:
         self.module = module
         self.package = module if file.name == "__init__.py" else module.rpartition(".")[0]
         self.tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
-        _drop_texts(self.tree)
+        # Without texts such as docstrings; comments are not in the tree.
+        for node in ast.walk(self.tree):
+            if isinstance(body := getattr(node, "body", None), list):
+                node.body = [one for one in body if not _is_text(one)] or [ast.Pass()]  # type: ignore[attr-defined]
         self._needs: dict[str, list[Need]] = {}
         self._codes: dict[frozenset[str], str] = {}
 
@@ -261,6 +246,10 @@ class Source:
                     yield alias.asname or alias.name, module, alias.name
 
 
+def _is_text(line: ast.AST) -> bool:
+    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
+
+
 def _bound(statement: ast.stmt) -> list[str]:
     """The names that a statement of a module binds; `NOTHING` if it does something by itself."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -281,34 +270,16 @@ def _bound(statement: ast.stmt) -> list[str]:
 
 def _paths(node: ast.AST) -> Iterator[str]:
     """The dotted paths that code names: `a.b.c` once, not `a.b` and `a` as well."""
-    path = _path(node)
-    if path:
-        yield path
+    origin: ast.AST = node
+    below: list[str] = []
+    while isinstance(origin, ast.Attribute):
+        below = [origin.attr, *below]
+        origin = origin.value
+    if isinstance(origin, ast.Name):
+        yield ".".join([origin.id, *below])
     else:
         for child in ast.iter_child_nodes(node):
             yield from _paths(child)
-
-
-def _path(node: ast.AST) -> str:
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        origin = _path(node.value)
-        return f"{origin}.{node.attr}" if origin else ""
-    return ""
-
-
-def _drop_texts(tree: ast.Module) -> None:
-    """Removes docstrings, of which the parser has left the comments out already."""
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            code = [line for line in body if not _is_text(line)]
-            node.body = code or [ast.Pass()]  # type: ignore[attr-defined]
-
-
-def _is_text(line: ast.AST) -> bool:
-    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
 
 
 @cache
@@ -329,7 +300,12 @@ def exists(module: str) -> bool:
 def _find(module: str) -> Path | None:
     """A module's file. Nothing is imported to find it."""
     top, *parts = module.split(".")
-    root = PACKAGE if top == PACKAGE.name else _root(top)
+    root: Path | None = PACKAGE
+    if top != PACKAGE.name:
+        # The folder of a package of somebody's own, or the file of a single module.
+        spec = find_spec(top) if top.isidentifier() else None
+        places = [*(spec.submodule_search_locations or ()), spec.origin or ""] if spec else [""]
+        root = Path(places[0]) if places[0].endswith(".py") or len(places) > 1 else None
     if root is None or not all(part.isidentifier() for part in parts):
         return None
     if root.is_file():
@@ -337,10 +313,3 @@ def _find(module: str) -> Path | None:
     path = root.joinpath(*parts)
     files = [path / "__init__.py", *([path.with_suffix(".py")] if parts else [])]
     return next(filter(Path.is_file, files), None)
-
-
-def _root(top: str) -> Path | None:
-    """The folder of a package of somebody's own, or the file of a single module."""
-    spec = find_spec(top) if top.isidentifier() else None
-    places = [*(spec.submodule_search_locations or ()), spec.origin or ""] if spec else [""]
-    return Path(places[0]) if places[0].endswith(".py") or len(places) > 1 else None

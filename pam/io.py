@@ -24,40 +24,21 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
 
-PART = ".part"
-"""How the name of a file ends that is not whole yet."""
-
-LARGEST = 100_000
-"""Keys and values of a YAML file, each counted as often as it is repeated by an alias."""
-
+PART = ".part"  # how the name of a file ends that is not whole yet
+LARGEST = 100_000  # keys and values of a YAML file, each counted as often as it is repeated by an alias
 
 # Names that older configurations have, and what they are called now: keys, files of `config/models/`, other files.
 RENAMED_KEYS = {
-    "feedback": "input_feeding",
-    "marginal": "marginalization",
-    "watch": "eval_metrics",
-    "paper_beside": "paper_reference",
-    "gold": "word_alignments",
-    "optimiser": "optimizer",
-    "choices": "components",
-    "tokenise": "tokenize",
+    "feedback": "input_feeding", "marginal": "marginalization", "watch": "eval_metrics", "gold": "word_alignments",
+    "paper_beside": "paper_reference", "optimiser": "optimizer", "choices": "components", "tokenise": "tokenize",
     "tokenised": "tokenized",
-}
+}  # fmt: skip
 RENAMED_MODELS = {
-    "acvi-light": "acvi-kl0.01",
-    "acvi-drawn": "acvi-sampled",
-    "base": "luong-base",
-    "base-dropout": "luong-dropout",
-    "base-feeding": "luong-feeding",
-    "base-local-p": "luong-local-p",
-    "base-location": "luong-location",
-    "base-reverse": "luong-reverse",
-    "base-sampled": "luong-sampled",
-    "base-unknown": "luong-unknown",
-    "soft-unfed": "soft-no-input-feeding",
-    "variational-light": "variational-kl0.1",
-    "ved-drawn": "ved-sampled",
-}
+    "acvi-light": "acvi-kl0.01", "acvi-drawn": "acvi-sampled", "base": "luong-base", "base-dropout": "luong-dropout",
+    "base-feeding": "luong-feeding", "base-local-p": "luong-local-p", "base-location": "luong-location",
+    "base-reverse": "luong-reverse", "base-sampled": "luong-sampled", "base-unknown": "luong-unknown",
+    "soft-unfed": "soft-no-input-feeding", "variational-light": "variational-kl0.1", "ved-drawn": "ved-sampled",
+}  # fmt: skip
 RENAMED_FILES = {"cell.yaml": "run.yaml", "zoo.yaml": "attentions.yaml"}
 
 
@@ -106,10 +87,7 @@ def atomic_write(path: Path | str) -> Iterator[Path]:
     """Yields a temporary path in the folder of `path`; on success it takes `path`'s place.
 
     It is flushed to disk before the rename, so that a crash leaves the old file or the new one, never a part. On any
-    failure it is removed.
-
-    Raises:
-        UserError: the disk is full, or the folder may not be written to.
+    failure it is removed. A UserError says if the disk is full, or the folder may not be written to.
     """
     path = Path(path)
     temporary: Path | None = None
@@ -139,11 +117,7 @@ def clear_parts(folder: Path) -> None:
 
 
 def check_writable(folder: Path | str) -> None:
-    """Checks a folder and all in it, before much is computed that could not be stored.
-
-    Raises:
-        UserError: it exists and may not be written to, or a folder in it may not.
-    """
+    """Before much is computed: a UserError if a folder, or one in it, exists and may not be written to."""
     for place, _, _ in os.walk(folder):
         if not os.access(place, os.W_OK | os.X_OK):
             raise storage_error(PermissionError(errno.EACCES, ""), place)
@@ -159,22 +133,13 @@ def storage_error(error: OSError, path: Path | str) -> UserError | OSError:
 
 STORAGE_ERRORS = (
     ((errno.ENOSPC, errno.EDQUOT), "the disk is full", "free some space and run again"),
-    (
-        (errno.EFBIG,),
-        "the file would be larger than is allowed here",
-        "raise the limit (`ulimit -f`), or choose a folder on another disk",
-    ),
-    (
-        (errno.EACCES, errno.EPERM, errno.EROFS),
-        "no permission to write here",
-        "choose a folder you may write to, or change its permissions",
-    ),
-    (
-        (errno.EEXIST, errno.ENOTDIR, errno.EISDIR),
-        "a file is where a folder is needed, or a folder where a file is",
-        "choose another place, or move what is there",
-    ),
-)
+    ((errno.EFBIG,), "the file would be larger than is allowed here",
+     "raise the limit (`ulimit -f`), or choose a folder on another disk"),
+    ((errno.EACCES, errno.EPERM, errno.EROFS), "no permission to write here",
+     "choose a folder you may write to, or change its permissions"),
+    ((errno.EEXIST, errno.ENOTDIR, errno.EISDIR), "a file is where a folder is needed, or a folder where a file is",
+     "choose another place, or move what is there"),
+)  # fmt: skip
 
 
 def _flush(path: Path) -> None:
@@ -194,11 +159,7 @@ def write_json(path: Path | str, value: Any) -> None:
 
 
 def read_json(path: Path | str) -> Any:
-    """Reads JSON; a file whose name ends in `.gz` is unpacked first.
-
-    Raises:
-        UserError: the file is missing or is not JSON.
-    """
+    """Reads JSON, also packed (`.gz`); a UserError if the file is missing or is not JSON."""
     try:
         content = Path(path).read_bytes()
         if Path(path).suffix == ".gz":
@@ -234,8 +195,7 @@ def parse(
 ) -> Section:
     """Reads `value` (from YAML) as `kind`. It was written in `file`, or merged from several, below the keys `under`.
 
-    Raises:
-        UserError: an unknown key, a missing key or a wrong type; names file, line and hint.
+    A UserError with file, line and hint says if a key is unknown or missing, or a value of a wrong type.
     """
     files = [] if file is None else [file] if isinstance(file, str | Path) else file
     if not isinstance(value, dict):
@@ -252,8 +212,15 @@ def parse(
 
 
 def placed(error: UserError, files: Sequence[Path | str], keys: Sequence[str]) -> UserError:
-    """The same error, at the line of the deepest of the nested `keys` that the files have."""
-    file, line = place_of(files, keys)
+    """The same error, with the file that goes deepest into the nested `keys`, the last of several, and the line there.
+
+    Of a list, a key is an item or its index. Where no file has any of the keys: the first file and no line.
+    """
+    file, line, deepest = files[0] if files else None, None, 0
+    for one in files:
+        depth, found = _depth(one, keys)
+        if depth and depth >= deepest:
+            file, line, deepest = one, found, depth
     return UserError(error.message, file=file, line=line, hint=error.hint)
 
 
@@ -262,23 +229,19 @@ def _worded(kind: type[BaseModel], problem: Any, path: list[str], keys: list[str
     where = ".".join(path)
     if problem["type"] == "refused":
         return UserError(problem["ctx"]["message"], hint=problem["ctx"]["hint"])
-    if problem["type"] == "extra_forbidden":
-        return _unknown_key(where, keys[-1], sorted(_fields_at(kind, keys[:-1])))
     if problem["type"] == "missing":
         return UserError(f"missing key `{where}`", hint=f"add `{keys[-1]}:`")
+    if problem["type"] == "extra_forbidden":
+        key, known = keys[-1], sorted(_fields_at(kind, keys[:-1]))
+        new = RENAMED_KEYS.get(key)
+        if new in known:
+            return UserError(f"the key `{where}` is called `{new}` now", hint=f"write `{new}:`")
+        close = difflib.get_close_matches(key, known, n=1)
+        hint = f"did you mean `{close[0]}`?" if close else f"known keys: {', '.join(known)}"
+        return UserError(f"unknown key `{where}`", hint=hint)
     said = f"{problem['msg'][0].lower()}{problem['msg'][1:]}"
-    return UserError(
-        f"`{where}`: {said}, not {problem['input']!r}", hint="correct the value; config/README.md describes each key"
-    )
-
-
-def _unknown_key(where: str, key: str, known: list[str]) -> UserError:
-    new = RENAMED_KEYS.get(key)
-    if new in known:
-        return UserError(f"the key `{where}` is called `{new}` now", hint=f"write `{new}:`")
-    close = difflib.get_close_matches(key, known, n=1)
-    hint = f"did you mean `{close[0]}`?" if close else f"known keys: {', '.join(known)}"
-    return UserError(f"unknown key `{where}`", hint=hint)
+    hint = "correct the value; config/README.md describes each key"
+    return UserError(f"`{where}`: {said}, not {problem['input']!r}", hint=hint)
 
 
 def _fields_at(kind: type[BaseModel], keys: list[str]) -> list[str]:
@@ -301,24 +264,6 @@ def dump_yaml(value: Strict, exclude: dict[str, Any] | None = None) -> str:
 # YAML files: read safely, and the line of a key.
 
 
-def line_of(file: Path | str | None, keys: Sequence[str]) -> int | None:
-    return place_of([] if file is None else [file], keys)[1]
-
-
-def place_of(files: Sequence[Path | str], keys: Sequence[str]) -> tuple[Path | str | None, int | None]:
-    """The file, of several merged with the last one winning, that goes deepest into the nested `keys`, and the line.
-
-    Of a list, a key is an item or its index. Where no file has any of the keys: the first file and no line.
-    """
-    place: tuple[Path | str | None, int | None] = (files[0] if files else None, None)
-    deepest = 0
-    for file in files:
-        depth, line = _depth(file, keys)
-        if depth and depth >= deepest:
-            place, deepest = (file, line), depth
-    return place
-
-
 def _depth(file: Path | str, keys: Sequence[str]) -> tuple[int, int | None]:
     """How many of the nested `keys` a file has, and the line of the last of them."""
     if not Path(file).is_file():
@@ -326,32 +271,23 @@ def _depth(file: Path | str, keys: Sequence[str]) -> tuple[int, int | None]:
     node = yaml.compose(Path(file).read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
     line = None
     for depth, key in enumerate(keys):
-        below = _below(node, key)
-        if below is None:
+        below: list[tuple[yaml.Node, yaml.Node]] = []  # keys and what is under them
+        if isinstance(node, yaml.MappingNode):
+            below = [(name, value) for name, value in node.value if name.value == key]
+        elif isinstance(node, yaml.SequenceNode):
+            # The last of equal items, which is the one that is a repetition.
+            items = reversed(list(enumerate(node.value)))
+            below = [(item, item) for index, item in items if key in (str(index), item.value)]
+        if not below:
             return depth, line
-        line, node = below
+        line, node = below[0][0].start_mark.line + 1, below[0][1]
     return len(keys), line
-
-
-def _below(node: yaml.Node | None, key: str) -> tuple[int, yaml.Node] | None:
-    """The line of `key` in a mapping or list, and what is under it."""
-    if isinstance(node, yaml.MappingNode):
-        for name, value in node.value:
-            if name.value == key:
-                return name.start_mark.line + 1, value
-    if isinstance(node, yaml.SequenceNode):
-        # The last of equal items, which is the one that is a repetition.
-        for index, item in reversed(list(enumerate(node.value))):
-            if key in (str(index), item.value):
-                return item.start_mark.line + 1, item
-    return None
 
 
 def read_yaml(path: Path | str) -> Any:
     """Reads a YAML file safely: plain data only, no tags that would construct objects.
 
-    Raises:
-        UserError: missing, not UTF-8, not YAML, or a key is given twice; names the line.
+    A UserError names the line if it is missing, not UTF-8, not YAML, or gives a key twice.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -367,26 +303,19 @@ def read_yaml(path: Path | str) -> Any:
 
 
 def parse_yaml(text: str, path: Path | str) -> Any:
-    """Reads YAML as `read_yaml` does; `path` is where it is written.
-
-    Raises:
-        UserError: not YAML, larger than any configuration, or a key is given twice; names the line.
-    """
+    """Reads YAML that is written in `path`; a UserError as `read_yaml`, or if it is larger than any configuration."""
     hint = "correct the line (indentation, colon and quotes are the usual causes)"
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
-        _check_size(node)
-        _check_keys(node, path)
-        return None if node is None else loader.construct_document(node)
+        if node is None:
+            return None
+        _check(node, path)
+        return loader.construct_document(node)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        raise UserError(
-            f"this is not valid YAML: {getattr(error, 'problem', None) or error}",
-            file=path,
-            line=None if mark is None else mark.line + 1,
-            hint=hint,
-        ) from error
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        line = None if mark is None else mark.line + 1
+        raise UserError(f"this is not valid YAML: {problem or error}", file=path, line=line, hint=hint) from error
     except RecursionError as error:
         raise UserError("lists in lists without end", file=path, hint=hint) from error
     except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
@@ -394,44 +323,27 @@ def parse_yaml(text: str, path: Path | str) -> Any:
         raise UserError(f"a value is not what it seems to be: {error}", file=path, hint="put it into quotes") from error
 
 
-def _check_size(node: yaml.Node | None) -> None:
-    """Refuses aliases (`*name`) that repeat more than any file holds, or for themselves."""
+def _check(node: yaml.Node, path: Path | str) -> None:
+    """Refuses aliases (`*name`) that repeat more than any file holds, or for themselves, and keys given twice."""
     sizes: dict[int, float] = {}
 
     def size(node: yaml.Node) -> float:
-        if id(node) not in sizes:
-            sizes[id(node)] = math.inf  # until it is known; so it stays in itself
-            value = node.value if isinstance(node, yaml.CollectionNode) else []
-            parts = chain(*value) if isinstance(node, yaml.MappingNode) else value
-            sizes[id(node)] = 1 + sum(map(size, parts))
+        if id(node) in sizes:
+            return sizes[id(node)]
+        sizes[id(node)] = math.inf  # until it is known; so it stays in itself
+        parts = node.value if isinstance(node, yaml.CollectionNode) else []
+        if isinstance(node, yaml.MappingNode):
+            known = set()
+            for key, _ in node.value:
+                if key.value == "<<" or not isinstance(key, yaml.ScalarNode):  # merges may be repeated
+                    continue
+                if (key.tag, key.value) in known:
+                    line = key.start_mark.line + 1
+                    raise UserError(f"`{key.value}` is given twice", file=path, line=line, hint="keep one of the two")
+                known.add((key.tag, key.value))
+            parts = chain(*node.value)
+        sizes[id(node)] = 1 + sum(map(size, parts))
         return sizes[id(node)]
 
-    if node is not None and size(node) > LARGEST:
+    if size(node) > LARGEST:
         raise yaml.MarkedYAMLError(problem=f"more than {LARGEST} keys and values", problem_mark=node.start_mark)
-
-
-def _check_keys(node: yaml.Node | None, path: Path | str) -> None:
-    """Refuses a mapping that gives a key twice: YAML would silently take the last."""
-    waiting, seen = [node], set()
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen or not isinstance(node, yaml.CollectionNode):
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.MappingNode):
-            _check_mapping(node, path)
-            waiting.extend(value for _, value in node.value)
-        else:
-            waiting.extend(node.value)
-
-
-def _check_mapping(node: yaml.MappingNode, path: Path | str) -> None:
-    known = set()
-    for key, _ in node.value:
-        if key.value == "<<" or not isinstance(key, yaml.ScalarNode):  # merges may be repeated
-            continue
-        if (key.tag, key.value) in known:
-            raise UserError(
-                f"`{key.value}` is given twice", file=path, line=key.start_mark.line + 1, hint="keep one of the two"
-            )
-        known.add((key.tag, key.value))

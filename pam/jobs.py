@@ -34,18 +34,13 @@ from pam.io import UserError, storage_error
 # killed: that is refused. Ours are the words: who holds a lock is written into its file.
 
 NO_LOCKS = (ENOSYS, ENOLCK, EOPNOTSUPP)
-
-POLL_S = 0.5
-"""Seconds between two looks at a lock that another process has: nobody reports its end."""
+POLL_S = 0.5  # seconds between two looks at a lock that another process has: nobody reports its end
 
 
 def take(path: Path) -> FileLock | None:
-    """Takes a lock if it is free, and notes in its file who has it; None if another process has it.
+    """Takes a lock until its `release`, and notes in its file who has it; None if another process has it.
 
-    The lock is held until `release` is called on it.
-
-    Raises:
-        UserError: the folder may not be written to, or its file system has no locks.
+    A UserError says if the folder may not be written to, or its file system has no locks.
     """
     lock = FileLock(path, blocking=False, fallback_to_soft=False)
     try:
@@ -58,11 +53,8 @@ def take(path: Path) -> FileLock | None:
     except OSError as error:
         lock.release()
         if error.errno in NO_LOCKS:
-            raise UserError(
-                f"this file system has no locks ({error.strerror})",
-                file=path,
-                hint="work in a folder on another one; some network file systems need an option when they are mounted",
-            ) from error
+            hint = "work in a folder on another one; some network file systems need an option when they are mounted"
+            raise UserError(f"this file system has no locks ({error.strerror})", file=path, hint=hint) from error
         raise storage_error(error, path) from error
     return lock
 
@@ -74,11 +66,7 @@ def holder(path: Path) -> str:
 
 @contextmanager
 def waited_for(path: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Holds a lock, after waiting for it if another process has it, which is said once.
-
-    Raises:
-        UserError: as `take`.
-    """
+    """Holds a lock, after waiting for it if another process has it, which is said once; a UserError as `take`."""
     lock = take(path)
     if lock is None:
         say(f"{path.parent}: another process is at work here ({holder(path)}); waiting for it")
@@ -98,23 +86,16 @@ def waited_for(path: Path, say: Callable[[str], None]) -> Iterator[None]:
 
 FOLDER = Path(".snakemake/runs")
 RUN = "PAM_RUN"
-_held: list[FileLock] = []
-"""Locks of this process's runs, which its end gives back."""
+_held: list[FileLock] = []  # of this process's runs; its end gives them back
 
 
 def hold(experiment: str, folder: Path = FOLDER) -> None:
-    """Marks this process as the run of an experiment in this folder, until it ends.
-
-    Raises:
-        UserError: another process is running it, or the folder may not be written to.
-    """
+    """Marks this process as the run of an experiment in this folder, until it ends; a UserError if another is one."""
     path = folder / f"{experiment}.lock"
     lock = take(path)
     if lock is None:
-        raise UserError(
-            f"another run of `{experiment}` is at work in this folder ({holder(path)})",
-            hint="wait for it to end, or end it; nothing was changed by this call",
-        )
+        hint = "wait for it to end, or end it; nothing was changed by this call"
+        raise UserError(f"another run of `{experiment}` is at work in this folder ({holder(path)})", hint=hint)
     _held.append(lock)
     os.environ[RUN] = holder(path)
 
@@ -128,9 +109,8 @@ def check_not_replaced(experiment: str, folder: Path = FOLDER) -> None:
 
 # GPUs of this machine.
 
-LOCKS = Path("/tmp/pam-gpu-locks")  # noqa: S108 -- one place for all users of this machine
-"""Not `TMPDIR`, which may differ from job to job."""
-
+# One place for all users of this machine: not `TMPDIR`, which may differ from job to job.
+LOCKS = Path("/tmp/pam-gpu-locks")  # noqa: S108
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
@@ -204,8 +184,8 @@ def set_environment(basedir: str, mirror: str | None) -> None:
 LOGGED = 'logged() {{ "${{@:2}}" > "$1" 2>&1 || {{ tail -n 20 "$1" >&2; echo >> "$1"; return 1; }}; }}; '
 """Before each rule's command, for Snakemake's `shell.prefix`: `logged FILE COMMAND ...`.
 
-A command that fails shows the end of its log, so that nobody has to look for the message. A log on
-a full disk may hold none: the `echo` fails then too, and bash says why.
+A command that fails shows the end of its log, so that nobody has to look for the message. A log on a full disk may hold
+none: the `echo` fails then too, and bash says why.
 """
 
 
@@ -221,10 +201,9 @@ def share_gpus(workflow: Any) -> int:
 def wake_once(scheduler: Any) -> None:
     """Lets a class of schedulers have one timer pending, not one for each job that has ended.
 
-    While jobs wait for a core, Snakemake (9.27) looks for one to start whenever a job ends, and
-    once more a second later, for its limit of jobs a second. That look asks for the next: after a
-    thousand jobs there are a thousand looks a second, each over all jobs that wait, and as many
-    threads. The limit is kept: the look that is pending is no later than the one asked for.
+    While jobs wait for a core, Snakemake (9.27) looks for one to start whenever a job ends, and once more a second
+    later, for its limit of jobs a second. That look asks for the next: after a thousand jobs there are a thousand looks
+    a second, and as many threads. The limit is kept: the pending look is no later than the one asked for.
     """
     start = scheduler._schedule_reevalutation  # its spelling
 
@@ -242,10 +221,8 @@ def main(device: str, command: list[str], gpus: int = 1) -> None:
         os.environ[VISIBLE] = ""
     elif devices := visible():
         if len(devices) < gpus:
-            sys.exit(
-                f"error: {gpus} GPUs are wanted, and this job may use {len(devices)}\n"
-                "  hint: lower `resources.processes`, or set `device: cpu`"
-            )
+            hint = "  hint: lower `resources.processes`, or set `device: cpu`"
+            sys.exit(f"error: {gpus} GPUs are wanted, and this job may use {len(devices)}\n{hint}")
         os.environ[VISIBLE] = ",".join(take_gpus(devices, gpus))
     os.execvp(command[0], command)  # noqa: S606 -- a list of arguments, no shell
 

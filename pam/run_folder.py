@@ -26,9 +26,7 @@ from pam.io import UserError, parse, parse_yaml, placed
 if TYPE_CHECKING:
     from pam.config import RunConfig
 
-GOLD = "gold"
-"""The split of word alignments that people made; it has a folder of its own."""
-
+GOLD = "gold"  # the split of word alignments that people made; it has a folder of its own
 MODEL_FILES = ("config.yaml", "weights.safetensors", "source.vocab", "target.vocab", "lengths.json")
 """What a model folder holds, so that the model can be used by itself."""
 
@@ -41,30 +39,23 @@ class RunFolder:
     text: str | None = None
 
     def load(self) -> RunConfig:
-        """The run's configuration.
-
-        Raises:
-            UserError: there is no `run.yaml`, or an error in it, or the model's parts do not fit.
-        """
+        """The run's configuration; a UserError if it is missing, has an error, or the model's parts do not fit."""
+        from pam.config import RunConfig, load_run
         from pam.models.fitting import FitError, check_fit
 
-        run = self._read()
+        if self.text is not None:
+            run = parse(RunConfig, parse_yaml(self.text, "--config"), "--config")
+        elif self.config_file.is_file():
+            run = load_run(self.config_file)
+        else:
+            hint = "name the folder of a run, results/<experiment>/<task>/<model>/seed<k>"
+            raise UserError("no such file", file=self.config_file, hint=hint)
         try:
             check_fit(run.components, run.network)
         except FitError as error:
             files = [] if self.text is not None else [self.config_file]
             raise placed(error, files, ["components", *error.keys]) from error
         return run
-
-    def _read(self) -> RunConfig:
-        from pam.config import RunConfig, load_run
-
-        if self.text is not None:
-            return parse(RunConfig, parse_yaml(self.text, "--config"), "--config")
-        if not self.config_file.is_file():
-            hint = "name the folder of a run, results/<experiment>/<task>/<model>/seed<k>"
-            raise UserError("no such file", file=self.config_file, hint=hint)
-        return load_run(self.config_file)
 
     @property
     def config_file(self) -> Path:

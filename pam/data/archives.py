@@ -30,7 +30,6 @@ MAX_FILES = 100_000
 NAME_MAX = 255  # bytes of a file's name
 MAX_HEADER = 2**20  # bytes of the longest header of a tar's member, which tarfile reads whole
 PADDING = 2**20  # bytes that may follow the last member
-
 DAMAGED = (
     tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError,
     # Raised by the content of headers: numbers, text, flags that nobody knows, headers of headers.
@@ -160,9 +159,8 @@ def _tar_members(content: tarfile.TarFile, archive: Path) -> Iterator[Member]:
 
 def _zip_members(content: zipfile.ZipFile, archive: Path) -> Iterator[Member]:
     for info in content.infolist():
-        kind = stat.S_IFMT(info.external_attr >> 16)
         if info.is_dir():
             continue
-        if kind not in (0, stat.S_IFREG) or info.flag_bits & 1:
+        if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG) or info.flag_bits & 1:
             raise _unexpected(archive, info.filename, "is not a plain file")
         yield Member(PurePosixPath(info.filename), info.file_size, partial(content.open, info))

@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import Distribution
 from itertools import product
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -47,24 +48,24 @@ class Cldr(Strict):
         texts: dict[str, str] = {}
         # The test does not depend on the number of pairs for training.
         for split, size in (("test", self.test), ("dev", self.dev), ("train", self.train)):
-            phrases = [_new_phrase(draw, seen) for _ in range(size)]
+            phrases: list[Both] = []
+            tries = 0
+            while len(phrases) < size:
+                phrase = draw.one_of(FRAMES).filled(draw)
+                sides = {text_of(side) for side in phrase}
+                tries += 1
+                if not sides & seen:
+                    seen |= sides
+                    phrases.append(phrase)
+                    tries = 0
+                elif tries == TRIES:
+                    message = f"there are not many more phrases than {len(seen) // 2}"
+                    raise UserError(message, hint="ask for fewer in `package: options:`")
             for language, side in (("de", 0), ("en", 1)):
                 texts[f"{split}.{language}"] = "".join(f"{text_of(phrase[side])}\n" for phrase in phrases)
             if split == "test":
                 texts["test.links"] = "".join(f"{linked(*phrase)}\n" for phrase in phrases)
         return texts
-
-
-def _new_phrase(draw: Draw, seen: set[str]) -> Both:
-    """A phrase of which neither side has been drawn before."""
-    for _ in range(TRIES):
-        phrase = draw.one_of(FRAMES).filled(draw)
-        sides = {text_of(side) for side in phrase}
-        if not sides & seen:
-            seen |= sides
-            return phrase
-    message = f"there are not many more phrases than {len(seen) // 2}"
-    raise UserError(message, hint="ask for fewer in `package: options:`")
 
 
 @dataclass
@@ -82,8 +83,8 @@ class Draw:
 
 # Words that know what they were made from, and the links that follow from it.
 
+# Signs are words of their own, and so are commas that are not within a number.
 _WORD = re.compile(r"[€$£¥%]|,(?!\d)|(?:[^\s€$£¥%,]|,(?=\d))+")
-"""Signs are words of their own, and so are commas that are not within a number."""
 
 
 class Word(NamedTuple):
@@ -138,27 +139,18 @@ def linked(source: Words, target: Words) -> str:
 # Fields: one value formatted for both languages, each word with its origin in the value.
 
 Slot = Callable[[Draw], Both]  # draws a value and gives its words in both languages
-
 GERMAN, ENGLISH = Locale("de"), Locale("en")
-
 SMALL = range(2, 31)
 LARGE = (*range(40, 100, 10), *range(100, 1000, 50), *range(1000, 10000, 500))
-
 DIRECTIONS = frozenset({"vor", "in", "ago"})  # words of times before and after now; the other words name a unit
 
 # Names that German uses without an article.
-TERRITORIES = (
-    "DE", "FR", "IT", "ES", "PT", "PL", "DK", "SE", "NO", "FI", "AT", "HU", "GR", "RO", "BG", "IE", "BE", "JP", "CN",
-    "IN", "BR", "CA", "MX", "AU", "EG", "KE", "NZ", "ZA", "KR", "SA", "CZ", "HR", "IS", "LU", "MT", "VN", "TH", "CL",
-    "PE", "CU",
-)  # fmt: skip
-LANGUAGES = (
-    "de", "en", "fr", "it", "es", "pt", "pl", "da", "sv", "fi", "hu", "el", "ro", "bg", "ga", "nl", "ja", "zh", "hi",
-    "ar", "ko", "tr", "ru", "uk", "cs", "hr", "is", "vi", "th", "he",
-)  # fmt: skip
-CURRENCIES = (
-    "EUR", "USD", "CHF", "GBP", "JPY", "SEK", "DKK", "NOK", "PLN", "CZK", "CAD", "AUD", "INR", "MXN", "NZD", "HUF",
-)  # fmt: skip
+TERRITORIES = """
+DE FR IT ES PT PL DK SE NO FI AT HU GR RO BG IE BE JP CN IN BR CA MX AU EG KE NZ ZA KR SA CZ HR IS LU MT VN TH CL
+PE CU
+"""
+LANGUAGES = "de en fr it es pt pl da sv fi hu el ro bg ga nl ja zh hi ar ko tr ru uk cs hr is vi th he"
+CURRENCIES = "EUR USD CHF GBP JPY SEK DKK NOK PLN CZK CAD AUD INR MXN NZD HUF"
 TimeUnit = Literal["day", "hour", "week", "month"]
 SYMBOLS = ("EUR", "USD", "GBP", "JPY")
 PEOPLE = ("Anna", "David", "Julia", "Lena", "Martin", "Paul", "Robert", "Sarah")
@@ -174,23 +166,19 @@ def _both(write: Callable[[Locale], Words]) -> Both:
     return write(GERMAN), write(ENGLISH)
 
 
-def _date(pattern: Callable[[Locale], str]) -> Slot:
+def _date(pattern: Callable[[Locale], str], draw: Draw) -> Both:
     """A day of 1985 to 2024, as a CLDR pattern for each language writes it."""
+    day = datetime.date(1985, 1, 1) + datetime.timedelta(days=draw.one_of(range(40 * 365)))
 
-    def field(draw: Draw) -> Both:
-        day = datetime.date(1985, 1, 1) + datetime.timedelta(days=draw.one_of(range(40 * 365)))
+    def write(locale: Locale) -> Words:
+        # Piece by piece; the origin of a piece is its letter in the pattern.
+        written = DateTimeFormat(day, locale)
+        return words_of(
+            (str(piece), None) if kind == "chars" else (written[piece[0] * int(piece[1])], piece[0])
+            for kind, piece in tokenize_pattern(pattern(locale))
+        )
 
-        def write(locale: Locale) -> Words:
-            # Piece by piece; the origin of a piece is its letter in the pattern.
-            written = DateTimeFormat(day, locale)
-            return words_of(
-                (str(piece), None) if kind == "chars" else (written[piece[0] * int(piece[1])], piece[0])
-                for kind, piece in tokenize_pattern(pattern(locale))
-            )
-
-        return _both(write)
-
-    return field
+    return _both(write)
 
 
 def time(draw: Draw) -> Both:
@@ -199,23 +187,19 @@ def time(draw: Draw) -> Both:
     return _both(lambda locale: words_of([(format_time(value, "short", locale=locale), "time")]))
 
 
-def relative(sign: int) -> Slot:
+def relative(sign: int, draw: Draw) -> Both:
     """So long ago, or in so long: `vor 3 Tagen` and `3 days ago`."""
     day = 24 * 3600
     seconds: dict[TimeUnit, int] = {"day": day, "hour": 3600, "week": 7 * day, "month": 30 * day}
+    unit, count = draw.one_of(sorted(seconds)), draw.one_of(SMALL)
+    past = datetime.timedelta(seconds=sign * count * seconds[unit])
 
-    def field(draw: Draw) -> Both:
-        unit, count = draw.one_of(sorted(seconds)), draw.one_of(SMALL)
-        past = datetime.timedelta(seconds=sign * count * seconds[unit])
+    def write(locale: Locale) -> Words:
+        text = format_timedelta(past, unit, threshold=1000, add_direction=True, locale=locale)
+        words = _counted(text, str(count))
+        return tuple(word._replace(origin="direction") if word.text in DIRECTIONS else word for word in words)
 
-        def write(locale: Locale) -> Words:
-            text = format_timedelta(past, unit, threshold=1000, add_direction=True, locale=locale)
-            words = _counted(text, str(count))
-            return tuple(word._replace(origin="direction") if word.text in DIRECTIONS else word for word in words)
-
-        return _both(write)
-
-    return field
+    return _both(write)
 
 
 def _counted(text: str, number: str) -> Words:
@@ -229,21 +213,17 @@ def _both_counted(number: float, write: Callable[[Locale], str]) -> Both:
     return _both(lambda locale: _counted(write(locale), format_decimal(number, locale=locale)))
 
 
-def quantity(numbers: Sequence[int], *units: str) -> Slot:
+def quantity(numbers: Sequence[int], units: Sequence[str], draw: Draw) -> Both:
     """A number of units: `80 Kilometer pro Stunde` and `80 kilometers per hour`."""
-
-    def field(draw: Draw) -> Both:
-        unit, number = draw.one_of(units), draw.one_of(numbers)
-        return _both_counted(number, lambda locale: format_unit(number, unit, "long", locale=locale))
-
-    return field
+    unit, number = draw.one_of(units), draw.one_of(numbers)
+    return _both_counted(number, lambda locale: format_unit(number, unit, "long", locale=locale))
 
 
 def duration(draw: Draw) -> Both:
     """Two units of time: `2 Stunden und 15 Minuten` and `2 hours and 15 minutes`."""
     longer, shorter = draw.one_of((("hour", "minute"), ("week", "day"), ("year", "month")))
-    first = quantity(range(2, 13), f"duration-{longer}")(draw)
-    second = quantity(range(2, 7), f"duration-{shorter}")(draw)
+    first = quantity(range(2, 13), [f"duration-{longer}"], draw)
+    second = quantity(range(2, 7), [f"duration-{shorter}"], draw)
     german, english = (
         (*under("first", one), Word(conjunction, "and"), *under("second", other))
         for one, conjunction, other in zip(first, ("und", "and"), second, strict=True)
@@ -253,7 +233,7 @@ def duration(draw: Draw) -> Both:
 
 def price(draw: Draw) -> Both:
     """An amount and a currency's name: `1.500 Schweizer Franken` and `1,500 Swiss francs`."""
-    number, currency = draw.one_of(LARGE), draw.one_of(CURRENCIES)
+    number, currency = draw.one_of(LARGE), draw.one_of(CURRENCIES.split())
     options: dict[str, Any] = {"format_type": "name", "currency_digits": False}
     return _both_counted(number, lambda locale: format_currency(number, currency, locale=locale, **options))
 
@@ -282,38 +262,34 @@ def percent(draw: Draw) -> Both:
     return _both_counted(number, lambda locale: format_percent(number / 100, locale=locale))
 
 
-def _names(pairs: Sequence[tuple[str, str]]) -> Slot:
+def _names(pairs: Sequence[tuple[str, str]], draw: Draw) -> Both:
     """Names that translate each other, word for word if they have the same number of words."""
-
-    def field(draw: Draw) -> Both:
-        german, english = draw.one_of(pairs)
-        return words_of([(german, "name")]), words_of([(english, "name")])
-
-    return field
+    german, english = draw.one_of(pairs)
+    return words_of([(german, "name")]), words_of([(english, "name")])
 
 
 FIELDS: dict[str, Slot] = {
     "amount": amount,
-    "area": quantity(LARGE, "area-square-meter", "area-hectare", "area-square-kilometer"),
-    "country": _names([(GERMAN.territories[c], ENGLISH.territories[c]) for c in TERRITORIES]),
-    "date": _date(lambda locale: get_date_format("long", locale).pattern),
-    "day": _date(lambda locale: "EEEE"),
+    "area": partial(quantity, LARGE, ("area-square-meter", "area-hectare", "area-square-kilometer")),
+    "country": partial(_names, [(GERMAN.territories[c], ENGLISH.territories[c]) for c in TERRITORIES.split()]),
+    "date": partial(_date, lambda locale: get_date_format("long", locale).pattern),
+    "day": partial(_date, lambda locale: "EEEE"),
     "duration": duration,
-    "event": _names(EVENTS),
-    "full": _date(lambda locale: get_date_format("full", locale).pattern),
-    "future": relative(1),
-    "language": _names([(GERMAN.languages[c], ENGLISH.languages[c]) for c in LANGUAGES]),
-    "length": quantity(LARGE, "length-kilometer", "length-meter", "length-mile"),
-    "mass": quantity((*SMALL, *LARGE), "mass-kilogram", "mass-gram", "mass-tonne"),
+    "event": partial(_names, EVENTS),
+    "full": partial(_date, lambda locale: get_date_format("full", locale).pattern),
+    "future": partial(relative, 1),
+    "language": partial(_names, [(GERMAN.languages[c], ENGLISH.languages[c]) for c in LANGUAGES.split()]),
+    "length": partial(quantity, LARGE, ("length-kilometer", "length-meter", "length-mile")),
+    "mass": partial(quantity, (*SMALL, *LARGE), ("mass-kilogram", "mass-gram", "mass-tonne")),
     "millions": millions,
-    "month": _date(lambda locale: locale.datetime_skeletons["yMMMM"].pattern),
-    "monthday": _date(lambda locale: locale.datetime_skeletons["MMMMd"].pattern),
-    "past": relative(-1),
+    "month": partial(_date, lambda locale: locale.datetime_skeletons["yMMMM"].pattern),
+    "monthday": partial(_date, lambda locale: locale.datetime_skeletons["MMMMd"].pattern),
+    "past": partial(relative, -1),
     "percent": percent,
-    "person": _names([(name, name) for name in PEOPLE]),
+    "person": partial(_names, [(name, name) for name in PEOPLE]),
     "price": price,
-    "speed": quantity(range(20, 200, 10), "speed-kilometer-per-hour", "speed-meter-per-second"),
-    "temperature": quantity(SMALL, "temperature-celsius", "temperature-fahrenheit"),
+    "speed": partial(quantity, range(20, 200, 10), ("speed-kilometer-per-hour", "speed-meter-per-second")),
+    "temperature": partial(quantity, SMALL, ("temperature-celsius", "temperature-fahrenheit")),
     "time": time,
 }
 """What a frame may name as `{name}`."""
@@ -408,20 +384,16 @@ class Frame:
 
     def filled(self, draw: Draw) -> Both:
         values = {part["slot"]: FIELDS[part["field"]](draw) for part in self.german if part["slot"]}
-        german, english = (
-            _sentence(parts, {slot: under(slot, both[side]) for slot, both in values.items()})
-            for side, parts in enumerate((self.german, self.english))
-        )
-        return german, english
-
-
-def _sentence(parts: tuple[re.Match[str], ...], values: dict[str, Words]) -> Words:
-    words: list[Word] = []
-    for part in parts:
-        words += values[part["slot"]] if part["slot"] else [Word(part["text"], part["origin"], not part["unsure"])]
-    first = words[0].text
-    words[0] = words[0]._replace(text=first[0].upper() + first[1:])
-    return (*words, Word(".", "end"))
+        sides = []
+        for side, parts in enumerate((self.german, self.english)):
+            words: list[Word] = []
+            for part in parts:
+                slot, alone = part["slot"], Word(part["text"], part["origin"], not part["unsure"])
+                words += under(slot, values[slot][side]) if slot else [alone]
+            first = words[0].text
+            words[0] = words[0]._replace(text=first[0].upper() + first[1:])
+            sides.append((*words, Word(".", "end")))
+        return sides[0], sides[1]
 
 
 _LINES = WRITTEN.strip().splitlines()

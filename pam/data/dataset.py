@@ -38,8 +38,7 @@ HINT = "delete the folder and prepare the data again"
 CHECKSUM = "content_sha256"
 Numbers = Iterable[Sequence[int]]  # rows of ids or of positions
 Ids = NDArray[np.int32]
-Offsets = NDArray[np.int64]
-Rows = NDArray[np.int64]
+Rows = NDArray[np.int64]  # numbers of rows, or places where they begin
 
 
 @contextmanager
@@ -86,7 +85,7 @@ class Ragged:
     """
 
     values: Ids  # int32, all rows, one after another
-    offsets: Offsets  # int64, rows + 1 places from 0
+    offsets: Rows  # int64, rows + 1 places from 0
 
     @classmethod
     def of(cls, rows: Iterable[Sequence[int]]) -> Ragged:
@@ -98,7 +97,7 @@ class Ragged:
         return cls(np.array(values, np.int32), np.array(offsets, np.int64))
 
     @property
-    def lengths(self) -> Offsets:
+    def lengths(self) -> Rows:
         return np.diff(self.offsets)
 
     def __getitem__(self, row: int) -> Ids:
@@ -147,14 +146,18 @@ class Split:
             with safe_open(path, framework="numpy") as file:
                 notes = json.loads((file.metadata() or {})["pam"])
                 names = list(file.keys())
-            arrays = {name: _read(path, name) for name in names}
+            arrays = {}
+            for array_name in names:
+                # Opened for one array alone: what was read before stays unmapped.
+                with safe_open(path, framework="numpy") as file:
+                    arrays[array_name] = file.get_tensor(array_name)
             sources, targets = (Ragged(arrays[side], arrays[f"{side}_offsets"]) for side in ("source", "target"))
             alignments = None
             if "alignment" in arrays:
                 # Every row has one symbol less here than in `targets`.
                 alignments = Ragged(arrays["alignment"], targets.offsets - np.arange(len(targets.offsets)))
             split = cls(sources, targets, alignments, dict(notes["digests"]))
-            intact = split.content == notes["content"] and split._is_sound()
+            intact = split.content == notes["content"] and split.is_sound()
             own = notes["split"]
         except (SafetensorError, ValueError, KeyError, TypeError, IndexError) as error:
             raise UserError("not a prepared split", file=path, hint=HINT) from error
@@ -189,7 +192,7 @@ class Split:
             arrays |= {side: rows.values, f"{side}_offsets": rows.offsets}
         return arrays
 
-    def _is_sound(self) -> bool:
+    def is_sound(self) -> bool:
         """Whether the arrays fit together, whoever wrote them."""
         ids = None if self.alignments is None else self.alignments.values
         if ids is not None and (ids.dtype != np.int32 or len(ids) != len(self.targets.values) - len(self)):
@@ -215,13 +218,6 @@ def _existing(path: Path) -> Path:
     if not path.is_file():
         raise UserError("no such file", file=path, hint="prepare the data first")
     return path
-
-
-def _read(path: Path, name: str) -> NDArray[Any]:
-    """One array of a file, which is opened for it alone: what was read before stays unmapped."""
-    with safe_open(path, framework="numpy") as file:
-        tensor: NDArray[Any] = file.get_tensor(name)
-    return tensor
 
 
 def write_split(
@@ -363,9 +359,15 @@ class Examples:
 
     def batch(self, rows: Rows) -> Batch:
         """The given rows, padded; longest target first, so that ended rows are at the end."""
+        import torch  # here, so that reading and preparing data go without it
+        from torch.nn.utils.rnn import pad_sequence
+
         rows = rows[np.argsort(-self.target_lengths[rows], kind="stable")]
-        source, target = (_padded([own[row] for row in rows]) for own in (self.sources, self.targets))
-        return Batch(rows, source, _tensor(self.source_lengths[rows]), target)
+        source, target = (
+            pad_sequence([torch.from_numpy(own[row]).long() for row in rows], batch_first=True, padding_value=PAD)
+            for own in (self.sources, self.targets)
+        )
+        return Batch(rows, source, torch.from_numpy(self.source_lengths[rows]), target)
 
     def in_order(self, size: int) -> Iterator[Batch]:
         """All rows, similar lengths in a batch: for decoding and evaluation."""
@@ -384,17 +386,3 @@ class Examples:
         order = order[np.argsort(self.source_lengths[order], kind="stable")]
         batches = [order[first : first + size] for first in range(0, len(order), size)]
         return [batches[number] for number in generator.permutation(len(batches))]
-
-
-def _padded(rows: list[NDArray[np.int32]]) -> Tensor:
-    width = max(len(row) for row in rows)
-    padded = np.full((len(rows), width), PAD, np.int64)
-    for number, row in enumerate(rows):
-        padded[number, : len(row)] = row
-    return _tensor(padded)
-
-
-def _tensor(values: NDArray[Any]) -> Tensor:
-    import torch  # here, so that reading and preparing data go without it
-
-    return torch.from_numpy(values)

@@ -60,9 +60,12 @@ class Wanted:
 
     def wrong_hash(self, path: Path) -> str | None:
         """How a file's hash differs from the one that is known, if it does."""
-        for name, known, found in (("SHA-256", self.sha256, sha256_of), ("MD5", self.md5, _md5_of)):
-            if known is not None and found(path) != known:
-                return f"wrong hash: {name} is {found(path)}, not {known}"
+        for name, method, known in (("SHA-256", "sha256", self.sha256), ("MD5", "md5", self.md5)):
+            if known is not None:
+                with open(path, "rb") as file:
+                    digest = hashlib.file_digest(file, partial(hashlib.new, method, usedforsecurity=False))
+                if digest.hexdigest() != known:
+                    return f"wrong hash: {name} is {digest.hexdigest()}, not {known}"
         return None
 
     def is_met(self, path: Path) -> bool:
@@ -157,25 +160,21 @@ def by_hand(files: Mapping[Path, Wanted]) -> str:
 def _transfer(address: str, temporary: Path, wanted: Wanted, patience: Patience) -> None:
     """Fills `temporary` with the file at an address, or in the archive that is there."""
     place, _, member = address.partition("#") if "://" in address else (address, "", "")
-    if not member:
-        _transfer_file(place, temporary, wanted.size, patience)
+    if member:
+        with tempfile.NamedTemporaryFile(dir=temporary.parent, prefix=".archive.", suffix=PART) as archive:
+            _transfer(place, Path(archive.name), Wanted(), patience)
+            try:
+                extract_member(Path(archive.name), member, temporary)
+            except UserError as error:
+                raise TransferError(error.message) from error
         return
-    with tempfile.NamedTemporaryFile(dir=temporary.parent, prefix=".archive.", suffix=PART) as archive:
-        _transfer_file(place, Path(archive.name), None, patience)
-        try:
-            extract_member(Path(archive.name), member, temporary)
-        except UserError as error:
-            raise TransferError(error.message) from error
-
-
-def _transfer_file(address: str, path: Path, size: int | None, patience: Patience) -> None:
-    with open(path, "wb") as file:
-        bounded = BoundedFile(file, size or LARGEST, patience)
-        if "://" in address:
-            _transfer_http(address, bounded)
+    with open(temporary, "wb") as file:
+        bounded = BoundedFile(file, wanted.size or LARGEST, patience)
+        if "://" in place:
+            _transfer_http(place, bounded)
             return
         try:
-            with open(address, "rb") as origin:
+            with open(place, "rb") as origin:
                 shutil.copyfileobj(origin, bounded)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             raise TransferError("no such file") from error
@@ -184,55 +183,39 @@ def _transfer_file(address: str, path: Path, size: int | None, patience: Patienc
 
 
 def _transfer_http(address: str, bounded: BoundedFile) -> None:
+    """Writes the bytes as they come, so that a trickle shows at its first byte."""
     import requests
     from requests import exceptions
+    from tqdm import tqdm
+    from urllib3.exceptions import HTTPError, ReadTimeoutError
 
+    def refuse_downgrade(response: Response, **_: Any) -> None:
+        if address.startswith("https:") and not response.url.startswith("https:"):
+            raise TransferError(f"an https address leads to {response.url}, which anybody may change")
+
+    timeout_s = bounded.patience.timeout_s
+    # A compressed transfer would be longer on disk than its length says.
+    headers, hooks = {"Accept-Encoding": "identity"}, {"response": refuse_downgrade}
     try:
-        with requests.get(
-            address,
-            stream=True,
-            timeout=bounded.patience.timeout_s,
-            # A compressed transfer would be longer on disk than its length says.
-            headers={"Accept-Encoding": "identity"},
-            hooks={"response": _refuse_downgrade} if address.startswith("https:") else {},
-        ) as response:
+        with requests.get(address, stream=True, timeout=timeout_s, headers=headers, hooks=hooks) as response:
             if not response.ok:
                 status = response.status_code
                 raise TransferError(f"HTTP status {status}", again=status not in PERMANENT)
-            _write_body(response, bounded)
+            length = int(response.headers.get("Content-Length", 0)) or None
+            with tqdm(total=length, unit="B", unit_scale=True, leave=False, disable=not sys.stderr.isatty()) as bar:
+                while chunk := response.raw.read1(CHUNK):
+                    bounded.write(chunk)
+                    bar.update(len(chunk))
     except exceptions.Timeout as error:
-        raise TransferError(f"no answer within {bounded.patience.timeout_s:g} s", again=True) from error
+        raise TransferError(f"no answer within {timeout_s:g} s", again=True) from error
     except exceptions.ConnectionError as error:
         raise TransferError(f"not reachable, or the connection broke ({type(error).__name__})", again=True) from error
     except (exceptions.RequestException, ValueError) as error:
         raise TransferError(f"not a usable address or answer: {error}") from error
-
-
-def _refuse_downgrade(response: Response, **_: Any) -> None:
-    if not response.url.startswith("https:"):
-        raise TransferError(f"an https address leads to {response.url}, which anybody may change")
-
-
-def _write_body(response: Response, bounded: BoundedFile) -> None:
-    """Writes the bytes as they come, so that a trickle shows at its first byte."""
-    from tqdm import tqdm
-    from urllib3.exceptions import HTTPError, ReadTimeoutError
-
-    length = int(response.headers.get("Content-Length", 0)) or None
-    with tqdm(total=length, unit="B", unit_scale=True, leave=False, disable=not sys.stderr.isatty()) as bar:
-        try:
-            while chunk := response.raw.read1(CHUNK):
-                bounded.write(chunk)
-                bar.update(len(chunk))
-        except ReadTimeoutError as error:
-            raise TransferError(f"silent for {bounded.patience.timeout_s:g} s in mid-transfer", again=True) from error
-        except HTTPError as error:
-            raise TransferError("the connection was closed in mid-transfer", again=True) from error
-
-
-def _md5_of(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
+    except ReadTimeoutError as error:
+        raise TransferError(f"silent for {timeout_s:g} s in mid-transfer", again=True) from error
+    except HTTPError as error:
+        raise TransferError("the connection was closed in mid-transfer", again=True) from error
 
 
 # All files of a data set.

@@ -11,7 +11,6 @@ import hashlib
 from collections import Counter
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from itertools import islice
-from pathlib import Path
 
 from pydantic import Field
 
@@ -44,11 +43,23 @@ class GermanNouns(Strict):
     def draw(self, package: Distribution) -> dict[str, str]:
         """Texts of `{train,dev,test}.tsv`: lemma, features and form, eight rows a lemma.
 
+        Only common nouns (no names, abbreviations, phrases or nominalized adjectives) that have all forms, whose forms
+        are single words, and whose lemma the table holds once, so that the paradigm is not a matter of choice. Of
+        variants the first counts, as the table ranks them.
+
         Nouns are ranked by a hash of the seed and the lemma, so that the draw depends on nothing else: not on the order
         of the table, nor on a random generator. A UserError says if the package has fewer suitable nouns than wanted.
         """
-        found = read_paradigms(Path(str(package.locate_file(TABLE))))
-        paradigms = {lemma: forms for lemma, forms in found.items() if len(lemma) <= self.longest}
+        times: Counter[str] = Counter()
+        paradigms = {}
+        with open(str(package.locate_file(TABLE)), encoding="utf-8", newline="") as file:
+            for noun in csv.DictReader(file):
+                lemma, forms = noun["lemma"], [noun[cell] for cell in CELLS]
+                times[lemma] += 1
+                common = noun["pos"] == "Substantiv" and forms[0] == lemma and len(lemma) <= self.longest
+                if common and all(form.isalpha() and form[0].isupper() and form[1:].islower() for form in forms):
+                    paradigms[lemma] = forms
+        paradigms = {lemma: forms for lemma, forms in paradigms.items() if times[lemma] == 1}
         sizes = {name: getattr(self, name) for name in SPLITS}
         if sum(sizes.values()) > len(paradigms):
             message = f"{sum(sizes.values())} lemmas are wanted, the package has {len(paradigms)}"
@@ -62,25 +73,6 @@ class GermanNouns(Strict):
             )
             for name, size in sizes.items()
         }
-
-
-def read_paradigms(table: Path) -> dict[str, list[str]]:
-    """Lemmas and their eight forms in the order of `CELLS`.
-
-    Only common nouns (no names, abbreviations, phrases or nominalized adjectives) that have all forms, whose forms are
-    single words, and whose lemma the table holds once, so that the paradigm is not a matter of choice. Of variants the
-    first counts, as the table ranks them.
-    """
-    times: Counter[str] = Counter()
-    paradigms = {}
-    with open(table, encoding="utf-8", newline="") as file:
-        for noun in csv.DictReader(file):
-            lemma, forms = noun["lemma"], [noun[cell] for cell in CELLS]
-            times[lemma] += 1
-            common = noun["pos"] == "Substantiv" and forms[0] == lemma
-            if common and all(form.isalpha() and form[0].isupper() and form[1:].islower() for form in forms):
-                paradigms[lemma] = forms
-    return {lemma: forms for lemma, forms in paradigms.items() if times[lemma] == 1}
 
 
 # The package and its generator.

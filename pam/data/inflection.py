@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -70,11 +70,23 @@ class Index(Stage[InflectionFormat]):
         aligner = CharacterAligner.fit([(row.lemma, row.form) for row in rows["train"]])
         counts = {}
         for name, own in rows.items():
-            alignment = _alignments(aligner, own, sources[name]) if name in ALIGNED else None
+            alignment = None
+            if name in ALIGNED:
+                aligned = aligner.align([(row.lemma, row.form) for row in own])
+                # In a source row the lemma comes last, after the features.
+                offsets = [len(symbols) - len(row.lemma) for symbols, row in zip(sources[name], own, strict=True)]
+                alignment = ([first + at for at in each] for first, each in zip(offsets, aligned, strict=True))
             write_split(self.out, name, own, (sources[name], targets[name]), (source, target), alignment)
-            unseen = {"source": _unseen(sources[name], source), "target": _unseen(targets[name], target)}
-            counts[name] = _counts(own) | {f"unseen_{side}": symbols for side, symbols in unseen.items()}
-        shared = _shared_lemmas(rows)
+            counts[name] = _counts(own)
+            for side, symbols, vocabulary in (("source", sources[name], source), ("target", targets[name], target)):
+                unseen = Counter(symbol for row in symbols for symbol in row if symbol not in vocabulary)
+                counts[name][f"unseen_{side}"] = dict(sorted(unseen.items()))
+        # For each two splits that share lemmas, how many and the first few.
+        lemmas = {name: {row.lemma for row in own} for name, own in rows.items()}
+        found = {f"{one} and {other}": sorted(lemmas[one] & lemmas[other]) for one, other in combinations(lemmas, 2)}
+        shared: dict[str, dict[str, Any]] = {
+            names: {"count": len(own), "examples": own[:5]} for names, own in found.items() if own
+        }
         warning = "{} share lemmas: {}, for example {}; scores on them are too good"
         return {
             "source_symbols": len(source),
@@ -123,14 +135,6 @@ def read_rows(path: Path, layout: InflectionFormat) -> list[Row]:
     return rows
 
 
-def _alignments(aligner: CharacterAligner, rows: Sequence[Row], sources: Sequence[list[str]]) -> Iterable[list[int]]:
-    """Positions in the source row, where the lemma comes after the features."""
-    aligned = aligner.align([(row.lemma, row.form) for row in rows])
-    for row, symbols, positions in zip(rows, sources, aligned, strict=True):
-        offset = len(symbols) - len(row.lemma)
-        yield [offset + position for position in positions]
-
-
 def _counts(rows: Sequence[Row]) -> dict[str, Any]:
     forms_of = Counter((row.lemma, row.features) for row in set(rows))
     return {
@@ -139,19 +143,6 @@ def _counts(rows: Sequence[Row]) -> dict[str, Any]:
         "duplicate_rows": len(rows) - len(set(rows)),
         "cells_with_several_forms": sum(count > 1 for count in forms_of.values()),
     }
-
-
-def _unseen(rows: Iterable[Sequence[str]], vocabulary: Vocabulary) -> dict[str, int]:
-    """How often each symbol that training did not contain occurs."""
-    unseen = Counter(symbol for row in rows for symbol in row if symbol not in vocabulary)
-    return dict(sorted(unseen.items()))
-
-
-def _shared_lemmas(splits: Mapping[str, Sequence[Row]]) -> dict[str, dict[str, Any]]:
-    """For each two splits that share lemmas, how many and the first few."""
-    lemmas = {name: {row.lemma for row in rows} for name, rows in splits.items()}
-    shared = {f"{one} and {other}": sorted(lemmas[one] & lemmas[other]) for one, other in combinations(lemmas, 2)}
-    return {names: {"count": len(found), "examples": found[:5]} for names, found in shared.items() if found}
 
 
 # Monotone character alignments, learned by EM.
@@ -298,20 +289,15 @@ def _best_positions(log_probs: Floats, group: Group) -> Ints:
             ways = np.stack((substituted, best[i - 1, j] + deletion[i - 1], best[i, j - 1] + insertion[j - 1]))
             choice[i, j] = ways.argmax(axis=0)
             best[i, j] = ways.max(axis=0)
-    return _follow(choice)
-
-
-def _follow(choice: NDArray[np.int8]) -> Ints:
-    """Reads the operations back from the end: 0 substitutes, 1 deletes, 2 inserts."""
-    n, m, pairs = choice.shape[0] - 1, choice.shape[1] - 1, choice.shape[2]
+    # The operations are read back from the end: 0 substitutes, 1 deletes, 2 inserts.
     aligned = np.zeros((pairs, m), np.int64)
     every = np.arange(pairs)
-    i, j = np.full(pairs, n), np.full(pairs, m)
+    row, column = np.full(pairs, n), np.full(pairs, m)
     for _ in range(n + m):
-        step = choice[i, j, every]
-        pair = (step == 0) & (i > 0)
-        aligned[every[pair], j[pair] - 1] = i[pair] - 1
-        i = i - ((step != 2) & (i > 0))
-        j = j - ((step != 1) & (j > 0))
+        step = choice[row, column, every]
+        pair = (step == 0) & (row > 0)
+        aligned[every[pair], column[pair] - 1] = row[pair] - 1
+        row = row - ((step != 2) & (row > 0))
+        column = column - ((step != 1) & (column > 0))
     # Substituted positions grow, so the running maximum hands each one on to the insertions.
     return np.maximum.accumulate(aligned, axis=1)

@@ -87,7 +87,16 @@ def prepare(name: str, dataset: Dataset, raw: Path, out: Path, stage: str | None
 def _run(name: str, dataset: Dataset, raw: Path, out: Path, stages: list[str]) -> dict[str, Any]:
     """Runs the last of `stages`, the others having run before."""
     stage, earlier = stages[-1], stages[:-1]
-    records = {done: _read_record(out / done) for done in earlier}
+    records = {}
+    for done in earlier:
+        record, hint = out / done / RECORD, "run the stage again"
+        if not record.is_file():
+            raise UserError(f"the stage {done} has not run", file=record, hint="run the stages in order")
+        records[done] = read_checksummed(record, "a stage's record", hint)
+        for written, known in records[done]["outputs_sha256"].items():
+            path = out / done / written
+            if not path.is_file() or sha256_of(path) != known:
+                raise UserError(f"this is not what the stage {done} wrote", file=path, hint=hint)
     hashes = records[earlier[0]]["inputs_sha256"] if earlier else check_fetched(dataset, raw)
     last = stage == list(dataset.kind.STAGES)[-1]
     if not last:
@@ -101,30 +110,17 @@ def _run(name: str, dataset: Dataset, raw: Path, out: Path, stages: list[str]) -
         raise UserError(error.message, file=origin, line=error.line, hint=error.hint) from error
     counts.setdefault("warnings", [])
     if not last:
-        known = {"inputs_sha256": hashes, "outputs_sha256": hashes_of(out / stage)}
-        write_checksummed(out / stage / RECORD, known | counts)
+        own_hashes = {"inputs_sha256": hashes, "outputs_sha256": hashes_of(out / stage)}
+        write_checksummed(out / stage / RECORD, own_hashes | counts)
         return counts
     summary = {
         **origin_of(name, dataset, hashes),
         "format": dataset.layout.model_dump(),
         **counts,
-        "stages": [{"stage": done, **split} for done, record in records.items() for split in record["splits"]],
+        "stages": [{"stage": done, **split} for done, own in records.items() for split in own["splits"]],
         "warnings": [text for own in (*records.values(), counts) for text in own["warnings"]],
     }
     return write_summary(out, summary)
-
-
-def _read_record(folder: Path) -> dict[str, Any]:
-    """The counts of a stage, if its folder is as it left it."""
-    path = folder / RECORD
-    if not path.is_file():
-        raise UserError(f"the stage {folder.name} has not run", file=path, hint="run the stages in order")
-    hint = "run the stage again"
-    record = read_checksummed(path, "a stage's record", hint)
-    for file, known in record["outputs_sha256"].items():
-        if not (folder / file).is_file() or sha256_of(folder / file) != known:
-            raise UserError(f"this is not what the stage {folder.name} wrote", file=folder / file, hint=hint)
-    return record
 
 
 def origin_of(name: str, dataset: Dataset, hashes: dict[str, str]) -> dict[str, Any]:

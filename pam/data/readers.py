@@ -16,6 +16,7 @@ import zlib
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -192,9 +193,6 @@ class Lines(DividingReader):
         return lines_of(path)
 
 
-_WMT_SEGMENT = re.compile(r"<seg id=\"?\w+\"?>\s*(.*?)\s*</seg>", flags=re.IGNORECASE)
-
-
 class Segments(Lines):
     """A file for each language, as `lines`; files that end in `.sgm` hold marked segments instead.
 
@@ -212,7 +210,7 @@ class Segments(Lines):
         found = False
         for line in lines_of(path):
             if "<seg" in line.text.lower():
-                segment = _WMT_SEGMENT.search(line.text)
+                segment = re.search(r"<seg id=\"?\w+\"?>\s*(.*?)\s*</seg>", line.text, re.IGNORECASE)
                 if segment is None:
                     hint = "fetch the file again, or write each segment on one line"
                     raise line.error("a segment that does not end in its line", hint)
@@ -220,10 +218,6 @@ class Segments(Lines):
                 yield line._replace(text=html.unescape(segment[1]))
         if not found:
             raise UserError("no segments", file=path, hint="name a file with `<seg>`, or one without `.sgm`")
-
-
-_TALK_TITLES = re.compile(r"</?(title|description)>")
-_TALK_SEGMENT = re.compile(r'<seg id="[0-9]*">\s*|\s*</seg>\s*')
 
 
 class Wit3(Reader):
@@ -252,42 +246,31 @@ class Wit3(Reader):
             raise UserError(f"split {ALL} has several files", hint="name the archive alone")
         with tempfile.TemporaryDirectory(prefix="pam-") as folder:
             extract_all(archive, Path(folder))
-            talks = _Talks(archive, Path(folder))
+            talks = {path.name: path for path in sorted(Path(folder).rglob("*")) if path.is_file()}
 
-            def paired(name: str, read: Callable[[Path], Iterator[Line]]) -> Iterator[Pair]:
+            def paired(name: str) -> Iterator[Pair]:
                 source, target = (archive / name.format(f"{self.pair}.{language}") for language in languages)
-                return aligned(source, target, read)
+                return aligned(source, target, partial(_talk_lines, archive, talks))
 
-            yield "train", paired("train.tags.{}", talks.training_lines)
-            yield "test", chain.from_iterable(paired(f"{name}.{{}}.xml", talks.segments) for name in self.test)
+            yield "train", paired("train.tags.{}")
+            yield "test", chain.from_iterable(paired(f"{name}.{{}}.xml") for name in self.test)
 
 
-class _Talks:
-    """The files of an extracted archive, found by their names without folders; messages name them below the archive."""
-
-    def __init__(self, archive: Path, folder: Path) -> None:
-        self._archive = archive
-        self._files = {path.name: path for path in sorted(folder.rglob("*")) if path.is_file()}
-
-    def training_lines(self, path: Path) -> Iterator[Line]:
-        for line in self._lines(path):
-            if not any(tag in line.text for tag in ("<url>", "<talkid>", "<keywords>")):
-                yield line._replace(text=_TALK_TITLES.sub("", line.text))
-
-    def segments(self, path: Path) -> Iterator[Line]:
-        for line in self._lines(path):
-            if "<seg id" in line.text:
-                yield line._replace(text=_TALK_SEGMENT.sub("", line.text).replace("’", "'"))
-
-    def _lines(self, path: Path) -> Iterator[Line]:
-        if path.name not in self._files:
-            hint = "fetch the data set again, or correct `read` in the registry"
-            raise UserError(f"the archive has no file `{path.name}`", file=self._archive, hint=hint)
-        try:
-            for line in lines_of(self._files[path.name]):
-                yield line._replace(file=path)
-        except UserError as error:
-            raise UserError(error.message, file=path, line=error.line, hint=error.hint) from error
+def _talk_lines(archive: Path, talks: Mapping[str, Path], path: Path) -> Iterator[Line]:
+    """Sentences of the extracted file that has the name of `path`, which is how messages name it."""
+    if path.name not in talks:
+        hint = "fetch the data set again, or correct `read` in the registry"
+        raise UserError(f"the archive has no file `{path.name}`", file=archive, hint=hint)
+    training = path.name.startswith("train.tags.")
+    try:
+        for line in lines_of(talks[path.name]):
+            if training and not any(tag in line.text for tag in ("<url>", "<talkid>", "<keywords>")):
+                yield line._replace(text=re.sub(r"</?(title|description)>", "", line.text), file=path)
+            elif not training and "<seg id" in line.text:
+                text = re.sub(r'<seg id="[0-9]*">\s*|\s*</seg>\s*', "", line.text).replace("’", "'")
+                yield line._replace(text=text, file=path)
+    except UserError as error:
+        raise UserError(error.message, file=path, line=error.line, hint=error.hint) from error
 
 
 READERS: dict[str, type[Reader]] = {"columns": Columns, "lines": Lines, "segments": Segments, "wit3": Wit3}

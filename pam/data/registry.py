@@ -22,7 +22,7 @@ from pam.data.inflection import Inflection
 from pam.data.prepare import Task, class_names
 from pam.data.translation import Translation
 from pam.data.word_alignments import WordAlignments
-from pam.io import Section, Strict, UserError, line_of, parse, read_yaml, unknown
+from pam.io import Section, Strict, UserError, parse, placed, read_yaml, unknown
 
 TASKS: dict[str, type[Task[Any]]] = {"inflection": Inflection, "translation": Translation, "alignment": WordAlignments}
 """Kind of task, as `task:` names it, to its class."""
@@ -93,12 +93,7 @@ def load_task(kind: str) -> Task[Any]:
 
 
 def load_registries(paths: Sequence[Path | str]) -> dict[str, Dataset]:
-    """All data sets of the registries `paths`, by name.
-
-    Raises:
-        UserError: a file is missing or is not YAML, a key is unknown, missing or of a wrong type, a value makes no
-            sense, or two registries define the same name; names the line.
-    """
+    """All data sets of the registries `paths`, by name; a UserError names the line of what is wrong or there twice."""
     datasets: dict[str, Dataset] = {}
     for path in map(Path, paths):
         content = read_yaml(path)
@@ -121,16 +116,6 @@ def find_dataset(paths: Sequence[Path | str], name: str) -> Dataset:
     return datasets[name]
 
 
-def _is_trusted(url: str, *, known: bool) -> bool:
-    """Whether no one on the way can replace the file: https, or a known hash."""
-    try:
-        scheme, host = urlsplit(url).scheme, urlsplit(url).hostname
-    except ValueError:
-        return False
-    loopback = host in ("localhost", "127.0.0.1", "::1")
-    return bool(host) and (scheme == "https" or (scheme == "http" and (known or loopback)))
-
-
 @dataclass
 class _Entry:
     """One data set of a registry file while it is read; its errors name the line."""
@@ -143,7 +128,7 @@ class _Entry:
             raise self.error(f"`{self.name}` cannot be a data set's name", [], "use letters, digits, `.`, `_` and `-`")
         files = value.get("files") if isinstance(value, dict) else None
         if isinstance(files, dict):
-            parsed = {key: self._file(str(key), file) for key, file in files.items()}
+            parsed = {key: self._file(str(key), own) for key, own in files.items()}
             value = value | {"files": {key: file.model_dump() for key, file in parsed.items()}}
         dataset = self._parse(Dataset, value, [])
         try:
@@ -151,8 +136,28 @@ class _Entry:
         except UserError as error:
             raise self.error(error.message, ["task"], error.hint) from error
         layout = self._parse(task.Format, dataset.format, ["format"])
-        self._check_sources(dataset)
-        self._check_splits(dataset, task.splits(layout))
+        for key, file in dataset.files.items():
+            known = bool(file.urls) or file.path is not None
+            if dataset.package is not None and known:
+                raise self.error(f"`{key}` has a source beside the package", ["files", key], "keep one of them")
+            if dataset.package is None and not known and not dataset.obtain:
+                hint = "give `urls`, a `path`, or a `package`, or say in `obtain` how to get it"
+                raise self.error(f"`{key}` has no source", ["files", key], hint)
+        if dataset.package is not None:
+            try:
+                generator = find_generator(dataset.package.name)
+            except UserError as error:
+                raise self.error(error.message, ["package", "name"], error.hint) from error
+            self._parse(generator, dataset.package.options, ["package", "options"])
+        wanted = task.splits(layout)
+        if sorted(dataset.splits) != sorted(wanted):
+            message = f"splits are {', '.join(dataset.splits) or 'missing'}"
+            raise self.error(message, ["splits"], f"give {', '.join(wanted)}")
+        for split, own in dataset.splits.items():
+            for key in [own] if isinstance(own, str) else own.values():
+                if key not in dataset.files:
+                    message = f"split {split} is `{key}`, which is not one of the files"
+                    raise self.error(message, ["splits", split], f"files: {', '.join(dataset.files)}")
         return dataset
 
     def _file(self, key: str, value: Any) -> File:
@@ -164,7 +169,13 @@ class _Entry:
         if file.urls and file.path is not None:
             raise self.error(f"`{key}` has both urls and a path", place, "keep one of them")
         for url in file.urls:
-            if not _is_trusted(url, known=file.sha256 is not None):
+            try:
+                scheme, host = urlsplit(url).scheme, urlsplit(url).hostname
+            except ValueError:
+                scheme, host = "", None
+            # No one on the way can replace the file.
+            safe = scheme == "https" or file.sha256 is not None or host in ("localhost", "127.0.0.1", "::1")
+            if scheme not in ("http", "https") or not host or not safe:
                 hint = "use https; plain http needs a known sha256"
                 raise self.error(f"`{url}` is not an https address", [*place, "urls"], hint)
         if file.path is None:
@@ -175,37 +186,10 @@ class _Entry:
             raise self.error(message, [*place, "path"], "rename the file or the folder")
         return file.model_copy(update={"path": path})
 
-    def _check_sources(self, dataset: Dataset) -> None:
-        package = dataset.package
-        for key, file in dataset.files.items():
-            known = bool(file.urls) or file.path is not None
-            if package is not None and known:
-                raise self.error(f"`{key}` has a source beside the package", ["files", key], "keep one of them")
-            if package is None and not known and not dataset.obtain:
-                hint = "give `urls`, a `path`, or a `package`, or say in `obtain` how to get it"
-                raise self.error(f"`{key}` has no source", ["files", key], hint)
-        if package is not None:
-            try:
-                generator = find_generator(package.name)
-            except UserError as error:
-                raise self.error(error.message, ["package", "name"], error.hint) from error
-            self._parse(generator, package.options, ["package", "options"])
-
-    def _check_splits(self, dataset: Dataset, wanted: Sequence[str]) -> None:
-        if sorted(dataset.splits) != sorted(wanted):
-            message = f"splits are {', '.join(dataset.splits) or 'missing'}"
-            raise self.error(message, ["splits"], f"give {', '.join(wanted)}")
-        for split, own in dataset.splits.items():
-            for key in [own] if isinstance(own, str) else own.values():
-                if key not in dataset.files:
-                    message = f"split {split} is `{key}`, which is not one of the files"
-                    raise self.error(message, ["splits", split], f"files: {', '.join(dataset.files)}")
-
     def _parse(self, kind: type[Section], value: Any, place: list[str]) -> Section:
         return parse(kind, value, self.path, [self.name, *place])
 
     def error(self, message: str, keys: list[str], hint: str | None) -> UserError:
         """An error at the nested `keys` of this data set."""
-        line = line_of(self.path, [self.name, *keys])
         named = message if f"`{self.name}`" in message else f"data set `{self.name}`: {message}"
-        return UserError(named, file=self.path, line=line, hint=hint)
+        return placed(UserError(named, hint=hint), [self.path], [self.name, *keys])

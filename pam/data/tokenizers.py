@@ -11,11 +11,10 @@ import io
 import re
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
 from functools import cached_property
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
@@ -29,8 +28,8 @@ SIDES: tuple[Side, ...] = get_args(Side)
 # Sentences to words.
 
 
-class Tokenizer(ABC):
-    """Splits sentences of one language, by its code such as `de`, into words and joins them.
+class Tokenizer:
+    """Splits sentences of one language, by its code such as `de`, into words and joins them; this one, at white space.
 
     Making one raises a UserError if it cannot serve the language, or a package is missing.
     """
@@ -38,22 +37,12 @@ class Tokenizer(ABC):
     def __init__(self, language: str) -> None:
         self.language = language
 
-    @abstractmethod
     def tokens(self, text: str) -> list[str]:
         """Words and marks of a sentence, none of them with white space inside."""
-
-    @abstractmethod
-    def text(self, tokens: Sequence[str]) -> str:
-        """A sentence as people write it."""
-
-
-class Spaces(Tokenizer):
-    """No tokenizer: words are separated by white space."""
-
-    def tokens(self, text: str) -> list[str]:
         return text.split()
 
     def text(self, tokens: Sequence[str]) -> str:
+        """A sentence as people write it."""
         return " ".join(tokens)
 
 
@@ -94,9 +83,6 @@ def unescape_moses(text: str) -> str:
 class UniDic(Tokenizer):
     """Short unit words of Japanese: MeCab with the dictionary unidic-lite, through fugashi."""
 
-    # Spaces but those between two words in Latin letters or digits.
-    _BETWEEN_JAPANESE = re.compile(r"(?<![!-~]) | (?![!-~])")
-
     def __init__(self, language: str) -> None:
         super().__init__(language)
         if language != "ja":
@@ -108,10 +94,11 @@ class UniDic(Tokenizer):
         return str(self._tagger.parse(text)).split()
 
     def text(self, tokens: Sequence[str]) -> str:
-        return self._BETWEEN_JAPANESE.sub("", " ".join(tokens))
+        # Of the spaces only those stay that are between two words in Latin letters or digits.
+        return re.sub(r"(?<![!-~]) | (?![!-~])", "", " ".join(tokens))
 
 
-TOKENIZERS: dict[str, type[Tokenizer]] = {"moses": Moses, "none": Spaces, "unidic": UniDic}
+TOKENIZERS: dict[str, type[Tokenizer]] = {"moses": Moses, "none": Tokenizer, "unidic": UniDic}
 
 
 def load_tokenizer(name: str, language: str) -> Tokenizer:
@@ -152,37 +139,9 @@ def learn_merges(words: Mapping[str, int], merges: int) -> list[str]:
     return written.getvalue().splitlines()[1:]
 
 
-class BytePairEncoding:
-    """Splits words by learned merges, of which there must be at least one."""
-
-    def __init__(self, merges: Sequence[str]) -> None:
-        listed = io.StringIO("\n".join([BPE_VERSION, *merges, ""]))
-        self._bpe = _library("subword_nmt.apply_bpe").BPE(listed, separator=CONTINUES)
-
-    def split(self, words: Iterable[str]) -> list[str]:
-        """Subwords of words; all but the last of a word end in `@@`."""
-        return list(self._bpe.segment_tokens([_unmarked(word) for word in words]))
-
-
 def _unmarked(word: str) -> str:
     """A word that cannot be taken for a subword: `@@` at its end is written with wide signs."""
     return word[:-2] + "＠＠" if word.endswith(CONTINUES) else word
-
-
-def join_subwords(symbols: Sequence[str]) -> list[str]:
-    """The words that subwords spell; an end that was left open is closed."""
-    pairs = zip(word_numbers(symbols), symbols, strict=True)
-    groups = groupby(pairs, key=itemgetter(0))
-    return ["".join(symbol.removesuffix(CONTINUES) for _, symbol in word) for _, word in groups]
-
-
-def word_numbers(symbols: Sequence[str]) -> list[int]:
-    """For each subword the number of its word, from 0."""
-    numbers, word = [], 0
-    for symbol in symbols:
-        numbers.append(word)
-        word += not symbol.endswith(CONTINUES)
-    return numbers
 
 
 # Codecs: all that a model needs to read and write the text of its task.
@@ -215,13 +174,13 @@ class Codec(ABC):
     def target_text(self, symbols: Sequence[str]) -> str:
         """The target column that symbols spell."""
 
-    @abstractmethod
     def readable(self, target: str) -> str:
         """A target column as a person writes it."""
+        return target
 
-    @abstractmethod
     def words(self, symbols: Sequence[str], side: Side) -> list[int]:
         """For each symbol, the index of the word that it is a part of, from 0."""
+        return list(range(len(symbols)))
 
 
 class InflectionCodec(Codec):
@@ -257,15 +216,6 @@ class InflectionCodec(Codec):
     def target_text(self, symbols: Sequence[str]) -> str:
         return "".join(symbols)
 
-    def readable(self, target: str) -> str:
-        return target
-
-    def words(self, symbols: Sequence[str], side: Side) -> list[int]:
-        return list(range(len(symbols)))
-
-
-Merge = Annotated[str, Field(pattern=r"^[^ \n]+ [^ \n]+$")]
-
 
 class SideSettings(Strict):
     """One side of a translation codec's file."""
@@ -273,7 +223,9 @@ class SideSettings(Strict):
     language: str
     tokenize: str = Field(description="name of a tokenizer")
     lowercase: bool
-    merges: list[Merge] | None = Field(None, min_length=1, description="of byte pair encoding; null: words are symbols")
+    merges: list[Annotated[str, Field(pattern=r"^[^ \n]+ [^ \n]+$")]] | None = Field(
+        None, min_length=1, description="of byte pair encoding; null: words are symbols"
+    )
 
 
 class Settings(Strict):
@@ -284,34 +236,47 @@ class Settings(Strict):
 
 
 class SideCodec:
-    """One side of a translation: sentences to words to symbols, and back."""
+    """One side of a translation: sentences to words to symbols, which are words if there are no merges, and back."""
 
     def __init__(self, settings: SideSettings) -> None:
         self._settings = settings
-        self._subwords = None if settings.merges is None else BytePairEncoding(settings.merges)
+        self._bpe = None
+        if settings.merges is not None:
+            listed = io.StringIO("\n".join([BPE_VERSION, *settings.merges, ""]))
+            self._bpe = _library("subword_nmt.apply_bpe").BPE(listed, separator=CONTINUES)
 
     @cached_property
-    def _tokenizer(self) -> Tokenizer:
+    def tokenizer(self) -> Tokenizer:
         return load_tokenizer(self._settings.tokenize, self._settings.language)
 
-    def words(self, text: str) -> list[str]:
-        return self.cased(" ".join(self._tokenizer.tokens(text))).split()
+    def words(self, text: str, *, tokenized: bool = False) -> list[str]:
+        """Words of a sentence, or of a text that holds them already, with white space between."""
+        return self.cased(unescape_moses(text) if tokenized else " ".join(self.tokenizer.tokens(text))).split()
 
     def cased(self, text: str) -> str:
         """The text, in small letters if the task's text is."""
         return text.lower() if self._settings.lowercase else text
 
-    def text(self, words: Sequence[str]) -> str:
-        return self._tokenizer.text(words)
-
     def symbols(self, words: Sequence[str]) -> list[str]:
-        return list(words) if self._subwords is None else self._subwords.split(words)
+        """Subwords, of which all but the last of a word end in `@@`, or the words themselves."""
+        return list(words if self._bpe is None else self._bpe.segment_tokens(map(_unmarked, words)))
 
     def joined(self, symbols: Sequence[str]) -> list[str]:
-        return list(symbols) if self._subwords is None else join_subwords(symbols)
+        """The words that symbols spell; an end that was left open is closed."""
+        if self._bpe is None:
+            return list(symbols)
+        words = defaultdict[int, str](str)
+        for number, symbol in zip(self.numbers(symbols), symbols, strict=True):
+            words[number] += symbol.removesuffix(CONTINUES)
+        return list(words.values())
 
     def numbers(self, symbols: Sequence[str]) -> list[int]:
-        return list(range(len(symbols))) if self._subwords is None else word_numbers(symbols)
+        """For each symbol the number of its word, from 0."""
+        numbers, word = [], 0
+        for symbol in symbols:
+            numbers.append(word)
+            word += self._bpe is None or not symbol.endswith(CONTINUES)
+        return numbers
 
 
 class TranslationCodec(Codec):
@@ -358,7 +323,7 @@ class TranslationCodec(Codec):
         return " ".join(self.target.joined(symbols))
 
     def readable(self, target: str) -> str:
-        return self.target.text(target.split())
+        return self.target.tokenizer.text(target.split())
 
     def words(self, symbols: Sequence[str], side: Side) -> list[int]:
         return (self.source if side == "source" else self.target).numbers(symbols)

@@ -16,23 +16,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import IO, Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import IO, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
 from pam.data.dataset import SPLITS, text_file, write_split
 from pam.data.prepare import Stage, Task, class_names
-from pam.data.readers import CONTROL, Pair, Reader, lines_of, load_reader
-from pam.data.tokenizers import (
-    SIDES,
-    TOKENIZERS,
-    Settings,
-    Side,
-    SideSettings,
-    TranslationCodec,
-    learn_merges,
-    unescape_moses,
-)
+from pam.data.readers import CONTROL, Reader, lines_of, load_reader
+from pam.data.tokenizers import SIDES, TOKENIZERS, Settings, Side, SideSettings, TranslationCodec, learn_merges
 from pam.data.vocabulary import Vocabulary
 from pam.io import Strict, UserError, atomic_write
 
@@ -61,9 +52,6 @@ class VocabularyFormat(Strict):
         if any(number is not None and number < 1 for number in (size.values() if isinstance(size, dict) else [size])):
             raise ValueError("a vocabulary has at least one word")
         return size
-
-    def size_for(self, language: str) -> int | None:
-        return self.size.get(language) if isinstance(self.size, dict) else self.size
 
 
 class TranslationFormat(Strict):
@@ -102,13 +90,13 @@ class TranslationFormat(Strict):
     def tokenizer_for(self, language: str) -> str:
         return self.tokenize if isinstance(self.tokenize, str) else self.tokenize.get(language, "none")
 
-    def codec_settings(self) -> Settings:
-        """The codec without merges."""
+    def codec(self, *merges: list[str]) -> TranslationCodec:
+        """The codec, with merges of source and target if they are given."""
         source, target = (
-            SideSettings(language=one, tokenize=self.tokenizer_for(one), lowercase=self.lowercase, merges=None)
-            for one in self.languages
+            SideSettings(language=one, tokenize=self.tokenizer_for(one), lowercase=self.lowercase, merges=learned)
+            for one, learned in zip(self.languages, merges or (None, None), strict=True)
         )
-        return Settings(source=source, target=target)
+        return TranslationCodec(Settings(source=source, target=target))
 
 
 # Pairs of lines on disk, from stage to stage.
@@ -116,30 +104,43 @@ class TranslationFormat(Strict):
 
 @dataclass
 class PairWriter:
-    """Writes pairs of lines, none of them empty, into two files, and counts them."""
+    """Writes pairs of lines, none of them empty, into two files, and counts them and their words."""
 
     files: tuple[IO[str], IO[str]]
+    references: IO[str] | None  # where targets are written as people write them
     count: int = 0
+    words: Counter[str] = field(default_factory=Counter)  # by side
     dropped: Counter[str] = field(default_factory=Counter)  # pairs left out, by the reason in words
 
-    def write(self, *texts: str) -> None:
-        for file, text in zip(self.files, texts, strict=True):
+    def write(self, *texts: str, readable: Callable[[], str] = str) -> None:
+        """Writes source and target; `readable` is called for the reference, if there are references."""
+        for side, file, text in zip(SIDES, self.files, texts, strict=True):
             if not text or "\n" in text:
                 raise ValueError(f"not a line of text: {text!r}")
             file.write(f"{text}\n")
+            self.words[side] += text.count(" ") + 1
+        if self.references is not None:
+            self.references.write(f"{readable()}\n")
         self.count += 1
 
-    def stats(self, split: str) -> dict[str, Any]:
+    def stats(self, split: str, unit: str = "") -> dict[str, Any]:
+        """Pairs, and how many words there are of each side, by the name of their `unit` if there is one."""
         dropped = {reason: count for reason, count in sorted(self.dropped.items()) if count}
+        units = {f"{side}_{unit}": count for side, count in self.words.items() if unit}
         pairs_in = self.count + self.dropped.total()
-        return {"split": split, "pairs_in": pairs_in, "pairs_out": self.count, "dropped": dropped}
+        return {"split": split, "pairs_in": pairs_in, "pairs_out": self.count, "dropped": dropped, **units}
 
 
 @contextmanager
-def pair_writer(folder: Path, split: str) -> Iterator[PairWriter]:
+def pair_writer(folder: Path, split: str, *, references: bool = False) -> Iterator[PairWriter]:
     """Writes `<folder>/<split>.{source,target}`, whole or as they were; a UserError if nothing was written."""
-    with text_file(folder / f"{split}.source") as source, text_file(folder / f"{split}.target") as target:
-        writer = PairWriter((source, target))
+    written = text_file(folder / REFERENCES.format(split=split)) if references else nullcontext()
+    with (
+        text_file(folder / f"{split}.source") as source,
+        text_file(folder / f"{split}.target") as target,
+        written as third,
+    ):
+        writer = PairWriter((source, target), third)
         yield writer
         if writer.count == 0:
             raise UserError(f"no sentence pairs are left for {split}", hint="give more data")
@@ -166,45 +167,22 @@ class Extract(Stage[TranslationFormat]):
         counts: dict[str, dict[str, Any]] = {}
         for split, pairs in self.layout.read.read(self.files, self.layout.languages):
             with pair_writer(self.out / "extract", split) as writer:
-                control = sum(self._write(pair, writer) for pair in pairs)
+                control = 0
+                for pair in pairs:
+                    lines = [unicodedata.normalize("NFC", line.text) for line in pair]
+                    control += sum(CONTROL.search(line) is not None for line in lines)
+                    texts = [" ".join(CONTROL.sub(" ", line).split()) for line in lines]
+                    if all(texts):
+                        writer.write(*texts)
+                    elif self.layout.blank_lines == "refuse":
+                        hint = "delete it together with the same line of the other language, or write"
+                        raise pair[texts.index("")].error(
+                            "the line is blank", f"{hint} `format: {{blank_lines: drop}}`"
+                        )
+                    else:
+                        writer.dropped["a blank line"] += 1
             counts[split] = writer.stats(split) | {"control_characters": control}
         return {"splits": [counts[name] for name in SPLITS if name in counts]}
-
-    def _write(self, pair: Pair, writer: PairWriter) -> int:
-        """Writes a pair of lines, cleaned; returns how many of the two had control characters."""
-        lines = [unicodedata.normalize("NFC", line.text) for line in pair]
-        texts = [" ".join(CONTROL.sub(" ", line).split()) for line in lines]
-        if all(texts):
-            writer.write(*texts)
-        elif self.layout.blank_lines == "refuse":
-            hint = "delete it together with the same line of the other language, or write"
-            raise pair[texts.index("")].error("the line is blank", f"{hint} `format: {{blank_lines: drop}}`")
-        else:
-            writer.dropped["a blank line"] += 1
-        return sum(CONTROL.search(line) is not None for line in lines)
-
-
-class Words(NamedTuple):
-    """One pair: words with one space between two, and the target as people write it, on demand."""
-
-    source: str
-    target: str
-    readable: Callable[[], str]
-
-
-@dataclass
-class TokenizedSplit:
-    """A split that is being written, and its counts."""
-
-    writer: PairWriter
-    references: IO[str] | None
-    words: Counter[str] = field(default_factory=Counter)
-
-    def put(self, words: Words) -> None:
-        self.writer.write(words.source, words.target)
-        self.words.update(source_words=words.source.count(" ") + 1, target_words=words.target.count(" ") + 1)
-        if self.references is not None:
-            self.references.write(f"{words.readable()}\n")
 
 
 class Tokenize(Stage[TranslationFormat]):
@@ -218,9 +196,8 @@ class Tokenize(Stage[TranslationFormat]):
 
     def run(self) -> dict[str, Any]:
         """For each split its pairs, its words, and the pairs left out."""
-        codec = TranslationCodec(self.layout.codec_settings())
-        counts = []
-        folder = self.out / "extract"
+        codec, counts = self.layout.codec(), []
+        sides, folder = (codec.source, codec.target), self.out / "extract"
         extracted = [split for split in SPLITS if (folder / f"{split}.source").is_file()]
         if not extracted:
             raise UserError("no extracted text", file=folder, hint="prepare the data again")
@@ -228,53 +205,40 @@ class Tokenize(Stage[TranslationFormat]):
             holds_out = split == "train" and self.layout.dev_every is not None
             names = ["train", "dev"] if holds_out else [split]
             with ExitStack() as stack:
-                outputs = [stack.enter_context(self._writing(name)) for name in names]
-                for source, target in read_pairs(folder, split):
-                    self._put(self._words(source, target, codec), outputs, train=split == "train")
-            for name, own in zip(names, outputs, strict=True):
-                counts.append(own.writer.stats(name) | own.words)
+                writers = (pair_writer(self.out / "tokenize", name, references=name in SCORED) for name in names)
+                outputs = [stack.enter_context(writer) for writer in writers]
+                for pair in read_pairs(folder, split):
+                    words = [
+                        " ".join(side.words(text, tokenized=self.layout.tokenized))
+                        for side, text in zip(sides, pair, strict=True)
+                    ]
+                    as_typed = partial(codec.target.cased, pair[1])
+                    readable = partial(codec.readable, words[1]) if self.layout.tokenized else as_typed
+                    self._put(words, readable, outputs, train=split == "train")
+            counts += [own.stats(name, "words") for name, own in zip(names, outputs, strict=True)]
         return {"splits": counts}
 
-    @contextmanager
-    def _writing(self, split: str) -> Iterator[TokenizedSplit]:
-        folder = self.out / "tokenize"
-        references = text_file(folder / REFERENCES.format(split=split)) if split in SCORED else nullcontext()
-        with pair_writer(folder, split) as writer, references as file:
-            yield TokenizedSplit(writer, file)
-
-    def _words(self, source: str, target: str, codec: TranslationCodec) -> Words:
-        if self.layout.tokenized:
-            words = codec.target.cased(unescape_moses(target))
-            return Words(codec.source.cased(unescape_moses(source)), words, partial(codec.readable, words))
-        words = " ".join(codec.target.words(target))
-        return Words(" ".join(codec.source.words(source)), words, partial(codec.target.cased, target))
-
-    def _put(self, words: Words, outputs: list[TokenizedSplit], *, train: bool) -> None:
+    def _put(self, words: list[str], readable: Callable[[], str], outputs: list[PairWriter], *, train: bool) -> None:
         """Adds a pair to the first output, or, if every n-th is held out, to the second."""
-        layout = self.layout
-        why = None if words.source and words.target else "a sentence without words"
-        if train and why is None:
-            why = self._reason_to_drop(words)
-            beyond = f"not of the first {layout.train_pairs}"
-            count = sum(output.writer.count for output in outputs) + outputs[0].writer.dropped[beyond] + 1
-            if why is None and layout.dev_every is not None and count % layout.dev_every == 0:
-                outputs[1].put(words)
-                why = "kept for development"
-            if why is None and outputs[0].writer.count == layout.train_pairs:
-                why = beyond
+        layout, first = self.layout, outputs[0]
+        shorter, longer = sorted(len(text.split()) for text in words)
+        beyond, why = f"not of the first {layout.train_pairs}", None
+        count = sum(output.count for output in outputs) + first.dropped[beyond] + 1
+        if shorter == 0:
+            why = "a sentence without words"
+        elif train and layout.max_length is not None and longer > layout.max_length:
+            why = f"more than {layout.max_length} words"
+        elif train and layout.max_ratio is not None and longer > layout.max_ratio * shorter:
+            why = f"one more than {layout.max_ratio:g} times as long as the other"
+        elif train and layout.dev_every is not None and count % layout.dev_every == 0:
+            outputs[1].write(*words, readable=readable)
+            why = "kept for development"
+        elif train and first.count == layout.train_pairs:
+            why = beyond
         if why is None:
-            outputs[0].put(words)
+            first.write(*words, readable=readable)
         else:
-            outputs[0].writer.dropped[why] += 1
-
-    def _reason_to_drop(self, words: Words) -> str | None:
-        layout = self.layout
-        shorter, longer = sorted((len(words.source.split()), len(words.target.split())))
-        if layout.max_length is not None and longer > layout.max_length:
-            return f"more than {layout.max_length} words"
-        if layout.max_ratio is not None and longer > layout.max_ratio * shorter:
-            return f"one more than {layout.max_ratio:g} times as long as the other"
-        return None
+            first.dropped[why] += 1
 
 
 class Segment(Stage[TranslationFormat]):
@@ -288,25 +252,20 @@ class Segment(Stage[TranslationFormat]):
 
     def run(self) -> dict[str, Any]:
         """For each split its pairs and symbols, and how many merges were learned."""
-        codec = TranslationCodec(self._settings())
+        subwords = self.layout.subwords
+        codec = self.layout.codec() if subwords is None else self.layout.codec(*self._learn(subwords))
         counts = []
         for split in SPLITS:
-            symbols: Counter[str] = Counter()
             with pair_writer(self.out / "segment", split) as writer:
-                for words, others in read_pairs(self.out / "tokenize", split):
-                    source, target = codec.source_symbols([words]), codec.target_symbols(others)
-                    symbols.update(source_symbols=len(source), target_symbols=len(target))
-                    writer.write(" ".join(source), " ".join(target))
-            counts.append(writer.stats(split) | symbols)
+                for source, target in read_pairs(self.out / "tokenize", split):
+                    writer.write(" ".join(codec.source_symbols([source])), " ".join(codec.target_symbols(target)))
+            counts.append(writer.stats(split, "symbols"))
         codec.save(self.out / "segment")
         merges = {side: len(getattr(codec.settings, side).merges or ()) for side in SIDES}
         return {"merges": merges, "splits": counts}
 
-    def _settings(self) -> Settings:
-        """Those of the codec, merges included."""
-        settings, subwords = self.layout.codec_settings(), self.layout.subwords
-        if subwords is None:
-            return settings
+    def _learn(self, subwords: SubwordsFormat) -> tuple[list[str], list[str]]:
+        """Merges of source and target."""
         counts = [Counter[str](), Counter[str]()]
         for pair in read_pairs(self.out / "tokenize", "train"):
             for count, text in zip(counts, pair, strict=True):
@@ -317,8 +276,7 @@ class Segment(Stage[TranslationFormat]):
         if not all(learned):
             message = "no two characters stand side by side twice in the training text"
             raise UserError(message, hint="leave out `subwords`, or give more data")
-        source = settings.source.model_copy(update={"merges": learned[0]})
-        return Settings(source=source, target=settings.target.model_copy(update={"merges": learned[-1]}))
+        return learned[0], learned[-1]
 
 
 class Index(Stage[TranslationFormat]):
@@ -328,20 +286,24 @@ class Index(Stage[TranslationFormat]):
 
     def run(self) -> dict[str, Any]:
         """Sizes of the vocabularies; by split rows, symbols and unknown ones, and pairs that training has too."""
-        source, target = self._vocabulary("source"), self._vocabulary("target")
-        source.save(self.out / "source.vocab")
-        target.save(self.out / "target.vocab")
-        counts = {}
+        words, vocabularies = self.layout.vocabulary, []
+        for side, language in zip(SIDES, self.layout.languages, strict=True):
+            size = words.size.get(language) if isinstance(words.size, dict) else words.size
+            counted = Counter(chain.from_iterable(self._symbols("train", side)))
+            vocabularies.append(Vocabulary.by_frequency(counted, size, words.min_count))
+            vocabularies[-1].save(self.out / f"{side}.vocab")
+        source, target = vocabularies
+        counts, tokenized = {}, self.out / "tokenize"
         for split in SPLITS:
-            rows = read_pairs(self.out / "tokenize", split)
             symbols = self._symbols(split, "source"), self._symbols(split, "target")
-            made = write_split(self.out, split, rows, symbols, (source, target))
+            made = write_split(self.out, split, read_pairs(tokenized, split), symbols, (source, target))
             counts[split] = {"rows": len(made), **made.symbol_counts()}
         references = [f"tokenize/{REFERENCES}".format(split=split) for split in SCORED]
         for copied in (*(f"segment/{name}" for name in TranslationCodec.files), *references):
             with atomic_write(self.out / Path(copied).name) as temporary:
                 shutil.copyfile(self.out / copied, temporary)
-        shared = self._seen_in_training()
+        seen = {hash(pair) for pair in read_pairs(tokenized, "train")}
+        shared = {split: sum(hash(pair) in seen for pair in read_pairs(tokenized, split)) for split in SCORED}
         warning = "{} pairs of {} are in train too; scores on them are too good"
         return {
             "languages": dict(zip(SIDES, self.layout.languages, strict=True)),
@@ -355,17 +317,6 @@ class Index(Stage[TranslationFormat]):
     def _symbols(self, split: str, side: Side) -> Iterator[list[str]]:
         place = SIDES.index(side)
         return (pair[place].split(" ") for pair in read_pairs(self.out / "segment", split))
-
-    def _vocabulary(self, side: Side) -> Vocabulary:
-        words, language = self.layout.vocabulary, self.layout.languages[SIDES.index(side)]
-        counts = Counter(chain.from_iterable(self._symbols("train", side)))
-        return Vocabulary.by_frequency(counts, words.size_for(language), words.min_count)
-
-    def _seen_in_training(self) -> dict[str, int]:
-        """How many pairs of the other splits training holds word for word."""
-        folder = self.out / "tokenize"
-        seen = {hash(pair) for pair in read_pairs(folder, "train")}
-        return {split: sum(hash(pair) in seen for pair in read_pairs(folder, split)) for split in SCORED}
 
 
 class Translation(Task[TranslationFormat]):

@@ -19,7 +19,6 @@ PAD, BOS, EOS, UNK, STEP = range(5)  # padding, begin, end, unknown symbol, poin
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>", "<step>")  # how ids 0 to 4 are written
 
 ESCAPES = {"\\": "\\\\", " ": "\\s", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
-_ESCAPED = re.compile(r"\\(u\{[0-9a-f]{1,6}\}|.)", re.DOTALL)
 
 
 def escape(symbol: str) -> str:
@@ -42,7 +41,9 @@ def unescape(line: str) -> str:
         code = match[1]
         return chr(int(code[2:-1], 16)) if len(code) > 1 else plain.get(code, "")
 
-    symbol = line[1:] if line.startswith("\\<") else _ESCAPED.sub(replaced, line)
+    symbol = (
+        line[1:] if line.startswith("\\<") else re.sub(r"\\(u\{[0-9a-f]{1,6}\}|.)", replaced, line, flags=re.DOTALL)
+    )
     if not symbol or escape(symbol) != line:
         raise ValueError(f"not a vocabulary's line: {line!r}")
     return symbol
@@ -64,10 +65,7 @@ class Vocabulary:
 
     @classmethod
     def by_frequency(cls, counts: Mapping[str, int], size: int | None = None, min_count: int = 1) -> Vocabulary:
-        """Symbols that occur `min_count` times or more, the `size` most frequent of them.
-
-        The most frequent one comes first; of equally frequent ones, the first in code point order.
-        """
+        """The `size` most frequent symbols that occur `min_count` times or more; ties are in code point order."""
         frequent = [symbol for symbol, count in counts.items() if count >= min_count]
         return cls(sorted(frequent, key=lambda symbol: (-counts[symbol], symbol))[:size])
 
@@ -130,13 +128,8 @@ class Vocabulary:
 def to_actions(target_ids: Sequence[int], alignment: Sequence[int], source_length: int) -> list[int]:
     """Inserts STEPs so that each symbol is written where it is aligned: m + source_length - 1 actions.
 
-    Args:
-        target_ids: m symbols, the last of them EOS.
-        alignment: non-decreasing source positions of the first m - 1; EOS is written at the last source position.
-        source_length: number of source positions, that of its EOS included.
-
-    Raises:
-        ValueError: the positions decrease or leave the source.
+    `target_ids` are m symbols, the last of them EOS; `alignment` has the source positions of the first m - 1; EOS is
+    written at the last of the `source_length` positions. A ValueError says if positions decrease or leave the source.
     """
     if len(alignment) != len(target_ids) - 1:
         raise ValueError("every target symbol but the last needs a position")

@@ -32,8 +32,6 @@ LINKS = "links"  # with the two languages, the key of the file that holds the li
 
 Link = tuple[int, int]
 
-_LINK = re.compile(r"(\d+)([-p])(\d+)")
-
 
 class AlignmentFormat(Strict):
     """Keys that a data set of word alignments may have under `format`."""
@@ -77,7 +75,7 @@ def parse_links(line: Line, lengths: tuple[int, int], first: int) -> Links:
     sure: set[Link] = set()
     possible: set[Link] = set()
     for written in line.text.split():
-        match = _LINK.fullmatch(written)
+        match = re.fullmatch(r"(\d+)([-p])(\d+)", written)
         if match is None:
             raise line.error(f"`{written}` is not a link", "write SOURCE-TARGET where it is sure, else SOURCEpTARGET")
         link = int(match[1]) - first, int(match[3]) - first
@@ -91,19 +89,12 @@ def parse_links(line: Line, lengths: tuple[int, int], first: int) -> Links:
     return Links(tuple(sorted(sure)), tuple(sorted(possible)))
 
 
-AlignedPair = tuple[str, str, Links]  # words of source and target, with one space between two, and their links
-
-
 def prepare_word_alignments(name: str, dataset: Dataset, raw: Path, data: Path, out: Path) -> dict[str, Any]:
     """Makes the prepared folder `out` from the fetched files in `raw`, for models of the task prepared in `data`.
 
     It has one split, and the links in `links.json`. Words stay as the data set `name` has them, in small letters if
     the task's are, since the links count them; ids are those of the task. Where the task translates in the other
-    direction, all is turned round. Returns the summary.
-
-    Raises:
-        UserError: the data is not that of a task of translation, or of one between other languages; files of
-            different lengths, a blank line, a malformed link or one to a word that is not there; names file and line.
+    direction, all is turned round. Returns the summary. A UserError names what does not fit, with file and line.
     """
     task = Prepared(data)
     if not isinstance(dataset.kind, WordAlignments) or "languages" not in task.summary:
@@ -117,15 +108,24 @@ def prepare_word_alignments(name: str, dataset: Dataset, raw: Path, data: Path, 
         message = f"`{name}` aligns {' and '.join(own)}, the task translates {' into '.join(wanted)}"
         raise UserError(message, hint="choose alignments of the task's languages")
     pairs = []
-    for source, target, links in _read(files_of(dataset, raw), layout):
+    for source, target, own_links in _read(files_of(dataset, raw), layout):
         if own != wanted:
-            source, target, links = target, source, links.flipped()
-        pairs.append((codec.source.cased(source), codec.target.cased(target), links))
-    counts = _write(pairs, task, codec, out)
-    return write_summary(out, {**origin_of(name, dataset, hashes), "languages": languages, **counts})
+            source, target, own_links = target, source, own_links.flipped()
+        pairs.append((codec.source.cased(source), codec.target.cased(target), own_links))
+    task.source.save(out / "source.vocab")
+    task.target.save(out / "target.vocab")
+    codec.save(out)
+    symbols = (codec.source_symbols([pair[0]]) for pair in pairs), (codec.target_symbols(pair[1]) for pair in pairs)
+    split = write_split(out, GOLD, (pair[:2] for pair in pairs), symbols, (task.source, task.target))
+    links = {"sure": [own.sure for *_, own in pairs], "possible": [own.possible for *_, own in pairs]}
+    write_text(out / "links.json", json.dumps(links) + "\n")
+    counts = {"rows": len(pairs), "links": {kind: sum(map(len, own)) for kind, own in links.items()}}
+    origin = origin_of(name, dataset, hashes)
+    return write_summary(out, {**origin, "languages": languages, **counts, **split.symbol_counts()})
 
 
-def _read(files: Files, layout: AlignmentFormat) -> Iterator[AlignedPair]:
+def _read(files: Files, layout: AlignmentFormat) -> Iterator[tuple[str, str, Links]]:
+    """Words of source and target, with one space between two, and their links."""
     own = files[GOLD]
     wanted = (layout.source, layout.target, LINKS)
     if isinstance(own, Path) or not set(wanted) <= set(own):
@@ -134,28 +134,7 @@ def _read(files: Files, layout: AlignmentFormat) -> Iterator[AlignedPair]:
     source, target, links = (own[key] for key in wanted)
     # Both pairs of files must have the same length; a pair at a time keeps memory small.
     for (line, other), (_, linked) in zip(aligned(source, target), aligned(source, links), strict=True):
-        words, others = _words(line), _words(other)
+        words, others = (unicodedata.normalize("NFC", own.text).split() for own in (line, other))
+        if not words or not others:
+            raise (other if words else line).error("the line is blank", "complete it")
         yield " ".join(words), " ".join(others), parse_links(linked, (len(words), len(others)), layout.first)
-
-
-def _words(line: Line) -> list[str]:
-    words = unicodedata.normalize("NFC", line.text).split()
-    if not words:
-        raise line.error("the line is blank", "complete it")
-    return words
-
-
-def _write(pairs: list[AlignedPair], task: Prepared, codec: TranslationCodec, out: Path) -> dict[str, Any]:
-    """Writes all but the summary; returns counts."""
-    task.source.save(out / "source.vocab")
-    task.target.save(out / "target.vocab")
-    codec.save(out)
-    symbols = (codec.source_symbols([pair[0]]) for pair in pairs), (codec.target_symbols(pair[1]) for pair in pairs)
-    split = write_split(out, GOLD, (pair[:2] for pair in pairs), symbols, (task.source, task.target))
-    links = {"sure": [own.sure for *_, own in pairs], "possible": [own.possible for *_, own in pairs]}
-    write_text(out / "links.json", json.dumps(links) + "\n")
-    return {
-        "rows": len(pairs),
-        "links": {kind: sum(map(len, own)) for kind, own in links.items()},
-        **split.symbol_counts(),
-    }

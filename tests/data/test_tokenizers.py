@@ -10,30 +10,35 @@ from hypothesis import strategies as st
 
 from pam.data.dataset import Prepared
 from pam.data.tokenizers import (
-    BytePairEncoding,
     InflectionCodec,
     Settings,
+    SideCodec,
+    SideSettings,
     TranslationCodec,
-    join_subwords,
     learn_merges,
     load_codec,
     load_tokenizer,
-    word_numbers,
 )
 from pam.io import UserError
 
 from .pairs import SENTENCES, many, ready
 
 WORDS = st.lists(st.text(st.sampled_from("abcäß@<w>/"), min_size=1, max_size=8), max_size=6)
-MERGES = learn_merges({"aba": 5, "abba": 3, "ca": 2, "@@a": 4}, 6)
+
+
+def subwords(merges: list[str]) -> SideCodec:
+    return SideCodec(SideSettings(language="de", tokenize="none", lowercase=False, merges=merges))
+
+
+MERGES = subwords(learn_merges({"aba": 5, "abba": 3, "ca": 2, "@@a": 4}, 6))
 
 
 @given(WORDS)
 def test_subwords_join_to_the_words_that_they_came_from(words: list[str]) -> None:
-    symbols = BytePairEncoding(MERGES).split(words)
+    symbols = MERGES.symbols(words)
     plain = [word[:-2] + "＠＠" if word.endswith("@@") else word for word in words]
-    assert join_subwords(symbols) == plain
-    numbers = word_numbers(symbols)
+    assert MERGES.joined(symbols) == plain
+    numbers = MERGES.numbers(symbols)
     assert sorted(set(numbers)) == list(range(len(words)))
     assert numbers == sorted(numbers) and len(numbers) == len(symbols)
 
@@ -42,13 +47,13 @@ def test_merges_are_those_of_the_most_frequent_pairs() -> None:
     assert learn_merges({"low": 5, "lower": 2, "newest": 6, "widest": 3}, 3) == [
         "s t</w>", "e st</w>", "l o",
     ]  # fmt: skip
-    assert BytePairEncoding(["s t</w>", "e st</w>"]).split(["best", "low"]) == [
+    assert subwords(["s t</w>", "e st</w>"]).symbols(["best", "low"]) == [
         "b@@", "est", "l@@", "o@@", "w",
     ]  # fmt: skip
 
 
 def test_an_output_that_stops_within_a_word_is_still_words() -> None:
-    assert join_subwords(["ab@@", "c", "d@@"]) == ["abc", "d"]
+    assert MERGES.joined(["ab@@", "c", "d@@"]) == ["abc", "d"]
 
 
 def test_a_codec_of_subwords_turns_sentences_into_symbols_and_back(tmp_path: Path) -> None:
