@@ -41,8 +41,7 @@ def count(inputs: EvalInputs) -> Counts:
     metrics: list[str] = []
     for path, beam in inputs.by_beam:
         # Plain `accuracy` is of the main beam, the first.
-        beam = beam if counted else None
-        rows = read(path)
+        beam, rows = beam if counted else None, read(path)
         if inputs.data is not None or len(inputs.predictions) > 1:
             inputs.check_rows(rows, path)
         counted.append(count_lemmas(rows, beam))

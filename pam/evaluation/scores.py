@@ -6,7 +6,7 @@ function from `EvalInputs` to `Counts`, and a line in `KINDS`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,10 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from pam.config import RunConfig
-from pam.data.dataset import Prepared
 from pam.evaluation import alignment, bootstrap, inflection, translation
-from pam.evaluation.inputs import Counts, EvalInputs, read_record, to_json
+from pam.evaluation.inputs import Counts, EvalInputs
 from pam.evaluation.metrics import Units, metric_of
-from pam.io import Strict, UserError, read_json, unknown, write_text
+from pam.io import Strict, UserError, read_json, unknown
 from pam.run_folder import GOLD, RunFolder
 
 KINDS: dict[str, Callable[[EvalInputs], Counts]] = {
@@ -87,18 +86,6 @@ class Scores(Strict):
         )
 
 
-def measure(units: Units, metrics: Iterable[str]) -> dict[str, Value]:
-    """Each metric on all units, with its percentile bootstrap interval."""
-    sums = bootstrap.resampled_sums(units.counts[None])[0]
-    values = {}
-    for known in map(metric_of, metrics):
-        places = [units.columns.index(column) for column in known.columns]
-        value, n = float(known.value(units.total(known.columns))), int(units.total([known.counted])[0])
-        spread = bootstrap.interval(known.value(sums[:, places]))
-        values[known.name] = Value(value=value, low=spread.low, high=spread.high, n=n, unit=known.unit)
-    return values
-
-
 def make(
     kind: str,
     counts: Counts,
@@ -109,22 +96,26 @@ def make(
     """Puts a run's record together.
 
     Args:
-        kind: of `KINDS`.
         identity: experiment, task, model, label and seed; empty for predictions from elsewhere.
         training: content of `training.json`, or empty; without its cost, the whole cost is unknown.
         decoding: content of each `decoding.json` by beam, the main beam's first, whose cost counts.
     """
-    main = next(iter(decoding.values()), {})
-    units = counts.units
+    units, main = counts.units, next(iter(decoding.values()), {})
     cost = {
         key: None if training.get(key) is None else float(training[key]) + float(main.get(key) or 0.0)
         for key in Cost.model_fields
     }
+    sums, metrics = bootstrap.resampled_sums(units.counts[None])[0], {}
+    for known in map(metric_of, counts.metrics):
+        places = [units.columns.index(column) for column in known.columns]
+        value, n = float(known.value(units.total(known.columns))), int(units.total([known.counted])[0])
+        spread = bootstrap.interval(known.value(sums[:, places]))
+        metrics[known.name] = Value(value=value, low=spread.low, high=spread.high, n=n, unit=known.unit)
     resamples = bootstrap.resamples_for(len(units.names))
     return Scores(
         **identity,
         kind=kind,
-        metrics=measure(units, counts.metrics),
+        metrics=metrics,
         cost=Cost(**cost),
         unseen=main.get("unseen") or {},
         training=training,
@@ -139,16 +130,6 @@ def make(
             for name, row in zip(units.names, units.counts, strict=True)
         },
     )
-
-
-def save(scores: Scores, path: Path | str) -> None:
-    """Writes `scores.json`, whole or not at all."""
-    write_text(path, to_json(scores))
-
-
-def load(path: Path | str) -> Scores:
-    """Reads `scores.json`; a UserError names a file that is missing, not JSON, or no record of scores."""
-    return read_record(Scores, path)
 
 
 @dataclass(frozen=True)
@@ -191,29 +172,21 @@ def score(files: Scored) -> Scores:
     Raises:
         UserError: no such kind; a file is missing or faulty, or does not belong to the others.
     """
-    kind = files.kind or _kind_of(files.data)
-    decoding = _decoding(files)
-    if kind not in KINDS:
-        raise unknown("kind of scoring", kind, list(KINDS))
-    beams = [found.get("beam") for found in decoding] or [None] * len(files.predictions)
-    names = ("experiment", "task", "model", "label", "seed")
-    return make(
-        kind,
-        KINDS[kind](replace(files, beams=beams)),
-        {name: getattr(files.run, name) for name in names} if files.run else {},
-        {} if files.training is None else _content(files.training),
-        {str(found.get("beam", 1)): found for found in decoding},
-    )
-
-
-def _kind_of(data: Path | None) -> str:
-    """The kind of task of prepared data."""
-    if data is None:
+    if not files.kind and files.data is None:
         raise UserError(
             "what kind of predictions these are is not said",
             hint="name the run with --run, its data with --data, or the kind: --kind inflection",
         )
-    return str(Prepared(data).summary["task"])
+    kind = files.kind or str(files.prepared.summary["task"])
+    decoding = _decoding(files)
+    if kind not in KINDS:
+        raise unknown("kind of scoring", kind, list(KINDS))
+    beams = [found.get("beam") for found in decoding] or [None] * len(files.predictions)
+    counts = KINDS[kind](replace(files, beams=beams))
+    names = ("experiment", "task", "model", "label", "seed")
+    identity = {name: getattr(files.run, name) for name in names} if files.run else {}
+    training = {} if files.training is None else _content(files.training)
+    return make(kind, counts, identity, training, {str(found.get("beam", 1)): found for found in decoding})
 
 
 def _decoding(files: Scored) -> list[dict[str, Any]]:

@@ -13,10 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from pam.config import Experiment, TaskConfig, load_run
-from pam.evaluation import attention
-from pam.evaluation import scores as record
 from pam.evaluation.attention import Analysis
-from pam.evaluation.inputs import read_predictions
+from pam.evaluation.inputs import load, read_predictions
 from pam.evaluation.metrics import Floats, metric_of
 from pam.evaluation.scores import Scores
 from pam.io import UserError, parse, read_yaml, unknown
@@ -146,7 +144,7 @@ def load_runs(paths: Sequence[Path | str], experiment: Experiment) -> list[TaskR
 
 
 def _read(path: Path, experiment: Experiment) -> ScoredRun:
-    scores = record.load(path)
+    scores = load(Scores, path)
     if scores.task is None or scores.model is None or scores.seed is None:
         hint = "score the predictions again with --run"
         raise UserError("these scores do not say which run they belong to", file=path, hint=hint)
@@ -209,7 +207,7 @@ def processor_seconds(recorded: dict[str, Any]) -> tuple[str, float] | None:
 
 def load_analyses(paths: Sequence[Path], experiment: Experiment) -> ByTask[Analysis]:
     """Reads and groups analyses; a `UserError` if one is of a task that the experiment does not have."""
-    found = [attention.load(path) for path in paths]
+    found = [load(Analysis, path) for path in paths]
     for path, one in zip(paths, found, strict=True):
         _check_task(one.task, path, experiment)
     return by_task(found, experiment)

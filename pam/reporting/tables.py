@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from pam.config import Experiment
-from pam.evaluation import attention
-from pam.evaluation.inputs import read_record
+from pam.evaluation.attention import Analysis
+from pam.evaluation.inputs import load
 from pam.evaluation.metrics import perplexity
 from pam.evaluation.translation import Significance
 from pam.io import UserError, unknown
@@ -232,7 +232,7 @@ def _p_by_sacrebleu(rows: Sequence[Row], paths: Sequence[Path]) -> list[str | No
     if not paths:
         return None
     found: dict[tuple[str, str, str], list[str]] = {}
-    for one in sorted((read_record(Significance, path) for path in paths), key=lambda one: one.seed):
+    for one in sorted((load(Significance, path) for path in paths), key=lambda one: one.seed):
         for test in one.tests:
             found.setdefault((one.task, test.model, test.metric), []).append(probability(test.p))
     keys = [(row.task, row.model, row.metric.name) for row in rows]
@@ -279,7 +279,7 @@ def attentions(spec: TableSpec, inputs: Inputs) -> Table:
     frame = frame_of(rows).assign(quality=[_spread(row, 2) for row in rows])
     for measured, columns in (
         ([_speed_and_size(run) for task in inputs.tasks for run in task.runs], GLANCE[10:13]),
-        ([_certainty(attention.load(path)) for path in inputs.analyses], ("ppl", "entropy")),
+        ([_certainty(load(Analysis, path)) for path in inputs.analyses], ("ppl", "entropy")),
         (alignment, ("one_minus_aer",)),
     ):
         frame = frame.merge(_means(measured, columns), how="left", on=["task", "model"])
@@ -301,7 +301,7 @@ def _means(records: Sequence[dict[str, Any]], columns: Sequence[str]) -> pd.Data
     return frame.groupby(["task", "model"], as_index=False).agg(dict.fromkeys(columns, mean))
 
 
-def _certainty(analysis: attention.Analysis) -> dict[str, Any]:
+def _certainty(analysis: Analysis) -> dict[str, Any]:
     """Perplexity of a target symbol, and the entropy of attention in nats."""
     sums = np.array([sum(analysis.sentences.nll), sum(analysis.sentences.tokens)])
     known = {"ppl": float(perplexity(sums)), "entropy": analysis.entropy.mean}

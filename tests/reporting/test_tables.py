@@ -16,7 +16,8 @@ from made_runs import MadeExperiment, make_experiment
 from made_translations import make_translations
 
 from pam.commands import evaluate
-from pam.evaluation import attention as analysis
+from pam.evaluation.attention import Analysis
+from pam.evaluation.inputs import load
 from pam.io import UserError, write_json
 from pam.reporting import render
 from pam.reporting.catalogue import TABLES
@@ -253,7 +254,7 @@ def test_the_attentions_has_quality_certainty_speed_and_size_of_every_model(
         assert float(row["mean"]) == pytest.approx(float(bleu["mean"]), abs=1e-3)
         assert float(row["ppl"]) == pytest.approx(float(perplexity["mean"]), abs=1e-3)
         assert float(row["low"]) < float(row["mean"]) < float(row["high"])
-        one = analysis.load(next(p for p in translated.analyses if model in p.parts and "seed1" in p.parts))
+        one = load(Analysis, next(p for p in translated.analyses if model in p.parts and "seed1" in p.parts))
         assert float(row["entropy"]) == pytest.approx(one.entropy.mean, abs=0.05)
         assert 0 < float(row["one_minus_aer"]) < 100
     # A task without alignments and analyses, and what was not measured, leave cells empty.

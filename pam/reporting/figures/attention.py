@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from pam.evaluation.attention import COVERED, Analysis
-from pam.evaluation.inputs import read_record
+from pam.evaluation.inputs import load
 from pam.evaluation.metrics import Floats
 from pam.io import Strict, UserError
 from pam.reporting import style
@@ -79,7 +79,7 @@ def attention(base: Path, other: Path, rows: int) -> Figure:
 
 
 def _read(path: Path) -> Alignments:
-    content = read_record(Alignments, path)
+    content = load(Alignments, path)
     for row in content.rows:
         if [len(line) for line in row.alignment] != [len(row.source)] * len(row.target):
             words = f"the alignment of `{' '.join(row.target)}` does not fit its symbols"
