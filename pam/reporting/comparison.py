@@ -18,7 +18,7 @@ from pam.evaluation.bootstrap import LEVEL, MANY, RESAMPLES, RESAMPLES_OF_MANY, 
 from pam.evaluation.metrics import Floats, Metric, metric_of
 from pam.io import Strict, UserError, parse, read_yaml
 from pam.reporting.catalogue import TableSpec
-from pam.reporting.runs import TaskRuns, check_known, load_runs, mean_if_known
+from pam.reporting.runs import TaskRuns, check_known, load_runs
 
 # The papers' results, read from one data file.
 
@@ -43,16 +43,6 @@ def load_papers(path: Path | str) -> dict[str, PaperTable]:
     return {str(name): parse(PaperTable, value, path, [str(name)]) for name, value in content.items()}
 
 
-def check_rows(papers: Mapping[str, PaperTable], tasks: Sequence[TaskRuns]) -> None:
-    """Raises a `UserError` if a task names a row that no table has; the hint names all rows."""
-    known = list(dict.fromkeys(row for table in papers.values() for rows in table.metrics.values() for row in rows))
-    for task in tasks:
-        named = task.config.paper or task.config.paper_reference
-        if named is not None and named not in known:
-            words = f"task `{task.name}` names `{named}`, which is no row of the paper's tables"
-            raise UserError(words, hint=f"rows: {', '.join(known)}; or leave `paper` and `paper_reference` null")
-
-
 @dataclass(frozen=True)
 class Inputs:
     """What a table may be made of."""
@@ -69,7 +59,13 @@ class Inputs:
     def tasks(self) -> list[TaskRuns]:
         """The scored runs; a `UserError` if they cannot be in one table, or a task names an unknown row of a paper."""
         tasks = load_runs(self.scores, self.experiment)
-        check_rows(self.papers, tasks)
+        rows = [row for table in self.papers.values() for rows in table.metrics.values() for row in rows]
+        for task in tasks:
+            named = task.config.paper or task.config.paper_reference
+            if named is not None and named not in rows:
+                words = f"task `{task.name}` names `{named}`, which is no row of the paper's tables"
+                hint = f"rows: {', '.join(dict.fromkeys(rows))}; or leave `paper` and `paper_reference` null"
+                raise UserError(words, hint=hint)
         return tasks
 
     def title(self, spec: TableSpec) -> str:
@@ -265,9 +261,15 @@ def _rows(
             same_data=same_data,
             verdict=verdict.word,
             reason=verdict.reason,
-            cpu_s=mean_if_known([run.scores.cost.cpu_s for run in runs]),
-            gpu_s=mean_if_known([run.scores.cost.gpu_s for run in runs]),
+            cpu_s=_mean_if_known([run.scores.cost.cpu_s for run in runs]),
+            gpu_s=_mean_if_known([run.scores.cost.gpu_s for run in runs]),
             # By the folders of their models, MODEL/seedN/model.
             members=tuple(Path(one).parts[-3:][0] for one in runs[0].scores.training.get("members", [])),
             **gain,
         )
+
+
+def _mean_if_known(values: Sequence[float | None]) -> float | None:
+    """The mean over runs; None unless it is known of each."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None

@@ -21,7 +21,7 @@ import shutil
 import tarfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -73,28 +73,24 @@ def store(results: Path, out: Path, command: str, commit: str) -> None:
     tasks = {run_path(name): name[0] for name in experiment.runs() if (results / run_path(name) / SCORES).is_file()}
     if not tasks:
         raise UserError("no run has scores", file=results, hint="let the experiment run first")
-    closed = {task for task in tasks.values() if forbids_derivatives(results / task)}
+    # Those whose license forbids to pass on what was made of their text.
+    licenses = {task: read_json(results / task / "data/summary.json").get("licence", "") for task in tasks.values()}
+    closed = {task for task, text in licenses.items() if "-ND" in text}
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     made_by = record(results, list(tasks), {"date": today, "command": command, "commit": commit}, out)
     made = out.with_name(f".{out.name}.part")
     shutil.rmtree(made, ignore_errors=True)
-    copy_shown(results, made, closed)
-    write_archive(
-        made / ARCHIVE, results, [file for run in tasks for file in measured(results / run, tasks[run] in closed)]
+    _copy_shown(results, made, closed)
+    _write_archive(made / ARCHIVE, results, tasks, closed)
+    pd.DataFrame([_score_row(results / run) for run in tasks]).to_csv(
+        made / "scores.csv", index=False, lineterminator="\n"
     )
-    rows = [score_row(results / run) for run in tasks]
-    pd.DataFrame(rows).to_csv(made / "scores.csv", index=False, lineterminator="\n")
     write_json(made / RECORD, made_by)
     shutil.rmtree(out, ignore_errors=True)
     made.rename(out)
 
 
-def forbids_derivatives(task: Path) -> bool:
-    """Whether the license of a task's data forbids to pass on what was made of its text."""
-    return "-ND" in read_json(task / "data/summary.json").get("licence", "")
-
-
-def copy_shown(results: Path, out: Path, closed: set[str]) -> None:
+def _copy_shown(results: Path, out: Path, closed: set[str]) -> None:
     """Copies the configuration, tables and figures, but those with text of the `closed` tasks."""
     hidden = tuple(f"attention_{task}_" for task in closed) + (("examples.",) if closed else ())
     for folder, endings in SHOWN.items():
@@ -105,21 +101,22 @@ def copy_shown(results: Path, out: Path, closed: set[str]) -> None:
     shutil.copyfile(results / EXPERIMENT, out / EXPERIMENT)
 
 
-def measured(run: Path, closed: bool) -> list[Path]:
-    """The files of what a run measured; without text if its data is `closed`."""
-    patterns = MEASURED if closed else MEASURED + TEXTS
-    files = (path for path in run.rglob("*") if path.is_file())
-    return [path for path in files if any(fnmatch(path.name, pattern) for pattern in patterns)]
+def _write_archive(path: Path, results: Path, tasks: Mapping[str, str], closed: set[str]) -> None:
+    """Writes what the runs, each of one of `tasks`, measured, without text of the `closed` ones.
 
-
-def write_archive(path: Path, folder: Path, files: Sequence[Path]) -> None:
-    """Writes files by their paths in a folder; the same content gives the same bytes."""
+    The same content gives the same bytes.
+    """
+    files: dict[str, Path] = {}
+    for run, task in tasks.items():
+        patterns = MEASURED if task in closed else MEASURED + TEXTS
+        for file in (results / run).rglob("*"):
+            if file.is_file() and any(fnmatch(file.name, pattern) for pattern in patterns):
+                files[file.relative_to(results).as_posix()] = file
     with atomic_write(path) as temporary, tarfile.open(temporary, "w:xz") as archive:
-        for name, file in sorted((file.relative_to(folder).as_posix(), file) for file in files):
-            content = file.read_bytes()
+        for name, file in sorted(files.items()):
             member = tarfile.TarInfo(name)  # of no time and no owner
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
+            member.size = file.stat().st_size
+            archive.addfile(member, io.BytesIO(file.read_bytes()))
 
 
 @contextmanager
@@ -138,7 +135,7 @@ def unpacked(stored: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def score_row(run: Path) -> dict[str, Any]:
+def _score_row(run: Path) -> dict[str, Any]:
     """A run's line: the value of each metric, those of its word alignments too, and its cost."""
     scores = read_json(run / SCORES)
     row = {key: scores[key] for key in ("task", "model", "seed")}
@@ -148,24 +145,15 @@ def score_row(run: Path) -> dict[str, Any]:
 
 
 def record(results: Path, runs: Sequence[str], call: dict[str, Any], out: Path) -> dict[str, Any]:
-    """How many runs there are, what they cost, where and by which commands they were made."""
+    """How many runs there are, what they cost, where and by which commands they were made.
+
+    The command `call` made those that `out` does not have as they are. The same command of the same commit counts as
+    one, of its last day.
+    """
     scores = [read_json(results / run / SCORES) for run in runs]
     machines = Counter(
         json.dumps({key: one["training"].get(key) for key in ("hardware", "versions")}) for one in scores
     )
-    return {
-        "runs": len(runs),
-        "cost": {key: round(sum(one["cost"][key] or 0 for one in scores)) for key in ("cpu_s", "gpu_s")},
-        "machines": [json.loads(text) | {"runs": n} for text, n in machines.most_common()],
-        "commands": commands(results, runs, call, out),
-    }
-
-
-def commands(results: Path, runs: Sequence[str], call: dict[str, Any], out: Path) -> list[dict[str, Any]]:
-    """The commands that made the runs; `call` made those that `out` does not have as they are.
-
-    The same command of the same commit counts as one, of its last day.
-    """
     identity = itemgetter("commit", "command")
     earlier, same = [], set()
     if (out / ARCHIVE).is_file():
@@ -177,7 +165,12 @@ def commands(results: Path, runs: Sequence[str], call: dict[str, Any], out: Path
     found = {identity(one): one | {"runs": []} for one in [*earlier, call]}
     for run in runs:
         found[made_by.get(run, identity(call))]["runs"].append(run)
-    return [one for one in found.values() if one["runs"]]
+    return {
+        "runs": len(runs),
+        "cost": {key: round(sum(one["cost"][key] or 0 for one in scores)) for key in ("cpu_s", "gpu_s")},
+        "machines": [json.loads(text) | {"runs": n} for text, n in machines.most_common()],
+        "commands": [one for one in found.values() if one["runs"]],
+    }
 
 
 @dataclass
@@ -199,7 +192,7 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
     Raises:
         UserError: another experiment or no runs are stored, or a task has no prepared data yet.
     """
-    check_restorable(stored, results, plan)
+    _check_restorable(stored, results, plan)
     found = Outcome()
     with unpacked(stored) as folder:
         for name in plan.experiment.runs():
@@ -208,15 +201,21 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
                 found.present.append(name)
             elif not (source / SCORES).is_file():
                 found.missing.append(name)
-            elif not same_configuration(source / "run.yaml", plan.run(*name)):
+            elif not _same_configuration(source / "run.yaml", plan.run(*name)):
                 found.differing.append(name)
             else:
-                copy_run(source, target)
                 found.restored.append(name)
+                now = time.time_ns()
+                files = [path for path in source.rglob("*") if path.is_file()]
+                # The scores come last, as they make a run present.
+                for path in sorted(files, key=lambda path: (path == source / SCORES, path)):
+                    with atomic_write(target / path.relative_to(source)) as temporary:
+                        shutil.copyfile(path, temporary)
+                        os.utime(temporary, ns=(now, now))
     return found
 
 
-def check_restorable(stored: Path, results: Path, plan: Plan) -> None:
+def _check_restorable(stored: Path, results: Path, plan: Plan) -> None:
     name, file = plan.experiment.experiment, stored / EXPERIMENT
     if read_yaml(file).get("experiment") != name:
         hint = "name the folder of the same experiment under results/reference/"
@@ -234,7 +233,7 @@ def check_restorable(stored: Path, results: Path, plan: Plan) -> None:
             )
 
 
-def same_configuration(stored: Path, run: RunConfig) -> bool:
+def _same_configuration(stored: Path, run: RunConfig) -> bool:
     """Whether a stored run was trained and decoded as `run` asks for."""
     try:
         found = load_run(stored)
@@ -242,13 +241,3 @@ def same_configuration(stored: Path, run: RunConfig) -> bool:
         return False
     decoding = [one.decoding.model_dump(exclude={"batch_size"}) for one in (found, run)]
     return found.training_config() == run.training_config() and decoding[0] == decoding[1]
-
-
-def copy_run(source: Path, target: Path) -> None:
-    """Copies a run's files, all with the present time; the scores last, as they make it present."""
-    now = time.time_ns()
-    files = [path for path in source.rglob("*") if path.is_file()]
-    for path in sorted(files, key=lambda path: (path == source / SCORES, path)):
-        with atomic_write(target / path.relative_to(source)) as temporary:
-            shutil.copyfile(path, temporary)
-            os.utime(temporary, ns=(now, now))
