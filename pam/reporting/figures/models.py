@@ -241,7 +241,7 @@ def pin(axes: Axes, far: Sequence[Outlier], across: bool) -> None:
     for one, value in zip([*below, *above], places, strict=True):
         x, y = (value, one.place) if across else (one.place, value)
         style.draw_ours(axes, one.model, x, y)
-        arrow = ("←→" if across else "↓↑")[one.value > high]
+        arrow = ("←→" if across else "↓↑")[int(one.value > high)]
         text = f"{arrow} {one.value:.1f}".replace("-", "\N{MINUS SIGN}")
         axes.annotate(text, (x, y), xytext=(8, 0), textcoords="offset points", va="center", fontsize="small")
     for edge in [low] * bool(below) + [high] * bool(above):
