@@ -77,9 +77,6 @@ def _counts(found: Sequence[Links], gold: WordAlignments, suffix: str) -> Units:
         (len(links & sure), len(links & possible), len(links), len(sure), 1)
         for links, sure, possible in (map(set, row) for row in zip(found, gold.sure, gold.possible, strict=True))
     ]
-    return Units(
-        names=numbered(len(table)),
-        columns=(f"sure_hit{suffix}", f"possible_hit{suffix}", f"links{suffix}", "sure", "sentences"),
-        counts=np.array(table, dtype=np.float64),
-        references=digest_of((str(row),) for row in zip(gold.sure, gold.possible, strict=True)),
-    )
+    columns = (f"sure_hit{suffix}", f"possible_hit{suffix}", f"links{suffix}", "sure", "sentences")
+    references = digest_of((str(row),) for row in zip(gold.sure, gold.possible, strict=True))
+    return Units(numbered(len(table)), columns, np.array(table, dtype=np.float64), references)

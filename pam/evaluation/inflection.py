@@ -61,9 +61,5 @@ def count_lemmas(rows: Sequence[Prediction], beam: int | None = None) -> Units:
         entry[0] += normalize("NFC", row.predicted) == normalize("NFC", row.form)
         entry[1] += 1
     table = [[right, forms, int(right == forms), 1] for right, forms in counts.values()]
-    return Units(
-        names=tuple(counts),
-        columns=(of_beam("correct", beam), "forms", of_beam("whole", beam), "paradigms"),
-        counts=np.array(table, dtype=np.float64),
-        references=digest_of(row[:3] for row in rows),
-    )
+    columns = (of_beam("correct", beam), "forms", of_beam("whole", beam), "paradigms")
+    return Units(tuple(counts), columns, np.array(table, dtype=np.float64), digest_of(row[:3] for row in rows))

@@ -74,13 +74,10 @@ class Metric:
     Attributes:
         name: key in `scores.json` and in the column `metric` of the tables.
         label: words for an axis or a heading, without the unit.
-        of_outputs: names of the counts that change with the outputs.
-        given: names of the counts that do not, whatever the beam.
+        of_outputs, given: names of the counts that change with the outputs, and that do not, whatever the beam.
         value: sums (..., columns) to values (...), in `unit`; columns in the order of `columns`.
         counted: the column whose sum is the number of things judged.
-        unit: unit of the value; empty where it has none.
         decimals: digits shown after the point.
-        lower_is_better: whether the best value is the lowest.
         over: the resampling units, in words.
     """
 

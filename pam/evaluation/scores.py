@@ -78,12 +78,8 @@ class Scores(Strict):
 
     def counts(self) -> Units:
         """The counts per unit as arrays."""
-        return Units(
-            names=tuple(self.units),
-            columns=tuple(self.columns),
-            counts=np.array(list(self.units.values()), dtype=np.float64),
-            references=self.references,
-        )
+        counts = np.array(list(self.units.values()), dtype=np.float64)
+        return Units(tuple(self.units), tuple(self.columns), counts, self.references)
 
 
 def make(
@@ -178,10 +174,9 @@ def score(files: Scored) -> Scores:
             hint="name the run with --run, its data with --data, or the kind: --kind inflection",
         )
     kind = files.kind or str(files.prepared.summary["task"])
-    decoding = _decoding(files)
+    decoding, beams = _decoding(files)
     if kind not in KINDS:
         raise unknown("kind of scoring", kind, list(KINDS))
-    beams = [found.get("beam") for found in decoding] or [None] * len(files.predictions)
     counts = KINDS[kind](replace(files, beams=beams))
     names = ("experiment", "task", "model", "label", "seed")
     identity = {name: getattr(files.run, name) for name in names} if files.run else {}
@@ -189,8 +184,8 @@ def score(files: Scored) -> Scores:
     return make(kind, counts, identity, training, {str(found.get("beam", 1)): found for found in decoding})
 
 
-def _decoding(files: Scored) -> list[dict[str, Any]]:
-    """The records of decoding, one for each file of predictions and of different beams, or none."""
+def _decoding(files: Scored) -> tuple[list[dict[str, Any]], list[int | None]]:
+    """The records of decoding, one for each file of predictions, or none; and the beams, which differ."""
     found = [_content(path) for path in files.decoding]
     if found and len(found) != len(files.predictions):
         raise UserError(
@@ -203,7 +198,7 @@ def _decoding(files: Scored) -> list[dict[str, Any]]:
             f"several files of predictions, of beams {', '.join(map(str, beams))}",
             hint="name their records with --decoding, each beam once",
         )
-    return found
+    return found, beams
 
 
 def _content(path: Path) -> dict[str, Any]:

@@ -149,12 +149,8 @@ def _sentences(
     output, reference_ngrams, match = chrf.transpose(2, 1, 0)
     names = [*(of_beam(column, beam) for column in CHRF_OUTPUT), *CHRF_REFERENCE]
     columns |= dict(zip(names, [*output, *match, *reference_ngrams], strict=True))
-    return Units(
-        names=numbered(len(rows)),
-        columns=tuple(columns),
-        counts=np.stack(list(columns.values()), axis=1),
-        references=digest_of((*row[:2], reference) for row, reference in zip(rows, references, strict=True)),
-    )
+    digest = digest_of((*row[:2], reference) for row, reference in zip(rows, references, strict=True))
+    return Units(numbered(len(rows)), tuple(columns), np.stack(list(columns.values()), axis=1), digest)
 
 
 class LengthBin(NamedTuple):
@@ -256,12 +252,7 @@ def compare_runs(baseline: RunFolder, systems: Sequence[RunFolder], split: str =
     """Tests the outputs of runs, with their main beam, against those of the baseline's run; see `paired_bootstrap`."""
     known, *others = (folder.load() for folder in (baseline, *systems))
     beam = known.decoding.beam
-    tests = paired_bootstrap(
-        baseline.predictions(split, beam),
-        {run.model: one.predictions(split, beam) for run, one in zip(others, systems, strict=True)},
-        baseline.data(split),
-        split,
-        ("bleu", "sacrebleu", "chrf"),
-        beam,
-    )
+    predictions = {run.model: one.predictions(split, beam) for run, one in zip(others, systems, strict=True)}
+    own, data = baseline.predictions(split, beam), baseline.data(split)
+    tests = paired_bootstrap(own, predictions, data, split, OF_BEAMS, beam)
     return Significance(task=known.task, seed=known.seed, baseline=known.model, tests=tests)

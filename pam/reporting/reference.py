@@ -82,9 +82,14 @@ def store(results: Path, out: Path, command: str, commit: str) -> None:
     shutil.rmtree(made, ignore_errors=True)
     _copy_shown(results, made, closed)
     _write_archive(made / ARCHIVE, results, tasks, closed)
-    pd.DataFrame([_score_row(results / run) for run in tasks]).to_csv(
-        made / "scores.csv", index=False, lineterminator="\n"
-    )
+    rows = []
+    for run in tasks:
+        scores = read_json(results / run / SCORES)
+        row = {key: scores[key] for key in ("task", "model", "seed")}
+        for content in (scores, *map(read_json, sorted((results / run).glob("*_scores.json")))):
+            row |= {name: round(metric["value"], 4) for name, metric in content["metrics"].items()}
+        rows.append(row | {key: round(value or 0, 1) for key, value in scores["cost"].items()})
+    pd.DataFrame(rows).to_csv(made / "scores.csv", index=False, lineterminator="\n")
     write_json(made / RECORD, made_by)
     shutil.rmtree(out, ignore_errors=True)
     made.rename(out)
@@ -135,15 +140,6 @@ def unpacked(stored: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _score_row(run: Path) -> dict[str, Any]:
-    """A run's line: the value of each metric, those of its word alignments too, and its cost."""
-    scores = read_json(run / SCORES)
-    row = {key: scores[key] for key in ("task", "model", "seed")}
-    for content in (scores, *map(read_json, sorted(run.glob("*_scores.json")))):
-        row |= {name: round(metric["value"], 4) for name, metric in content["metrics"].items()}
-    return row | {key: round(value or 0, 1) for key, value in scores["cost"].items()}
-
-
 def record(results: Path, runs: Sequence[str], call: dict[str, Any], out: Path) -> dict[str, Any]:
     """How many runs there are, what they cost, where and by which commands they were made.
 
@@ -192,10 +188,24 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
     Raises:
         UserError: another experiment or no runs are stored, or a task has no prepared data yet.
     """
-    _check_restorable(stored, results, plan)
+    experiment, file = plan.experiment, stored / EXPERIMENT
+    if read_yaml(file).get("experiment") != experiment.experiment:
+        hint = "name the folder of the same experiment under results/reference/"
+        raise UserError(f"this is not of the experiment `{experiment.experiment}`", file=file, hint=hint)
+    if not (stored / ARCHIVE).is_file():
+        hint = "only tables and figures are stored here; train the runs"
+        raise UserError("no runs are stored", file=stored / ARCHIVE, hint=hint)
+    for task in experiment.tasks:
+        if not (results / task / "data/summary.json").is_file():
+            raise UserError(
+                f"the data of task `{task}` is not prepared: made later, it would be newer than "
+                "what is restored, and all would be trained again",
+                file=results / task / "data",
+                hint="run `snakemake --cores all data --configfile ...` before",
+            )
     found = Outcome()
     with unpacked(stored) as folder:
-        for name in plan.experiment.runs():
+        for name in experiment.runs():
             source, target = folder / run_path(name), results / run_path(name)
             if (target / SCORES).exists():
                 found.present.append(name)
@@ -213,24 +223,6 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
                         shutil.copyfile(path, temporary)
                         os.utime(temporary, ns=(now, now))
     return found
-
-
-def _check_restorable(stored: Path, results: Path, plan: Plan) -> None:
-    name, file = plan.experiment.experiment, stored / EXPERIMENT
-    if read_yaml(file).get("experiment") != name:
-        hint = "name the folder of the same experiment under results/reference/"
-        raise UserError(f"this is not of the experiment `{name}`", file=file, hint=hint)
-    if not (stored / ARCHIVE).is_file():
-        hint = "only tables and figures are stored here; train the runs"
-        raise UserError("no runs are stored", file=stored / ARCHIVE, hint=hint)
-    for task in plan.experiment.tasks:
-        if not (results / task / "data/summary.json").is_file():
-            raise UserError(
-                f"the data of task `{task}` is not prepared: made later, it would be newer than "
-                "what is restored, and all would be trained again",
-                file=results / task / "data",
-                hint="run `snakemake --cores all data --configfile ...` before",
-            )
 
 
 def _same_configuration(stored: Path, run: RunConfig) -> bool:

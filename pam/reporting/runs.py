@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,14 +22,20 @@ from pam.io import UserError, parse, read_yaml, unknown
 
 
 @dataclass(frozen=True)
-class ScoredRun:
-    """One `scores.json`, and the run that it belongs to."""
+class OfRun:
+    """A file, and the run that it belongs to."""
 
     path: Path
     task: str
     model: str
     label: str
     seed: int
+
+
+@dataclass(frozen=True)
+class ScoredRun(OfRun):
+    """One `scores.json`."""
+
     scores: Scores
 
     @property
@@ -76,24 +82,16 @@ def label_of(task: str, experiment: Experiment) -> str:
 
 
 @dataclass(frozen=True)
-class History:
-    """One training: the run it belongs to and a column of numbers per name."""
+class History(OfRun):
+    """One training: a column of numbers per name."""
 
-    task: str
-    model: str
-    label: str
-    seed: int
     columns: dict[str, Floats]
 
 
-class Outputs(NamedTuple):
+@dataclass(frozen=True)
+class Outputs(OfRun):
     """What one model made of a test split: sources, references and outputs, line by line."""
 
-    path: Path
-    task: str
-    model: str
-    label: str
-    seed: int
     lines: list[tuple[str, ...]]
 
 
@@ -229,7 +227,7 @@ def load_histories(paths: Sequence[Path], experiment: Experiment) -> ByTask[Hist
     for path in paths:
         run = load_run(path.with_name("run.yaml"))
         _check_task(run.task, path, experiment)
-        found.append(History(run.task, run.model, run.label, run.seed, history_columns(path)))
+        found.append(History(path, run.task, run.model, run.label, run.seed, history_columns(path)))
     return by_task(found, experiment)
 
 
