@@ -7,7 +7,6 @@ sentences; the details hold the value that nltk computes from the links themselv
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +30,7 @@ class WordAlignments(Strict):
 def count(inputs: EvalInputs) -> Counts:
     """Counts per sentence: sure links, links found, and those of them that are sure or possible.
 
-    Raises:
-        UserError: a file is missing or faulty, or the analysis is of other sentences.
+    A UserError names a file that is missing or faulty, or an analysis of other sentences.
     """
     if inputs.analysis is None:
         raise UserError("alignments are scored from an analysis", hint="name gold_analysis.json: --analysis")
@@ -46,9 +44,15 @@ def count(inputs: EvalInputs) -> Counts:
             file=inputs.analysis,
             hint="analyze the word alignments' own sentences",
         )
+    references = digest_of((str(row),) for row in zip(gold.sure, gold.possible, strict=True))
     units, details = [], {}
     for suffix, links in (("", found.links), ("_prior", found.links_prior)):
-        units.append(_counts(links, gold, suffix))
+        table = [
+            (len(own & sure), len(own & possible), len(own), len(sure), 1)
+            for own, sure, possible in (map(set, row) for row in zip(links, gold.sure, gold.possible, strict=True))
+        ]
+        columns = (f"sure_hit{suffix}", f"possible_hit{suffix}", f"links{suffix}", "sure", "sentences")
+        units.append(Units(numbered(len(table)), columns, np.array(table, dtype=np.float64), references))
         # By nltk, the links of all sentences are taken together, each with its sentence.
         pooled = [
             {(number, *link) for number, of_sentence in enumerate(of_sentences) for link in of_sentence}
@@ -70,13 +74,3 @@ def read_word_alignments(path: Path | str) -> WordAlignments:
         if not set(sure) <= set(possible):
             raise UserError(f"sentence {number}: a sure link is not among the possible ones", file=path, hint=hint)
     return gold
-
-
-def _counts(found: Sequence[Links], gold: WordAlignments, suffix: str) -> Units:
-    table = [
-        (len(links & sure), len(links & possible), len(links), len(sure), 1)
-        for links, sure, possible in (map(set, row) for row in zip(found, gold.sure, gold.possible, strict=True))
-    ]
-    columns = (f"sure_hit{suffix}", f"possible_hit{suffix}", f"links{suffix}", "sure", "sentences")
-    references = digest_of((str(row),) for row in zip(gold.sure, gold.possible, strict=True))
-    return Units(numbered(len(table)), columns, np.array(table, dtype=np.float64), references)

@@ -17,8 +17,7 @@ from pam.models.checkpoint import SavedModel, load_model
 from pam.training.devices import Stopwatch, choose_device, enough_for
 
 HINT = "lower `decoding.batch_size`, or --batch-size"
-LEGIBLE = range(6, 19)
-"""Symbols, end symbol included, of a heat map worth a look in which they can be read."""
+LEGIBLE = range(6, 19)  # symbols, end symbol included, of a heat map worth a look in which they can be read
 
 
 def load_writer_of_symbols(model: Path, device: str = "cpu") -> SavedModel:

@@ -18,16 +18,14 @@ from pydantic import Field, model_validator
 from pam.evaluation.metrics import Floats
 from pam.io import Strict
 
-DIGITS = 6
-"""After the point, in the file."""
+DIGITS = 6  # after the point, in the file
 
 Link = Annotated[tuple[int, int], Field(strict=False)]
 """A source word and a target word, both counted from 0; JSON has only lists."""
 
 Links = list[Link]
 
-COVERED = 0.5
-"""A source word is covered once it was attended so much in all."""
+COVERED = 0.5  # a source word is covered once it was attended so much in all
 
 ENTROPY_EDGES = [0.25 * number for number in range(17)]
 COVERAGE_EDGES = [round(0.05 * number, 2) for number in range(21)]
@@ -100,22 +98,15 @@ class Analysis(Strict):
 
 @dataclass(frozen=True)
 class Sentence:
-    """One sentence of n target symbols and m source symbols, end symbols included.
+    """One sentence of n target symbols and m source symbols, end symbols included."""
 
-    Attributes:
-        log_probs: (n,) log p(y_t | y_<t, x). exact: (n,) summed over all source positions.
-        correct: (n,) whether y_t is the most probable symbol.
-        prior, alignment: (n, m) distributions over source positions; what is fed to the next state.
-        source_words: (m - 1,) for each source symbol the number of its word; target_words: (n - 1,) likewise.
-    """
-
-    log_probs: Floats
-    exact: Floats
-    correct: NDArray[np.bool_]
-    prior: Floats
-    alignment: Floats
-    source_words: list[int]
-    target_words: list[int]
+    log_probs: Floats  # (n,) log p(y_t | y_<t, x)
+    exact: Floats  # (n,) the same summed over all source positions
+    correct: NDArray[np.bool_]  # (n,) whether y_t is the most probable symbol
+    prior: Floats  # (n, m) distributions over source positions
+    alignment: Floats  # (n, m) likewise; what is fed to the next state
+    source_words: list[int]  # (m - 1,) for each source symbol the number of its word
+    target_words: list[int]  # (n - 1,) likewise
 
 
 @dataclass

@@ -22,19 +22,12 @@ Record = TypeVar("Record", bound=Strict)
 
 @dataclass(frozen=True)
 class EvalInputs:
-    """What is scored. What is used and not there is a UserError.
+    """What is scored. What is used and not there is a UserError."""
 
-    Attributes:
-        predictions: files of predictions, the main beam's first.
-        beams: the beam of each; None where it is not known.
-        analysis: `analysis.json` of teacher forcing, where there is one.
-        data: the prepared folder that holds `split`; None: nothing is checked against it.
-    """
-
-    predictions: Sequence[Path] = ()
-    beams: Sequence[int | None] = ()
-    analysis: Path | None = None
-    data: Path | None = None
+    predictions: Sequence[Path] = ()  # the main beam's first
+    beams: Sequence[int | None] = ()  # of each; None where it is not known
+    analysis: Path | None = None  # `analysis.json` of teacher forcing, where there is one
+    data: Path | None = None  # the prepared folder that holds `split`; None: nothing is checked against it
     split: str = "test"
 
     @property
@@ -58,18 +51,12 @@ class EvalInputs:
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts per unit and what can be computed of them.
-
-    Attributes:
-        metrics: names of metrics whose counts are there.
-        over: the units in words, such as `sentences`.
-        details: what else belongs to the scores: signatures, counts of oddities.
-    """
+    """Counts per unit and what can be computed of them."""
 
     units: Units
-    metrics: tuple[str, ...]
-    over: str
-    details: dict[str, Any] = field(default_factory=dict)
+    metrics: tuple[str, ...]  # names of metrics whose counts are there
+    over: str  # the units in words, such as `sentences`
+    details: dict[str, Any] = field(default_factory=dict)  # what else scores hold: signatures, counts of oddities
 
 
 def read_predictions(path: Path | str, required: Sequence[str]) -> list[tuple[str, ...]]:

@@ -14,25 +14,17 @@ from numpy.typing import NDArray
 from pam.io import unknown
 
 Floats = NDArray[np.float64]
-ORDERS, CHARACTER_ORDERS = 4, 6
-"""Longest n-grams of words that BLEU counts, and of characters that chrF counts."""
+ORDERS, CHARACTER_ORDERS = 4, 6  # longest n-grams of words that BLEU counts, and of characters that chrF counts
 
 
 @dataclass(frozen=True)
 class Units:
-    """Counts of one system on one test set per resampling unit (a lemma, a sentence): all that metrics need.
+    """Counts of one system on one test set per resampling unit (a lemma, a sentence): all that metrics need."""
 
-    Attributes:
-        names: one per unit, unique.
-        columns: names of the counts.
-        counts: (units, columns).
-        references: SHA-256 of what was to be predicted; two systems can be compared only where it is the same.
-    """
-
-    names: tuple[str, ...]
-    columns: tuple[str, ...]
-    counts: Floats
-    references: str
+    names: tuple[str, ...]  # one per unit, unique
+    columns: tuple[str, ...]  # names of the counts
+    counts: Floats  # (units, columns)
+    references: str  # SHA-256 of what was to be predicted; two systems can be compared only where it is the same
 
     def of(self, columns: Sequence[str]) -> Floats:
         """The named counts, (units, len(columns))."""
@@ -45,11 +37,7 @@ class Units:
 
 
 def join(parts: Sequence[Units]) -> Units:
-    """Counts of the same units side by side; of a column that several parts have, the first.
-
-    Raises:
-        ValueError: the parts are not about the same units.
-    """
+    """Counts of the same units, else a ValueError, side by side; of a column that several parts have, the first."""
     first, columns = parts[0], dict[str, Floats]()
     for part in parts:
         if (part.names, part.references) != (first.names, first.references):
@@ -69,28 +57,18 @@ def digest_of(rows: Iterable[Sequence[str]]) -> str:
 
 @dataclass(frozen=True)
 class Metric:
-    """A corpus figure that depends on the outputs only through sums over resampling units.
+    """A corpus figure that depends on the outputs only through sums over resampling units."""
 
-    Attributes:
-        name: key in `scores.json` and in the column `metric` of the tables.
-        label: words for an axis or a heading, without the unit.
-        of_outputs, given: names of the counts that change with the outputs, and that do not, whatever the beam.
-        value: sums (..., columns) to values (...), in `unit`; columns in the order of `columns`.
-        counted: the column whose sum is the number of things judged.
-        decimals: digits shown after the point.
-        over: the resampling units, in words.
-    """
-
-    name: str
-    label: str
-    of_outputs: tuple[str, ...]
-    given: tuple[str, ...]
-    value: Callable[[Floats], Floats]
-    counted: str = "sentences"
-    unit: str = ""
-    decimals: int = 2
+    name: str  # key in `scores.json` and in the column `metric` of the tables
+    label: str  # words for an axis or a heading, without the unit
+    of_outputs: tuple[str, ...]  # names of the counts that change with the outputs
+    given: tuple[str, ...]  # names of the counts that do not, whatever the beam
+    value: Callable[[Floats], Floats]  # sums (..., columns) to values (...); columns in the order of `columns`
+    counted: str = "sentences"  # the column whose sum is the number of things judged
+    unit: str = ""  # of the value; empty where it has none
+    decimals: int = 2  # digits shown after the point
     lower_is_better: bool = False
-    over: str = "sentences"
+    over: str = "sentences"  # the resampling units, in words
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -130,18 +130,12 @@ def make(
 
 @dataclass(frozen=True)
 class Scored(EvalInputs):
-    """The files that a run's scores are made of; what is not there is left out.
+    """The files that a run's scores are made of; what is not there is left out."""
 
-    Attributes:
-        decoding: records of the predictions, in their order; they name the beams.
-        run: whose scores these are; training: the record of its training, for the cost.
-        kind: kind of scoring; None: that of the data's kind of task.
-    """
-
-    decoding: Sequence[Path] = ()
-    run: RunConfig | None = None
-    training: Path | None = None
-    kind: str | None = None
+    decoding: Sequence[Path] = ()  # records of the predictions, in their order; they name the beams
+    run: RunConfig | None = None  # whose scores these are
+    training: Path | None = None  # the record of its training, for the cost
+    kind: str | None = None  # kind of scoring; None: that of the data's kind of task
 
 
 def files_of(folder: RunFolder, split: str) -> Scored:
@@ -163,11 +157,7 @@ def files_of(folder: RunFolder, split: str) -> Scored:
 
 
 def score(files: Scored) -> Scores:
-    """Scores with their intervals, and the whole cost.
-
-    Raises:
-        UserError: no such kind; a file is missing or faulty, or does not belong to the others.
-    """
+    """Scores and the whole cost; a UserError if there is no such kind, or files are faulty or of different runs."""
     if not files.kind and files.data is None:
         raise UserError(
             "what kind of predictions these are is not said",

@@ -57,8 +57,7 @@ class Prediction(NamedTuple):
 def count(inputs: EvalInputs) -> Counts:
     """Counts per sentence, of every beam; perplexity too where there is an analysis.
 
-    Raises:
-        UserError: a file is missing or faulty, or is about other sentences.
+    A UserError names a file that is missing or faulty, or is about other sentences.
     """
     references = read_references(inputs)
     metrics = sacre_metrics(target_language(inputs.prepared))
@@ -219,10 +218,7 @@ def paired_bootstrap(
         metrics: of `bleu`, `sacrebleu` and `chrf`; beam: of the predictions, for the metrics' names.
 
     Returns:
-        for each metric each model, in the orders given.
-
-    Raises:
-        UserError: a file is missing, faulty, or about other sentences.
+        for each metric each model, in the orders given; a UserError names a file that is faulty or of other sentences.
     """
     from sacrebleu.significance import PairedTest
 

@@ -16,8 +16,7 @@ from functools import partial
 
 from pam.config import Experiment
 
-RESULTS, COSTS = "1. Results", "3. Data and cost"
-"""Headings of the report's menu under which tables are listed."""
+RESULTS, COSTS = "1. Results", "3. Data and cost"  # headings of the report's menu under which tables are listed
 
 INFLECTION, TRANSLATION = "inflection", "translation"
 
@@ -56,24 +55,16 @@ def abilities(experiment: Experiment, task: str) -> set[str]:
 class Item:
     """A table or a figure.
 
-    Attributes:
-        label: its name in the report's menu.
-        kind: kind of task that it shows; None: every kind.
-        files: option of its command to the files that it takes. `{run}` and `{task}` are their
-            folders, `{seed}` and `{beam}` a run's seed and its main beam.
-        needs: what a task must have to be shown, of `abilities`.
-        of: models of which it must have one; empty: whatever it has.
-        also_reads: files in the folders of those that it reads without being given them.
-        trained: whether it shows only models with a training of their own.
+    In the names of files, `{run}` and `{task}` are their folders, `{seed}` and `{beam}` a run's seed and its main beam.
     """
 
-    label: str
-    kind: str | None
-    files: Mapping[str, str]
-    needs: tuple[str, ...] = ()
-    of: tuple[str, ...] = ()
-    also_reads: tuple[str, ...] = ()
-    trained: bool = False
+    label: str  # its name in the report's menu
+    kind: str | None  # kind of task that it shows; None: every kind
+    files: Mapping[str, str]  # option of its command to the files that it takes
+    needs: tuple[str, ...] = ()  # what a task must have to be shown, of `abilities`
+    of: tuple[str, ...] = ()  # models of which it must have one; empty: whatever it has
+    also_reads: tuple[str, ...] = ()  # files in the folders of those that it reads without being given them
+    trained: bool = False  # whether it shows only models with a training of their own
 
     def shows(self, experiment: Experiment, kinds: Mapping[str, str]) -> list[str]:
         """The tasks of an experiment that it shows, by the kind of each."""
@@ -88,23 +79,14 @@ class Item:
 
 @dataclass(frozen=True)
 class TableSpec(Item):
-    """A table.
+    """A table."""
 
-    Attributes:
-        title: its heading; the experiment's title follows it.
-        builder: key of `pam.reporting.tables.BUILDERS`.
-        metrics: names of metrics that it compares, or patterns such as `bleu_b*`.
-        paper: key in the file of the papers' results; None: no paper reports these metrics.
-        category: its place in the menu.
-        front: whether it is on the first page too.
-    """
-
-    title: str = field(kw_only=True)
-    builder: str = "comparison"
-    metrics: tuple[str, ...] = ()
-    paper: str | None = None
-    category: str = RESULTS
-    front: bool = False
+    title: str = field(kw_only=True)  # its heading; the experiment's title follows it
+    builder: str = "comparison"  # key of `pam.reporting.tables.BUILDERS`
+    metrics: tuple[str, ...] = ()  # names of metrics that it compares, or patterns such as `bleu_b*`
+    paper: str | None = None  # key in the file of the papers' results; None: no paper reports these metrics
+    category: str = RESULTS  # its place in the menu
+    front: bool = False  # whether it is on the first page too
 
 
 def gains_of(spec: TableSpec, label: str = "") -> TableSpec:

@@ -131,18 +131,8 @@ class Row(NamedTuple):
     """One model on one task by one metric.
 
     A gain says how much better a model's mean is than the baseline's, in the metric's unit. It is positive where the
-    model is better: where lower is better, as with perplexity, it is the baseline's mean minus the model's.
-
-    Attributes:
-        values: the metric for each seed, in ascending order of seeds; mean, sd (n - 1 below): of these.
-        low, high: bootstrap interval of `mean` over units, seeds held fixed.
-        paper: the paper's value, shown also where its data are others than ours.
-        same_data: whether the paper's value was measured on this data set.
-        verdict, reason: by `judge`.
-        cpu_s, gpu_s: mean over seeds of training plus decoding; None if unknown.
-        members: models of which it is an ensemble, whose trainings are their own cost.
-        gain, gain_low, gain_high, p: None for the baseline, and where the baseline was not run.
-        paper_gain: None where the paper has no value of the model or of the baseline.
+    model is better: where lower is better, as with perplexity, it is the baseline's mean minus the model's. It is None
+    for the baseline, and where the baseline was not run.
     """
 
     task: str
@@ -150,23 +140,23 @@ class Row(NamedTuple):
     model: str
     label: str
     metric: Metric
-    values: tuple[float, ...]
+    values: tuple[float, ...]  # the metric for each seed, in ascending order of seeds
     mean: float
-    sd: float | None
-    low: float
+    sd: float | None  # over seeds, n - 1 below
+    low: float  # ends of the bootstrap interval of `mean` over units, seeds held fixed
     high: float
-    paper: float | None
-    same_data: bool
+    paper: float | None  # the paper's value, shown also where its data are others than ours
+    same_data: bool  # whether the paper's value was measured on this data set
     verdict: Word
     reason: str
-    cpu_s: float | None
+    cpu_s: float | None  # mean over seeds of training plus decoding; None if unknown
     gpu_s: float | None
-    members: tuple[str, ...]
+    members: tuple[str, ...]  # models of which it is an ensemble, whose trainings are their own cost
     gain: float | None = None
     gain_low: float | None = None
     gain_high: float | None = None
     p: float | None = None
-    paper_gain: float | None = None
+    paper_gain: float | None = None  # None also where the paper has no value of the model or of the baseline
 
     @property
     def seeds(self) -> int:

@@ -73,8 +73,7 @@ def environment(spec: TableSpec, inputs: Inputs) -> Table:
 
 # Time over the baseline's.
 
-TIME_RATIO, ANY_ROW = "time_ratio", "any"
-"""Where the papers' results have an overhead, whatever the task."""
+TIME_RATIO, ANY_ROW = "time_ratio", "any"  # where the papers' results have an overhead, whatever the task
 OVERHEAD = ("task", "phase", "model", "processor", "seconds", "ratio", "n", "paper")
 OVERHEAD_SHOWN = (
     TASK,
@@ -96,8 +95,7 @@ OVERHEAD_NOTE = (
 def overhead(spec: TableSpec, inputs: Inputs) -> Table:
     """One row per task, phase and model: seconds, and how many times the baseline's they are.
 
-    Seconds are those of the GPU where one was used, else of the processor. A ratio is formed only
-    between times on the same kind of processor.
+    They are of the GPU where one was used, else of the processor; there is no ratio between times on different kinds.
     """
     baseline, paper = inputs.experiment.baseline, inputs.paper(spec)
     notes = [OVERHEAD_NOTE.format(baseline)]
@@ -148,8 +146,7 @@ def _times(run: ScoredRun) -> Iterator[tuple[str, str, str, float]]:
 
 SPLITS = ("train", "dev", "test")
 
-Summary = dict[str, Any]
-"""The content of a `summary.json`."""
+Summary = dict[str, Any]  # the content of a `summary.json`
 
 
 def datasets(experiment: Experiment, data: Mapping[str, Summary], gold: Mapping[str, Summary]) -> list[Table]:

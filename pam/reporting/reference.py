@@ -48,11 +48,9 @@ TEXTS = ("predictions.tsv", "attention.json")
 
 SHOWN = {"tables": (".csv", ".md"), "figures": (".svg", ".png")}
 
-UNPACKED = 2**30
-"""Bytes of all runs of an experiment, as they are unpacked."""
+UNPACKED = 2**30  # bytes of all runs of an experiment, as they are unpacked
 
-Name = tuple[str, str, int]
-"""A run: task, model, seed."""
+Name = tuple[str, str, int]  # a run: task, model, seed
 
 
 def run_path(name: Name) -> str:
@@ -107,10 +105,7 @@ def _copy_shown(results: Path, out: Path, closed: set[str]) -> None:
 
 
 def _write_archive(path: Path, results: Path, tasks: Mapping[str, str], closed: set[str]) -> None:
-    """Writes what the runs, each of one of `tasks`, measured, without text of the `closed` ones.
-
-    The same content gives the same bytes.
-    """
+    """Writes what the runs, each of one of `tasks`, measured, no text of the `closed` ones; always the same bytes."""
     files: dict[str, Path] = {}
     for run, task in tasks.items():
         patterns = MEASURED if task in closed else MEASURED + TEXTS
@@ -126,11 +121,7 @@ def _write_archive(path: Path, results: Path, tasks: Mapping[str, str], closed: 
 
 @contextmanager
 def unpacked(stored: Path) -> Iterator[Path]:
-    """A temporary folder with the files of the stored runs.
-
-    Raises:
-        UserError: the archive is damaged, too large or leads out of the folder.
-    """
+    """A temporary folder with the stored runs; a UserError if the archive is damaged, too large or leads out of it."""
     with TemporaryDirectory(prefix="pam-runs-") as folder:
         try:
             extract_all(stored / ARCHIVE, Path(folder), UNPACKED)
@@ -182,8 +173,8 @@ class Outcome:
 def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
     """Restores the stored runs whose configuration is the plan's, but those that have scores.
 
-    All files of a run get the same time, which is later than its data's: the workflow takes them
-    as up to date, and trains only what is missing.
+    All files of a run get the same time, which is later than its data's: the workflow takes them as up to date, and
+    trains only what is missing.
 
     Raises:
         UserError: another experiment or no runs are stored, or a task has no prepared data yet.

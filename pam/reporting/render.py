@@ -34,22 +34,14 @@ TASK, MODEL, SEEDS = Column("Task", "{task_label}", "l"), Column("Model", "{labe
 
 @dataclass(frozen=True)
 class Table:
-    """A table for machines (`data`, the CSV) and for people (`shown`, all other formats).
-
-    Attributes:
-        data: one row per row of the CSV; None is written as an empty cell.
-        shown: text; several columns may have the same heading.
-        align: one letter per column of `shown`, as `Column` has them.
-        notes: paragraphs below the table.
-        group: a line is drawn between rows that differ in so many first columns of `shown`.
-    """
+    """A table for machines (`data`, the CSV) and for people (`shown`, all other formats)."""
 
     title: str
-    data: pd.DataFrame
-    shown: pd.DataFrame
-    align: str
-    notes: tuple[str, ...] = ()
-    group: int = 1
+    data: pd.DataFrame  # one row per row of the CSV; None is written as an empty cell
+    shown: pd.DataFrame  # text; several columns may have the same heading
+    align: str  # one letter per column of `shown`, as `Column` has them
+    notes: tuple[str, ...] = ()  # paragraphs below the table
+    group: int = 1  # a line is drawn between rows that differ in so many first columns of `shown`
 
     @property
     def rows(self) -> list[tuple[bool, tuple[str, ...]]]:

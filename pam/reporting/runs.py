@@ -95,10 +95,8 @@ class Outputs(OfRun):
     lines: list[tuple[str, ...]]
 
 
-Own = TypeVar("Own", ScoredRun, Analysis, History, Outputs)
-"""Whatever belongs to a run."""
-ByTask = dict[str, dict[str, list[Own]]]
-"""Task -> model -> seeds, ascending."""
+Own = TypeVar("Own", ScoredRun, Analysis, History, Outputs)  # whatever belongs to a run
+ByTask = dict[str, dict[str, list[Own]]]  # task -> model -> seeds, ascending
 
 
 def by_task(found: Sequence[Own], experiment: Experiment) -> ByTask[Own]:
@@ -123,9 +121,8 @@ def labels(grouped: ByTask[Own]) -> dict[str, str]:
 def load_runs(paths: Sequence[Path | str], experiment: Experiment) -> list[TaskRuns]:
     """Reads and groups scored runs.
 
-    Raises:
-        UserError: a run of another experiment or of no known task, two files of one run, or
-            runs of one task that were scored on different test sets.
+    A UserError names a run of another experiment or of no known task, two files of one run, or runs of one task that
+    were scored on different test sets.
     """
     runs: dict[tuple[str, str, int], ScoredRun] = {}
     for path in map(Path, paths):
@@ -151,10 +148,7 @@ def load_runs(paths: Sequence[Path | str], experiment: Experiment) -> list[TaskR
 
 
 def _check_comparable(first: ScoredRun, other: ScoredRun) -> None:
-    """Raises a `UserError` if two runs were scored on other units, or in another order.
-
-    It names the first unit that differs and its line in the second file.
-    """
+    """A UserError names the first unit that two runs do not share, or have in another order, and its line."""
     if first.scores.references == other.scores.references:
         return
     mine, theirs = first.scores.counts(), other.scores.counts()
@@ -219,9 +213,7 @@ OPTIONAL_COLUMNS = ("dev_accuracy", "dev_token_accuracy", "dev_objective")
 def load_histories(paths: Sequence[Path], experiment: Experiment) -> ByTask[History]:
     """Reads and groups histories, each with the `run.yaml` in its folder.
 
-    Raises:
-        UserError: a missing column, no epoch at all, an entry that is not a number, or a task that
-            the experiment does not have; names file and line.
+    A UserError names file and line of a missing column or number, a history without epochs, or another task.
     """
     found = []
     for path in paths:

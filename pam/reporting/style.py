@@ -23,17 +23,13 @@ from matplotlib.lines import Line2D
 from pam.evaluation.metrics import Floats
 from pam.io import atomic_write
 
-Drawn = TypeVar("Drawn")
-"""What is drawn of a task, or of a row."""
+Drawn = TypeVar("Drawn")  # what is drawn of a task, or of a row
 
-WIDTH = 7.2
-"""Width of a figure in inches: a text column, and what the report shows without scaling."""
+WIDTH = 7.2  # width of a figure in inches: a text column, and what the report shows without scaling
 
-ACROSS = 3
-"""Panels of tasks side by side, at most."""
+ACROSS = 3  # panels of tasks side by side, at most
 
-_LETTERS = 63
-"""Of a heading, in the width of a figure."""
+_LETTERS = 63  # of a heading, in the width of a figure
 
 INK = PAPER = "#222222"
 """Color of lines and texts, and of whatever a paper reports."""

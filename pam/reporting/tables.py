@@ -24,11 +24,7 @@ from pam.reporting.runs import ScoredRun, label_of, load_outputs, load_runs, pro
 
 
 def build(name: str, inputs: Inputs) -> Table:
-    """The table called `name`; `<name>_gains` for the gains of any comparison.
-
-    Raises:
-        UserError: no such table, or inputs that do not belong together.
-    """
+    """The table called `name`, else a UserError; `<name>_gains` for the gains of any comparison."""
     spec, compared = TABLES.get(name), TABLES.get(name.removesuffix("_gains"))
     if spec is None and compared is not None and compared.builder == "comparison":
         spec = gains_of(compared)
@@ -151,11 +147,7 @@ def _label(rows: Sequence[Row], baseline: str) -> str:
 
 
 def _notes(spec: TableSpec, inputs: Inputs, rows: Sequence[Row], first: str, more: Sequence[str] = ()) -> list[str]:
-    """What is said below a comparison.
-
-    That is `first` with the metrics' units and what a gain is, what the experiment says of its tasks, `more`, whose
-    the paper's values are, and the rule of verdicts.
-    """
+    """What is said below a comparison; `first` takes the metrics' units and what a gain is."""
     units = {
         f"{one.label}{f' in {one.unit}' if one.unit else ''}{', lower is better' if one.lower_is_better else ''}"
         for one in (row.metric for row in rows)
@@ -265,11 +257,9 @@ def _means(records: Sequence[tuple[Any, ...]], columns: Sequence[str]) -> pd.Dat
 
 # Translations of all models, side by side with the reference.
 
-COUNT = 6
-"""Sentences of each task."""
+COUNT = 6  # sentences of each task
 
-WORDS = range(6, 26)
-"""Lengths of the sources that are shown: neither trifling nor too long to be compared by eye."""
+WORDS = range(6, 26)  # lengths of the sources that are shown: neither trifling nor too long to be compared by eye
 
 EXAMPLES = ("task", "sentence", "model", "label", "text")
 EXAMPLES_SHOWN = (TASK, Column("Sentence", "{sentence}"), Column("", "{label}", "l"), Column("Text", "{shown}", "p"))

@@ -22,8 +22,7 @@ from pam.reporting.runs import label_of, labels, load_analyses, load_experiment
 
 # Heat maps of two models' alignments and their difference (Shankar & Sarawagi, Figures 2, 5).
 
-ACROSS = 18
-"""Target symbols up to which three panels fit side by side and words stay legible."""
+ACROSS = 18  # target symbols up to which three panels fit side by side and words stay legible
 
 _LABEL = 7.5
 _ROW, _LETTER, _BAR = 0.165, 0.066, 0.9
@@ -130,8 +129,7 @@ def _draw_row(panels: Sequence[Axes], base: Row, other: Row, across: bool) -> No
 
 # How uncertain attention is, and how much of a sentence it covers, under teacher forcing.
 
-FEWEST_SYMBOLS = 50
-"""Below that a bin's accuracy is noise and is left out."""
+FEWEST_SYMBOLS = 50  # below that a bin's accuracy is noise and is left out
 
 
 def entropy_accuracy(experiment: Path, analyses: Sequence[Path]) -> Figure:
@@ -150,8 +148,7 @@ def coverage(experiment: Path, analyses: Sequence[Path]) -> Figure:
     return _analyzed(experiment, analyses, _coverage_panels, ("sentences (%)", "source words (%)"), marker=None)
 
 
-Models = dict[str, list[Analysis]]
-"""Model to the analyses of its seeds."""
+Models = dict[str, list[Analysis]]  # model to the analyses of its seeds
 
 
 def _analyzed(

@@ -115,8 +115,7 @@ def _panel(axes: Axes, models: dict[str, list[History]], kind: Kind) -> None:
 
 # BLEU by sentence length and by training pairs.
 
-FEWEST_SENTENCES = 10
-"""Below that the BLEU of a bin of lengths is noise and is left out."""
+FEWEST_SENTENCES = 10  # below that the BLEU of a bin of lengths is noise and is left out
 
 
 def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> Figure:

@@ -23,11 +23,7 @@ from pam.reporting.runs import load_experiment, load_runs
 
 
 def compared(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> list[Row]:
-    """The rows to draw, compared as in the tables; of a pattern such as `bleu_b*` each task's first metric.
-
-    Raises:
-        UserError: no such metric or table, or scores that cannot be compared.
-    """
+    """The rows to draw, compared as in the tables; of a pattern such as `bleu_b*` each task's first metric."""
     papers = load_papers(paper) if paper_table else {}
     if paper_table and paper_table not in papers:
         raise unknown("table", paper_table, sorted(papers), file=paper)
@@ -198,8 +194,7 @@ ENOUGH, FAR = 8, 3.0
 """Models of which some may be called far out; in interquartile ranges beyond the quartiles, the
 outer fences of Tukey's 'Exploratory Data Analysis' (1977)."""
 
-ASIDE = 60.0
-"""Points at the side of a panel that a mark with its value takes."""
+ASIDE = 60.0  # points at the side of a panel that a mark with its value takes
 
 
 class Outlier(NamedTuple):
