@@ -19,16 +19,13 @@ from pam.evaluation.metrics import Floats
 from pam.io import Strict
 
 DIGITS = 6  # after the point, in the file
+COVERED = 0.5  # a source word is covered once it was attended so much in all
+ENTROPY_EDGES = [0.25 * number for number in range(17)]
+COVERAGE_EDGES = [round(0.05 * number, 2) for number in range(21)]
 
 Link = Annotated[tuple[int, int], Field(strict=False)]
 """A source word and a target word, both counted from 0; JSON has only lists."""
-
 Links = list[Link]
-
-COVERED = 0.5  # a source word is covered once it was attended so much in all
-
-ENTROPY_EDGES = [0.25 * number for number in range(17)]
-COVERAGE_EDGES = [round(0.05 * number, 2) for number in range(21)]
 
 
 class Sentences(Strict):

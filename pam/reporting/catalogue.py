@@ -17,9 +17,7 @@ from functools import partial
 from pam.config import Experiment
 
 RESULTS, COSTS = "1. Results", "3. Data and cost"  # headings of the report's menu under which tables are listed
-
 INFLECTION, TRANSLATION = "inflection", "translation"
-
 ANALYZED = frozenset({TRANSLATION})
 """Kinds of task whose scores have the perplexity of an analysis under teacher forcing."""
 
@@ -37,16 +35,11 @@ def abilities(experiment: Experiment, task: str) -> set[str]:
     own, models = experiment.tasks[task], experiment.models_of(task)
     others = [other for other in experiment.tasks.values() if other is not own]
     found = {
-        # Word alignments that its models are compared with.
-        "gold": own.word_alignments,
-        # The baseline and another model.
-        "gains": experiment.baseline in models and len(models) > 1,
-        # Another task that is this one on another amount of training data.
-        "sizes": own.family() in [other.family() for other in others],
-        # Its development split is decoded too.
-        "dev": own.decoding.get("dev", experiment.decoding.dev),
-        # Single symbols and the objective are measured after each epoch.
-        "eval_metrics": own.training.get("eval_metrics", experiment.training.eval_metrics),
+        "gold": own.word_alignments,  # that its models are compared with
+        "gains": experiment.baseline in models and len(models) > 1,  # over the baseline
+        "sizes": own.family() in [other.family() for other in others],  # other amounts of its training data
+        "dev": own.decoding.get("dev", experiment.decoding.dev),  # outputs of its development split
+        "eval_metrics": own.training.get("eval_metrics", experiment.training.eval_metrics),  # after each epoch
     }
     return {name for name, there in found.items() if there}
 

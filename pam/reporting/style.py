@@ -24,15 +24,10 @@ from pam.evaluation.metrics import Floats
 from pam.io import atomic_write
 
 Drawn = TypeVar("Drawn")  # what is drawn of a task, or of a row
-
 WIDTH = 7.2  # width of a figure in inches: a text column, and what the report shows without scaling
-
 ACROSS = 3  # panels of tasks side by side, at most
-
 _LETTERS = 63  # of a heading, in the width of a figure
-
-INK = PAPER = "#222222"
-"""Color of lines and texts, and of whatever a paper reports."""
+INK = PAPER = "#222222"  # color of lines and texts, and of whatever a paper reports
 
 _SETTINGS: dict[Any, Any] = {
     "text.parse_math": False,  # a word or label with two dollar signs is no formula

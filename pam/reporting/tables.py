@@ -258,7 +258,6 @@ def _means(records: Sequence[tuple[Any, ...]], columns: Sequence[str]) -> pd.Dat
 # Translations of all models, side by side with the reference.
 
 COUNT = 6  # sentences of each task
-
 WORDS = range(6, 26)  # lengths of the sources that are shown: neither trifling nor too long to be compared by eye
 
 EXAMPLES = ("task", "sentence", "model", "label", "text")

@@ -23,7 +23,6 @@ from pam.reporting.runs import label_of, labels, load_analyses, load_experiment
 # Heat maps of two models' alignments and their difference (Shankar & Sarawagi, Figures 2, 5).
 
 ACROSS = 18  # target symbols up to which three panels fit side by side and words stay legible
-
 _LABEL = 7.5
 _ROW, _LETTER, _BAR = 0.165, 0.066, 0.9
 """Inches of a source symbol's row, of a letter of a target word that is written upwards, and of a scale."""
