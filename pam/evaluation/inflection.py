@@ -9,7 +9,7 @@ from unicodedata import normalize
 
 import numpy as np
 
-from pam.evaluation.inputs import Counts, EvalInputs, read_predictions
+from pam.evaluation.inputs import Counts, EvalInputs, check_against_split, read_predictions
 from pam.evaluation.metrics import Units, digest_of, join, of_beam
 from pam.io import UserError
 
@@ -43,7 +43,7 @@ def count(inputs: EvalInputs) -> Counts:
         # Plain `accuracy` is of the main beam, the first.
         beam, rows = beam if counted else None, read(path)
         if inputs.data is not None or len(inputs.predictions) > 1:
-            inputs.check_rows(rows, path)
+            check_against_split(rows, path, inputs.prepared.folder / f"{inputs.split}.tsv")
         counted.append(count_lemmas(rows, beam))
         metrics += [of_beam(name, beam) for name in METRICS]
     return Counts(join(counted), tuple(metrics), "lemmas")

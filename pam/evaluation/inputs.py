@@ -44,10 +44,6 @@ class EvalInputs:
             raise UserError("these scores need the prepared data", hint="name its folder with --data")
         return Prepared(self.data)
 
-    def check_rows(self, rows: Sequence[tuple[str, ...]], path: Path) -> None:
-        """Checks predictions read from `path`; see `check_against_split`."""
-        check_against_split(rows, path, self.prepared.folder / f"{self.split}.tsv")
-
 
 @dataclass(frozen=True)
 class Counts:

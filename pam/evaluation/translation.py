@@ -17,7 +17,7 @@ from pydantic import Field
 from pam.data.dataset import Prepared
 from pam.data.readers import read_lines
 from pam.evaluation.attention import Analysis
-from pam.evaluation.inputs import Counts, EvalInputs, load, read_predictions
+from pam.evaluation.inputs import Counts, EvalInputs, check_against_split, load, read_predictions
 from pam.evaluation.metrics import (
     CHARACTER_ORDERS,
     CHRF_OUTPUT,
@@ -41,8 +41,7 @@ OF_BEAMS = ("bleu", "sacrebleu", "chrf")
 OF_ANALYSIS = ("ppl", "ppl_exact", "token_accuracy")
 UNKNOWN = "<unk>"
 LENGTHS = (10, 20, 30, 40, 50)
-SACREBLEU_RESAMPLES = 1_000
-"""sacreBLEU's default. Its memory grows with resamples times sentences: 0.5 GB for 7,000."""
+SACREBLEU_RESAMPLES = 1_000  # sacreBLEU's default; its memory grows with resamples times sentences: 0.5 GB for 7,000
 
 
 class Prediction(NamedTuple):
@@ -89,7 +88,7 @@ def count(inputs: EvalInputs) -> Counts:
 def read_checked(path: Path, inputs: EvalInputs) -> list[Prediction]:
     """Reads predictions of the split, of which one may be empty; a UserError if they are faulty, or of others."""
     rows = [Prediction(*row) for row in read_predictions(path, Prediction._fields)]
-    inputs.check_rows(rows, path)
+    check_against_split(rows, path, inputs.prepared.folder / f"{inputs.split}.tsv")
     return rows
 
 

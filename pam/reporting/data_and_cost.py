@@ -145,7 +145,6 @@ def _times(run: ScoredRun) -> Iterator[tuple[str, str, str, float]]:
 # Sizes of the data, what was dropped on the way and why, licences.
 
 SPLITS = ("train", "dev", "test")
-
 Summary = dict[str, Any]  # the content of a `summary.json`
 
 

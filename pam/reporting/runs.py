@@ -104,11 +104,10 @@ def by_task(found: Sequence[Own], experiment: Experiment) -> ByTask[Own]:
     grouped: ByTask[Own] = {}
     for task in experiment.tasks:
         by_model: dict[str, list[Own]] = {model: [] for model in experiment.models_of(task)}
-        for one in sorted(found, key=attrgetter("seed")):
+        for one in found:
             if one.task == task:
                 by_model.setdefault(one.model, []).append(one)
-        known = {model: seeds for model, seeds in by_model.items() if seeds}
-        if known:
+        if known := {model: sorted(seeds, key=attrgetter("seed")) for model, seeds in by_model.items() if seeds}:
             grouped[task] = known
     return grouped
 

@@ -45,8 +45,6 @@ DIGITS = {
     **dict.fromkeys(("p", "p_vs_soft"), 6),
     **dict.fromkeys(("cpu_s", "gpu_s"), 1),
 }
-
-
 VERDICT = Column("Verdict", "{verdict}", "l")
 OTHER_DATA_NOTE = (
     "* The paper's figure is for the paper's own data, which are not ours; it is shown for orientation and decides "

@@ -1,7 +1,7 @@
 """One mark per model: quality, gains over the baseline, quality against cost.
 
-A model that fails would squeeze all others into a corner of its panel. What is far out is drawn
-beyond a dotted line at the edge instead, with its value.
+A model that fails would squeeze all others into a corner of its panel. What is far out is drawn beyond a dotted line
+at the edge instead, with its value.
 """
 
 from __future__ import annotations
@@ -190,10 +190,8 @@ def _by_task(rows: Sequence[tuple[Row, style.Drawn]]) -> list[list[tuple[Row, st
 
 # Values far out.
 
-ENOUGH, FAR = 8, 3.0
-"""Models of which some may be called far out; in interquartile ranges beyond the quartiles, the
-outer fences of Tukey's 'Exploratory Data Analysis' (1977)."""
-
+ENOUGH = 8  # models of which some may be called far out
+FAR = 3.0  # interquartile ranges beyond the quartiles, the outer fences of Tukey's 'Exploratory Data Analysis' (1977)
 ASIDE = 60.0  # points at the side of a panel that a mark with its value takes
 
 
