@@ -19,7 +19,7 @@ FILES = ("predictions", "decoding", "data", "analysis", "training", "kind")
 
 def run_analyze(args: argparse.Namespace) -> int:
     from pam.evaluation.analyze import analyze, load_writer_of_symbols
-    from pam.evaluation.attention import save
+    from pam.evaluation.inputs import save
     from pam.io import UserError
     from pam.training.devices import keep_heap, limit_threads
 
@@ -53,7 +53,8 @@ def run_attention(args: argparse.Namespace) -> int:
 
 
 def run_score(args: argparse.Namespace) -> int:
-    from pam.evaluation.scores import Scored, files_of, save, score
+    from pam.evaluation.inputs import save
+    from pam.evaluation.scores import Scored, files_of, score
     from pam.io import UserError
 
     given = {name: getattr(args, name) for name in FILES if getattr(args, name)}

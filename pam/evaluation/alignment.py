@@ -7,16 +7,14 @@ sentences; the details hold the value that nltk computes from the links themselv
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from pydantic import Field
 
-from pam.evaluation import attention
-from pam.evaluation.attention import Links
-from pam.evaluation.inputs import Counts, EvalInputs, read_record
-from pam.evaluation.metrics import Units, digest_of, join
+from pam.evaluation.attention import Analysis, Links
+from pam.evaluation.inputs import Counts, EvalInputs, load
+from pam.evaluation.metrics import Units, digest_of, join, numbered
 from pam.io import Strict, UserError
 
 METRICS = ("aer", "one_minus_aer", "aer_prior", "one_minus_aer_prior")
@@ -32,28 +30,41 @@ class WordAlignments(Strict):
 def count(inputs: EvalInputs) -> Counts:
     """Counts per sentence: sure links, links found, and those of them that are sure or possible.
 
-    Raises:
-        UserError: a file is missing or faulty, or the analysis is of other sentences.
+    A UserError names a file that is missing or faulty, or an analysis of other sentences.
     """
     if inputs.analysis is None:
         raise UserError("alignments are scored from an analysis", hint="name gold_analysis.json: --analysis")
+    from nltk.translate.metrics import alignment_error_rate  # slow to import, and optional
+
     gold = read_word_alignments(inputs.prepared.file("links.json"))
-    found = attention.load(inputs.analysis).sentences
+    found = load(Analysis, inputs.analysis).sentences
     if len(found.links) != len(gold.sure):
         raise UserError(
             f"links of {len(found.links)} sentences, gold links of {len(gold.sure)}",
             file=inputs.analysis,
             hint="analyze the word alignments' own sentences",
         )
-    by_suffix = {"": found.links, "_prior": found.links_prior}
-    details = {f"aer{suffix}_nltk": _corpus_aer(links, gold) for suffix, links in by_suffix.items()}
-    units = join([_counts(links, gold, suffix) for suffix, links in by_suffix.items()])
-    return Counts(units, METRICS, "sentences", details)
+    references = digest_of((str(row),) for row in zip(gold.sure, gold.possible, strict=True))
+    units, details = [], {}
+    for suffix, links in (("", found.links), ("_prior", found.links_prior)):
+        table = [
+            (len(own & sure), len(own & possible), len(own), len(sure), 1)
+            for own, sure, possible in (map(set, row) for row in zip(links, gold.sure, gold.possible, strict=True))
+        ]
+        columns = (f"sure_hit{suffix}", f"possible_hit{suffix}", f"links{suffix}", "sure", "sentences")
+        units.append(Units(numbered(len(table)), columns, np.array(table, dtype=np.float64), references))
+        # By nltk, the links of all sentences are taken together, each with its sentence.
+        pooled = [
+            {(number, *link) for number, of_sentence in enumerate(of_sentences) for link in of_sentence}
+            for of_sentences in (gold.sure, links, gold.possible)
+        ]
+        details[f"aer{suffix}_nltk"] = float(alignment_error_rate(*pooled))
+    return Counts(join(units), METRICS, "sentences", details)
 
 
 def read_word_alignments(path: Path | str) -> WordAlignments:
     """Reads `links.json`; a UserError says that it is faulty, or that a sure link is not possible."""
-    gold = read_record(WordAlignments, path)
+    gold = load(WordAlignments, path)
     hint = "delete the folder and prepare the word alignments again"
     if len(gold.sure) != len(gold.possible):
         raise UserError(
@@ -63,27 +74,3 @@ def read_word_alignments(path: Path | str) -> WordAlignments:
         if not set(sure) <= set(possible):
             raise UserError(f"sentence {number}: a sure link is not among the possible ones", file=path, hint=hint)
     return gold
-
-
-def _corpus_aer(found: Sequence[Links], gold: WordAlignments) -> float:
-    """AER of a corpus by nltk: the links of all sentences together, each with its sentence."""
-    from nltk.translate.metrics import alignment_error_rate  # slow to import, and optional
-
-    pooled = [
-        {(number, *link) for number, links in enumerate(of_sentences) for link in links}
-        for of_sentences in (gold.sure, found, gold.possible)
-    ]
-    return float(alignment_error_rate(*pooled))
-
-
-def _counts(found: Sequence[Links], gold: WordAlignments, suffix: str) -> Units:
-    table = [
-        (len(links & sure), len(links & possible), len(links), len(sure), 1)
-        for links, sure, possible in (map(set, row) for row in zip(found, gold.sure, gold.possible, strict=True))
-    ]
-    return Units(
-        names=tuple(str(number) for number in range(1, len(table) + 1)),
-        columns=(*(f"{column}{suffix}" for column in ("sure_hit", "possible_hit", "links")), *("sure", "sentences")),
-        counts=np.array(table, dtype=np.float64),
-        references=digest_of((str(row),) for row in zip(gold.sure, gold.possible, strict=True)),
-    )

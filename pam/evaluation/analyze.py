@@ -17,8 +17,7 @@ from pam.models.checkpoint import SavedModel, load_model
 from pam.training.devices import Stopwatch, choose_device, enough_for
 
 HINT = "lower `decoding.batch_size`, or --batch-size"
-LEGIBLE = range(6, 19)
-"""Symbols, end symbol included, of a heat map worth a look in which they can be read."""
+LEGIBLE = range(6, 19)  # symbols, end symbol included, of a heat map worth a look in which they can be read
 
 
 def load_writer_of_symbols(model: Path, device: str = "cpu") -> SavedModel:
@@ -74,10 +73,11 @@ def _symbols(model: SavedModel, row: tuple[str, ...]) -> tuple[list[str], list[s
     return model.codec.source_symbols(row[:-1]), model.codec.target_symbols(row[-1])
 
 
+@torch.no_grad()
 def heat_maps(
     model: SavedModel, data: Path, split: str, count: int, rows: Sequence[int] | None = None
 ) -> dict[str, Any]:
-    """Prior and posterior attention of rows of a split, to be drawn as heat maps.
+    """Prior and posterior attention of rows of a split, a list of source positions for each target symbol.
 
     Args:
         data: folder of prepared data.
@@ -95,27 +95,19 @@ def heat_maps(
     for number in rows or ():
         if not 0 <= number < len(table):
             raise UserError(f"there is no row {number}", hint=f"use 0 to {len(table) - 1}")
-    chosen = telling_rows(table, count, legible) if rows is None else rows
-    columns = model.codec.columns
-    maps = [
-        {**dict(zip(columns, table[number], strict=True)), "row": number, **_aligned(model, table[number])}
-        for number in chosen
-    ]
+    maps = []
+    for number in telling_rows(table, count, legible) if rows is None else rows:
+        source, target = _symbols(model, table[number])
+        source_ids = torch.tensor([[*model.source.encode(source), EOS]])
+        target_ids = torch.tensor([[*model.target.encode(target), EOS]])
+        forced = model.network.teacher_force(source_ids, torch.tensor([source_ids.shape[1]]), target_ids)
+        columns: dict[str, Any] = dict(zip(model.codec.columns, table[number], strict=True))
+        symbols = {"row": number, "source": [*source, "</s>"], "target": [*target, "</s>"]}
+        for name in ("prior", "alignment"):
+            attention = getattr(forced, name)[0].tolist()
+            symbols[name] = [[round(value, 6) for value in position] for position in attention]
+        maps.append(columns | symbols)
     return {"model": model.run.model, "label": model.run.label, "rows": maps}
-
-
-@torch.no_grad()
-def _aligned(model: SavedModel, row: tuple[str, ...]) -> dict[str, Any]:
-    """A row's symbols and its attention, one list of source positions for each target symbol."""
-    source, target = _symbols(model, row)
-    source_ids = torch.tensor([[*model.source.encode(source), EOS]])
-    target_ids = torch.tensor([[*model.target.encode(target), EOS]])
-    aligned = model.network.teacher_force(source_ids, torch.tensor([source_ids.shape[1]]), target_ids)
-    attention = {
-        name: [[round(value, 6) for value in position] for position in getattr(aligned, name)[0].tolist()]
-        for name in ("prior", "alignment")
-    }
-    return {"source": [*source, "</s>"], "target": [*target, "</s>"], **attention}
 
 
 def telling_rows(

@@ -9,30 +9,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import fsum
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from pam.evaluation.inputs import read_record, to_json
 from pam.evaluation.metrics import Floats
-from pam.io import Strict, write_text
+from pam.io import Strict
 
-DIGITS = 6
-"""After the point, in the file."""
+DIGITS = 6  # after the point, in the file
+COVERED = 0.5  # a source word is covered once it was attended so much in all
+ENTROPY_EDGES = [0.25 * number for number in range(17)]
+COVERAGE_EDGES = [round(0.05 * number, 2) for number in range(21)]
 
 Link = Annotated[tuple[int, int], Field(strict=False)]
 """A source word and a target word, both counted from 0; JSON has only lists."""
-
 Links = list[Link]
-
-COVERED = 0.5
-"""A source word is covered once it was attended so much in all."""
-
-ENTROPY_EDGES = [0.25 * number for number in range(17)]
-COVERAGE_EDGES = [round(0.05 * number, 2) for number in range(21)]
 
 
 class Sentences(Strict):
@@ -100,34 +93,17 @@ class Analysis(Strict):
     gpu_s: float
 
 
-def save(analysis: Analysis, path: Path | str) -> None:
-    """Writes it, whole or not at all."""
-    write_text(path, to_json(analysis))
-
-
-def load(path: Path | str) -> Analysis:
-    """Reads it; a UserError names a file that is missing, not JSON, or not an analysis."""
-    return read_record(Analysis, path)
-
-
 @dataclass(frozen=True)
 class Sentence:
-    """One sentence of n target symbols and m source symbols, end symbols included.
+    """One sentence of n target symbols and m source symbols, end symbols included."""
 
-    Attributes:
-        log_probs: (n,) log p(y_t | y_<t, x). exact: (n,) summed over all source positions.
-        correct: (n,) whether y_t is the most probable symbol.
-        prior, alignment: (n, m) distributions over source positions; what is fed to the next state.
-        source_words: (m - 1,) for each source symbol the number of its word; target_words: (n - 1,) likewise.
-    """
-
-    log_probs: Floats
-    exact: Floats
-    correct: NDArray[np.bool_]
-    prior: Floats
-    alignment: Floats
-    source_words: list[int]
-    target_words: list[int]
+    log_probs: Floats  # (n,) log p(y_t | y_<t, x)
+    exact: Floats  # (n,) the same summed over all source positions
+    correct: NDArray[np.bool_]  # (n,) whether y_t is the most probable symbol
+    prior: Floats  # (n, m) distributions over source positions
+    alignment: Floats  # (n, m) likewise; what is fed to the next state
+    source_words: list[int]  # (m - 1,) for each source symbol the number of its word
+    target_words: list[int]  # (n - 1,) likewise
 
 
 @dataclass
@@ -141,8 +117,10 @@ class Gatherer:
 
     def add(self, number: int, sentence: Sentence) -> None:
         """Takes in row `number` of the split."""
+        # A source word gets what its symbols get; end symbols are left out on both sides.
+        starts = _starts(sentence.source_words)
         alignment, prior = (
-            by_source_word(weights, sentence.source_words) for weights in (sentence.alignment, sentence.prior)
+            np.add.reduceat(weights[:-1, :-1], starts, axis=1) for weights in (sentence.alignment, sentence.prior)
         )
         coverage = np.minimum(alignment.sum(axis=0), 1.0)
         self.rows[number] = {
@@ -187,14 +165,6 @@ def entropies(distributions: Floats) -> Floats:
     return entropy
 
 
-def by_source_word(alignment: Floats, words: list[int]) -> Floats:
-    """Attention (n, m) of all symbols to that of target symbols to source words: (n - 1, words).
-
-    A word gets what its symbols get; end symbols are left out on both sides.
-    """
-    return np.add.reduceat(alignment[:-1, :-1], _starts(words), axis=1)
-
-
 def most_attended(alignment: Floats, words: list[int]) -> Links:
     """For each target word its most attended source word, by `alignment` (n - 1, source words).
 
@@ -214,8 +184,7 @@ def _starts(words: list[int]) -> NDArray[np.int64]:
 
 def _histogram(values: Floats, edges: list[float]) -> list[int]:
     """How many values are in each bin; what is beyond the edges is in the outer bins."""
-    inside = np.clip(values, edges[0], edges[-1])
-    counts: list[int] = np.histogram(inside, edges)[0].tolist()
+    counts: list[int] = np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0].tolist()
     return counts
 
 

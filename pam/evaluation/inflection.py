@@ -9,7 +9,7 @@ from unicodedata import normalize
 
 import numpy as np
 
-from pam.evaluation.inputs import Counts, EvalInputs, read_predictions
+from pam.evaluation.inputs import Counts, EvalInputs, check_against_split, read_predictions
 from pam.evaluation.metrics import Units, digest_of, join, of_beam
 from pam.io import UserError
 
@@ -41,10 +41,9 @@ def count(inputs: EvalInputs) -> Counts:
     metrics: list[str] = []
     for path, beam in inputs.by_beam:
         # Plain `accuracy` is of the main beam, the first.
-        beam = beam if counted else None
-        rows = read(path)
+        beam, rows = beam if counted else None, read(path)
         if inputs.data is not None or len(inputs.predictions) > 1:
-            inputs.check_rows(rows, path)
+            check_against_split(rows, path, inputs.prepared.folder / f"{inputs.split}.tsv")
         counted.append(count_lemmas(rows, beam))
         metrics += [of_beam(name, beam) for name in METRICS]
     return Counts(join(counted), tuple(metrics), "lemmas")
@@ -62,9 +61,5 @@ def count_lemmas(rows: Sequence[Prediction], beam: int | None = None) -> Units:
         entry[0] += normalize("NFC", row.predicted) == normalize("NFC", row.form)
         entry[1] += 1
     table = [[right, forms, int(right == forms), 1] for right, forms in counts.values()]
-    return Units(
-        names=tuple(counts),
-        columns=(of_beam("correct", beam), "forms", of_beam("whole", beam), "paradigms"),
-        counts=np.array(table, dtype=np.float64),
-        references=digest_of(row[:3] for row in rows),
-    )
+    columns = (of_beam("correct", beam), "forms", of_beam("whole", beam), "paradigms")
+    return Units(tuple(counts), columns, np.array(table, dtype=np.float64), digest_of(row[:3] for row in rows))

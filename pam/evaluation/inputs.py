@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pam.data.dataset import Prepared
 from pam.evaluation.metrics import Units
-from pam.io import Strict, UserError, parse, read_json
+from pam.io import Strict, UserError, parse, read_json, write_text
 
 PREDICT_AGAIN = "delete the file and predict again"
 Record = TypeVar("Record", bound=Strict)
@@ -21,19 +22,12 @@ Record = TypeVar("Record", bound=Strict)
 
 @dataclass(frozen=True)
 class EvalInputs:
-    """What is scored. What is used and not there is a UserError.
+    """What is scored. What is used and not there is a UserError."""
 
-    Attributes:
-        predictions: files of predictions, the main beam's first.
-        beams: the beam of each; None where it is not known.
-        analysis: `analysis.json` of teacher forcing, where there is one.
-        data: the prepared folder that holds `split`; None: nothing is checked against it.
-    """
-
-    predictions: Sequence[Path] = ()
-    beams: Sequence[int | None] = ()
-    analysis: Path | None = None
-    data: Path | None = None
+    predictions: Sequence[Path] = ()  # the main beam's first
+    beams: Sequence[int | None] = ()  # of each; None where it is not known
+    analysis: Path | None = None  # `analysis.json` of teacher forcing, where there is one
+    data: Path | None = None  # the prepared folder that holds `split`; None: nothing is checked against it
     split: str = "test"
 
     @property
@@ -50,25 +44,15 @@ class EvalInputs:
             raise UserError("these scores need the prepared data", hint="name its folder with --data")
         return Prepared(self.data)
 
-    def check_rows(self, rows: Sequence[tuple[str, ...]], path: Path) -> None:
-        """Checks that predictions read from `path` belong to the split; see `check_against_split`."""
-        check_against_split(rows, path, self.prepared.folder / f"{self.split}.tsv")
-
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts per unit and what can be computed of them.
-
-    Attributes:
-        metrics: names of metrics whose counts are there.
-        over: the units in words, such as `sentences`.
-        details: what else belongs to the scores: signatures, counts of oddities.
-    """
+    """Counts per unit and what can be computed of them."""
 
     units: Units
-    metrics: tuple[str, ...]
-    over: str
-    details: dict[str, Any] = field(default_factory=dict)
+    metrics: tuple[str, ...]  # names of metrics whose counts are there
+    over: str  # the units in words, such as `sentences`
+    details: dict[str, Any] = field(default_factory=dict)  # what else scores hold: signatures, counts of oddities
 
 
 def read_predictions(path: Path | str, required: Sequence[str]) -> list[tuple[str, ...]]:
@@ -128,7 +112,7 @@ def _lines(path: Path | str) -> Iterator[tuple[int, str]]:
             raise UserError("this is not UTF-8 text", file=path, line=number, hint="save it as UTF-8") from error
 
 
-def read_record(kind: type[Record], path: Path | str) -> Record:
+def load(kind: type[Record], path: Path | str) -> Record:
     """Reads JSON that an earlier step wrote, as `kind`; the hint of a UserError is to make it again."""
     content = read_json(path)
     try:
@@ -137,18 +121,14 @@ def read_record(kind: type[Record], path: Path | str) -> Record:
         raise UserError(error.message, file=path, line=error.line, hint="delete it and make it again") from error
 
 
-def to_json(record: Strict) -> str:
-    """JSON for people to read too: a line for each entry of a section, such as a unit's counts."""
-    lines = [f"{_text(key)}: {_section(value)}" for key, value in record.model_dump().items()]
-    return "{\n  " + ",\n  ".join(lines) + "\n}\n"
-
-
-def _section(value: object) -> str:
-    if not isinstance(value, dict) or not value:
-        return _text(value)
-    lines = [f"{_text(key)}: {_text(entry)}" for key, entry in value.items()]
-    return "{\n    " + ",\n    ".join(lines) + "\n  }"
-
-
-def _text(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def save(record: Strict, path: Path | str) -> None:
+    """Writes JSON, whole or not at all, for people to read too: a line for each entry of a section."""
+    text = partial(json.dumps, ensure_ascii=False)
+    sections = []
+    for key, value in record.model_dump().items():
+        content = text(value)
+        if isinstance(value, dict) and value:
+            entries = [f"    {text(name)}: {text(entry)}" for name, entry in value.items()]
+            content = "{\n" + ",\n".join(entries) + "\n  }"
+        sections.append(f"  {text(key)}: {content}")
+    write_text(path, "{\n" + ",\n".join(sections) + "\n}\n")

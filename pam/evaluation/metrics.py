@@ -14,29 +14,17 @@ from numpy.typing import NDArray
 from pam.io import unknown
 
 Floats = NDArray[np.float64]
-ORDERS = 4
-"""Longest n-grams of words that BLEU counts."""
-CHARACTER_ORDERS = 6
-"""Longest n-grams of characters that chrF counts."""
-BETA = 2
-"""chrF weighs recall this many times as much as precision."""
+ORDERS, CHARACTER_ORDERS = 4, 6  # longest n-grams of words that BLEU counts, and of characters that chrF counts
 
 
 @dataclass(frozen=True)
 class Units:
-    """Counts of one system on one test set per resampling unit (a lemma, a sentence): all that metrics need.
+    """Counts of one system on one test set per resampling unit (a lemma, a sentence): all that metrics need."""
 
-    Attributes:
-        names: one per unit, unique.
-        columns: names of the counts.
-        counts: (units, columns).
-        references: SHA-256 of what was to be predicted; two systems can be compared only where it is the same.
-    """
-
-    names: tuple[str, ...]
-    columns: tuple[str, ...]
-    counts: Floats
-    references: str
+    names: tuple[str, ...]  # one per unit, unique
+    columns: tuple[str, ...]  # names of the counts
+    counts: Floats  # (units, columns)
+    references: str  # SHA-256 of what was to be predicted; two systems can be compared only where it is the same
 
     def of(self, columns: Sequence[str]) -> Floats:
         """The named counts, (units, len(columns))."""
@@ -49,11 +37,7 @@ class Units:
 
 
 def join(parts: Sequence[Units]) -> Units:
-    """Counts of the same units side by side; of a column that several parts have, the first.
-
-    Raises:
-        ValueError: the parts are not about the same units.
-    """
+    """Counts of the same units, else a ValueError, side by side; of a column that several parts have, the first."""
     first, columns = parts[0], dict[str, Floats]()
     for part in parts:
         if (part.names, part.references) != (first.names, first.references):
@@ -73,31 +57,18 @@ def digest_of(rows: Iterable[Sequence[str]]) -> str:
 
 @dataclass(frozen=True)
 class Metric:
-    """A corpus figure that depends on the outputs only through sums over resampling units.
+    """A corpus figure that depends on the outputs only through sums over resampling units."""
 
-    Attributes:
-        name: key in `scores.json` and in the column `metric` of the tables.
-        label: words for an axis or a heading, without the unit.
-        of_outputs: names of the counts that change with the outputs.
-        given: names of the counts that do not, whatever the beam.
-        value: sums (..., columns) to values (...), in `unit`; columns in the order of `columns`.
-        counted: the column whose sum is the number of things judged.
-        unit: unit of the value; empty where it has none.
-        decimals: digits shown after the point.
-        lower_is_better: whether the best value is the lowest.
-        over: the resampling units, in words.
-    """
-
-    name: str
-    label: str
-    of_outputs: tuple[str, ...]
-    given: tuple[str, ...]
-    value: Callable[[Floats], Floats]
-    counted: str = "sentences"
-    unit: str = ""
-    decimals: int = 2
+    name: str  # key in `scores.json` and in the column `metric` of the tables
+    label: str  # words for an axis or a heading, without the unit
+    of_outputs: tuple[str, ...]  # names of the counts that change with the outputs
+    given: tuple[str, ...]  # names of the counts that do not, whatever the beam
+    value: Callable[[Floats], Floats]  # sums (..., columns) to values (...); columns in the order of `columns`
+    counted: str = "sentences"  # the column whose sum is the number of things judged
+    unit: str = ""  # of the value; empty where it has none
+    decimals: int = 2  # digits shown after the point
     lower_is_better: bool = False
-    over: str = "sentences"
+    over: str = "sentences"  # the resampling units, in words
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -160,15 +131,13 @@ def chrf(sums: Floats) -> Floats:
     Args:
         sums: (..., 18) character n-grams of the output, matches, and n-grams of the reference, each of orders 1 to 6.
     """
-    output, match, reference = (
-        sums[..., first : first + CHARACTER_ORDERS] for first in range(0, 3 * CHARACTER_ORDERS, CHARACTER_ORDERS)
-    )
+    output, match, reference = np.split(sums, 3, axis=-1)
     occurs = (output > 0) & (reference > 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         orders = occurs.sum(axis=-1)
         precision = np.where(occurs, match / output, 0.0).sum(axis=-1) / orders
         recall = np.where(occurs, match / reference, 0.0).sum(axis=-1) / orders
-        score = (1 + BETA**2) * precision * recall / (BETA**2 * precision + recall)
+        score = 5 * precision * recall / (4 * precision + recall)  # recall weighs twice as much as precision
     return np.where(precision + recall > 0, 100.0 * score, 0.0)
 
 
@@ -180,18 +149,18 @@ def alignment_agreement(sums: Floats) -> Floats:
     return (sums[..., 0] + sums[..., 1]) / (sums[..., 2] + sums[..., 3])
 
 
-def _numbered(stem: str, count: int) -> tuple[str, ...]:
+def numbered(count: int, stem: str = "") -> tuple[str, ...]:
+    """Names with the numbers from 1."""
     return tuple(f"{stem}{number}" for number in range(1, count + 1))
 
 
 def bleu_columns(name: str) -> tuple[str, ...]:
     """Counts of the outputs for a kind of BLEU, in the order of `bleu`."""
-    match, total = _numbered(f"{name}_match", ORDERS), _numbered(f"{name}_total", ORDERS)
-    return (*match, *total, f"{name}_length")
+    return (*numbered(ORDERS, f"{name}_match"), *numbered(ORDERS, f"{name}_total"), f"{name}_length")
 
 
-CHRF_OUTPUT = (*_numbered("chrf_hyp", CHARACTER_ORDERS), *_numbered("chrf_match", CHARACTER_ORDERS))
-CHRF_REFERENCE = _numbered("chrf_ref", CHARACTER_ORDERS)
+CHRF_OUTPUT = (*numbered(CHARACTER_ORDERS, "chrf_hyp"), *numbered(CHARACTER_ORDERS, "chrf_match"))
+CHRF_REFERENCE = numbered(CHARACTER_ORDERS, "chrf_ref")
 
 
 def _accuracy(name: str, label: str, right: str, total: str) -> Metric:

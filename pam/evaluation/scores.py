@@ -6,7 +6,7 @@ function from `EvalInputs` to `Counts`, and a line in `KINDS`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,10 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from pam.config import RunConfig
-from pam.data.dataset import Prepared
 from pam.evaluation import alignment, bootstrap, inflection, translation
-from pam.evaluation.inputs import Counts, EvalInputs, read_record, to_json
+from pam.evaluation.inputs import Counts, EvalInputs
 from pam.evaluation.metrics import Units, metric_of
-from pam.io import Strict, UserError, read_json, unknown, write_text
+from pam.io import Strict, UserError, read_json, unknown
 from pam.run_folder import GOLD, RunFolder
 
 KINDS: dict[str, Callable[[EvalInputs], Counts]] = {
@@ -79,24 +78,8 @@ class Scores(Strict):
 
     def counts(self) -> Units:
         """The counts per unit as arrays."""
-        return Units(
-            names=tuple(self.units),
-            columns=tuple(self.columns),
-            counts=np.array(list(self.units.values()), dtype=np.float64),
-            references=self.references,
-        )
-
-
-def measure(units: Units, metrics: Iterable[str]) -> dict[str, Value]:
-    """Each metric on all units, with its percentile bootstrap interval."""
-    sums = bootstrap.resampled_sums(units.counts[None])[0]
-    values = {}
-    for known in map(metric_of, metrics):
-        places = [units.columns.index(column) for column in known.columns]
-        value, n = float(known.value(units.total(known.columns))), int(units.total([known.counted])[0])
-        spread = bootstrap.interval(known.value(sums[:, places]))
-        values[known.name] = Value(value=value, low=spread.low, high=spread.high, n=n, unit=known.unit)
-    return values
+        counts = np.array(list(self.units.values()), dtype=np.float64)
+        return Units(tuple(self.units), tuple(self.columns), counts, self.references)
 
 
 def make(
@@ -109,22 +92,26 @@ def make(
     """Puts a run's record together.
 
     Args:
-        kind: of `KINDS`.
         identity: experiment, task, model, label and seed; empty for predictions from elsewhere.
         training: content of `training.json`, or empty; without its cost, the whole cost is unknown.
         decoding: content of each `decoding.json` by beam, the main beam's first, whose cost counts.
     """
-    main = next(iter(decoding.values()), {})
-    units = counts.units
+    units, main = counts.units, next(iter(decoding.values()), {})
     cost = {
         key: None if training.get(key) is None else float(training[key]) + float(main.get(key) or 0.0)
         for key in Cost.model_fields
     }
+    sums, metrics = bootstrap.resampled_sums(units.counts[None])[0], {}
+    for known in map(metric_of, counts.metrics):
+        places = [units.columns.index(column) for column in known.columns]
+        value, n = float(known.value(units.total(known.columns))), int(units.total([known.counted])[0])
+        spread = bootstrap.interval(known.value(sums[:, places]))
+        metrics[known.name] = Value(value=value, low=spread.low, high=spread.high, n=n, unit=known.unit)
     resamples = bootstrap.resamples_for(len(units.names))
     return Scores(
         **identity,
         kind=kind,
-        metrics=measure(units, counts.metrics),
+        metrics=metrics,
         cost=Cost(**cost),
         unseen=main.get("unseen") or {},
         training=training,
@@ -141,30 +128,14 @@ def make(
     )
 
 
-def save(scores: Scores, path: Path | str) -> None:
-    """Writes `scores.json`, whole or not at all."""
-    write_text(path, to_json(scores))
-
-
-def load(path: Path | str) -> Scores:
-    """Reads `scores.json`; a UserError names a file that is missing, not JSON, or no record of scores."""
-    return read_record(Scores, path)
-
-
 @dataclass(frozen=True)
 class Scored(EvalInputs):
-    """The files that a run's scores are made of; what is not there is left out.
+    """The files that a run's scores are made of; what is not there is left out."""
 
-    Attributes:
-        decoding: records of the predictions, in their order; they name the beams.
-        run: whose scores these are; training: the record of its training, for the cost.
-        kind: kind of scoring; None: that of the data's kind of task.
-    """
-
-    decoding: Sequence[Path] = ()
-    run: RunConfig | None = None
-    training: Path | None = None
-    kind: str | None = None
+    decoding: Sequence[Path] = ()  # records of the predictions, in their order; they name the beams
+    run: RunConfig | None = None  # whose scores these are
+    training: Path | None = None  # the record of its training, for the cost
+    kind: str | None = None  # kind of scoring; None: that of the data's kind of task
 
 
 def files_of(folder: RunFolder, split: str) -> Scored:
@@ -186,38 +157,25 @@ def files_of(folder: RunFolder, split: str) -> Scored:
 
 
 def score(files: Scored) -> Scores:
-    """Scores with their intervals, and the whole cost.
-
-    Raises:
-        UserError: no such kind; a file is missing or faulty, or does not belong to the others.
-    """
-    kind = files.kind or _kind_of(files.data)
-    decoding = _decoding(files)
-    if kind not in KINDS:
-        raise unknown("kind of scoring", kind, list(KINDS))
-    beams = [found.get("beam") for found in decoding] or [None] * len(files.predictions)
-    names = ("experiment", "task", "model", "label", "seed")
-    return make(
-        kind,
-        KINDS[kind](replace(files, beams=beams)),
-        {name: getattr(files.run, name) for name in names} if files.run else {},
-        {} if files.training is None else _content(files.training),
-        {str(found.get("beam", 1)): found for found in decoding},
-    )
-
-
-def _kind_of(data: Path | None) -> str:
-    """The kind of task of prepared data."""
-    if data is None:
+    """Scores and the whole cost; a UserError if there is no such kind, or files are faulty or of different runs."""
+    if not files.kind and files.data is None:
         raise UserError(
             "what kind of predictions these are is not said",
             hint="name the run with --run, its data with --data, or the kind: --kind inflection",
         )
-    return str(Prepared(data).summary["task"])
+    kind = files.kind or str(files.prepared.summary["task"])
+    decoding, beams = _decoding(files)
+    if kind not in KINDS:
+        raise unknown("kind of scoring", kind, list(KINDS))
+    counts = KINDS[kind](replace(files, beams=beams))
+    names = ("experiment", "task", "model", "label", "seed")
+    identity = {name: getattr(files.run, name) for name in names} if files.run else {}
+    training = {} if files.training is None else _content(files.training)
+    return make(kind, counts, identity, training, {str(found.get("beam", 1)): found for found in decoding})
 
 
-def _decoding(files: Scored) -> list[dict[str, Any]]:
-    """The records of decoding, one for each file of predictions and of different beams, or none."""
+def _decoding(files: Scored) -> tuple[list[dict[str, Any]], list[int | None]]:
+    """The records of decoding, one for each file of predictions, or none; and the beams, which differ."""
     found = [_content(path) for path in files.decoding]
     if found and len(found) != len(files.predictions):
         raise UserError(
@@ -230,7 +188,7 @@ def _decoding(files: Scored) -> list[dict[str, Any]]:
             f"several files of predictions, of beams {', '.join(map(str, beams))}",
             hint="name their records with --decoding, each beam once",
         )
-    return found
+    return found, beams
 
 
 def _content(path: Path) -> dict[str, Any]:

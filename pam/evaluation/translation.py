@@ -7,6 +7,7 @@ as people write it; sacreBLEU splits it into words in its own way, which its sig
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,19 +16,19 @@ from pydantic import Field
 
 from pam.data.dataset import Prepared
 from pam.data.readers import read_lines
-from pam.evaluation import attention
-from pam.evaluation.inputs import Counts, EvalInputs, read_predictions
+from pam.evaluation.attention import Analysis
+from pam.evaluation.inputs import Counts, EvalInputs, check_against_split, load, read_predictions
 from pam.evaluation.metrics import (
     CHARACTER_ORDERS,
     CHRF_OUTPUT,
     CHRF_REFERENCE,
-    ORDERS,
     Floats,
     Units,
     bleu_columns,
     digest_of,
     join,
     metric_of,
+    numbered,
     of_beam,
 )
 from pam.io import Strict, UserError
@@ -40,8 +41,7 @@ OF_BEAMS = ("bleu", "sacrebleu", "chrf")
 OF_ANALYSIS = ("ppl", "ppl_exact", "token_accuracy")
 UNKNOWN = "<unk>"
 LENGTHS = (10, 20, 30, 40, 50)
-SACREBLEU_RESAMPLES = 1_000
-"""sacreBLEU's default. Its memory grows with resamples times sentences: 0.5 GB for 7,000."""
+SACREBLEU_RESAMPLES = 1_000  # sacreBLEU's default; its memory grows with resamples times sentences: 0.5 GB for 7,000
 
 
 class Prediction(NamedTuple):
@@ -56,8 +56,7 @@ class Prediction(NamedTuple):
 def count(inputs: EvalInputs) -> Counts:
     """Counts per sentence, of every beam; perplexity too where there is an analysis.
 
-    Raises:
-        UserError: a file is missing or faulty, or is about other sentences.
+    A UserError names a file that is missing or faulty, or is about other sentences.
     """
     references = read_references(inputs)
     metrics = sacre_metrics(target_language(inputs.prepared))
@@ -72,7 +71,15 @@ def count(inputs: EvalInputs) -> Counts:
         details[of_beam("unknown_words", beam)] = words.count(UNKNOWN)
         details[of_beam("empty", beam)] = sum(not row.predicted for row in rows)
     if inputs.analysis is not None:
-        parts.append(_teacher_forced(inputs.analysis, parts[0]))
+        found, own = load(Analysis, inputs.analysis).sentences, parts[0]
+        if len(found.nll) != len(own.names):
+            raise UserError(
+                f"an analysis of {len(found.nll)} sentences for predictions of {len(own.names)}",
+                file=inputs.analysis,
+                hint="analyze the same split that was decoded",
+            )
+        likelihoods = np.array([found.nll, found.nll_exact, found.tokens, found.correct], dtype=np.float64).T
+        parts.append(replace(own, columns=("nll", "nll_exact", "tokens", "tokens_correct"), counts=likelihoods))
         names += OF_ANALYSIS
     details["signatures"] = {name: str(metrics[name].get_signature()) for name in OF_BEAMS}
     return Counts(join(parts), tuple(names), "sentences", details)
@@ -81,7 +88,7 @@ def count(inputs: EvalInputs) -> Counts:
 def read_checked(path: Path, inputs: EvalInputs) -> list[Prediction]:
     """Reads predictions of the split, of which one may be empty; a UserError if they are faulty, or of others."""
     rows = [Prediction(*row) for row in read_predictions(path, Prediction._fields)]
-    inputs.check_rows(rows, path)
+    check_against_split(rows, path, inputs.prepared.folder / f"{inputs.split}.tsv")
     return rows
 
 
@@ -134,39 +141,18 @@ def _sentences(
     in_text = [row.text for row in rows], references
     for name, reference, texts in (("bleu", "words", in_words), ("sacrebleu", "sacrebleu_words", in_text)):
         length, words, *ngrams = statistics(metrics[name], *texts).T
-        assert len(ngrams) == 2 * ORDERS
-        columns |= _named(bleu_columns(name), [*ngrams, length], beam) | {reference: words}
+        names = [of_beam(column, beam) for column in bleu_columns(name)]
+        columns |= dict(zip(names, [*ngrams, length], strict=True)) | {reference: words}
     chrf = statistics(metrics["chrf"], *in_text).reshape(len(rows), CHARACTER_ORDERS, 3)
     output, reference_ngrams, match = chrf.transpose(2, 1, 0)
-    columns |= _named(CHRF_OUTPUT, [*output, *match], beam) | _named(CHRF_REFERENCE, [*reference_ngrams], None)
-    return Units(
-        names=tuple(str(number) for number in range(1, len(rows) + 1)),
-        columns=tuple(columns),
-        counts=np.stack(list(columns.values()), axis=1),
-        references=digest_of((*row[:2], reference) for row, reference in zip(rows, references, strict=True)),
-    )
-
-
-def _named(names: Sequence[str], counts: Sequence[Floats], beam: int | None) -> dict[str, Floats]:
-    return dict(zip((of_beam(name, beam) for name in names), counts, strict=True))
-
-
-def _teacher_forced(path: Path, sentences: Units) -> Units:
-    """Negative log-likelihoods of an analysis of the same sentences."""
-    found = attention.load(path).sentences
-    if len(found.nll) != len(sentences.names):
-        raise UserError(
-            f"an analysis of {len(found.nll)} sentences for predictions of {len(sentences.names)}",
-            file=path,
-            hint="analyze the same split that was decoded",
-        )
-    columns = ("nll", "nll_exact", "tokens", "tokens_correct")
-    counts = np.array([found.nll, found.nll_exact, found.tokens, found.correct], dtype=np.float64).T
-    return Units(sentences.names, columns, counts, sentences.references)
+    names = [*(of_beam(column, beam) for column in CHRF_OUTPUT), *CHRF_REFERENCE]
+    columns |= dict(zip(names, [*output, *match, *reference_ngrams], strict=True))
+    digest = digest_of((*row[:2], reference) for row, reference in zip(rows, references, strict=True))
+    return Units(numbered(len(rows)), tuple(columns), np.stack(list(columns.values()), axis=1), digest)
 
 
 class LengthBin(NamedTuple):
-    """So many sentences of `low` <= words < `high` (None: without end), and a metric on them (None: there are none)."""
+    """So many sentences of `low` <= words < `high` (None: without end), and their BLEU (None: there are none)."""
 
     low: int
     high: int | None
@@ -174,21 +160,18 @@ class LengthBin(NamedTuple):
     value: float | None
 
 
-def by_length(
-    units: Units, beam: int | None, metric: str = "bleu", by: str = "source_words", edges: Sequence[int] = LENGTHS
-) -> list[LengthBin]:
-    """A metric, `bleu`, `sacrebleu` or `chrf`, on sentences of each length (as Luong et al. 2015, Figure 6).
+def by_length(units: Units, beam: int | None, edges: Sequence[int] = LENGTHS) -> list[LengthBin]:
+    """BLEU on sentences of each length in source words (as Luong et al. 2015, Figure 6).
 
     Args:
         units: counts per sentence, as `count` returns them.
-        by: the count that is a sentence's length: `source_words`, or `words` of the reference.
         edges: lengths at which a bin ends and the next begins, ascending.
     """
-    known = metric_of(of_beam(metric, beam))
-    lengths, counts = units.of([by])[:, 0], units.of(known.columns)
+    known = metric_of(of_beam("bleu", beam))
+    lengths, counts = units.of(["source_words"])[:, 0], units.of(known.columns)
     bins = []
     for low, high in zip((0, *edges), (*edges, None), strict=True):
-        chosen = (lengths >= low) & (lengths < (float("inf") if high is None else high))
+        chosen = (lengths >= low) & (lengths < (np.inf if high is None else high))
         total = int(chosen.sum())
         value = float(known.value(counts[chosen].sum(axis=0))) if total else None
         bins.append(LengthBin(low, high, total, value))
@@ -226,17 +209,18 @@ def paired_bootstrap(
 ) -> list[Test]:
     """Tests models against a baseline by sacreBLEU's own paired bootstrap, on the same resamples of the sentences.
 
+    One metric a test: sacreBLEU keys results by names that two of our metrics share.
+
     Args:
         baseline: its file of predictions; systems: name of each model to its file.
         data: the prepared folder of the task.
         metrics: of `bleu`, `sacrebleu` and `chrf`; beam: of the predictions, for the metrics' names.
 
     Returns:
-        for each metric each model, in the orders given.
-
-    Raises:
-        UserError: a file is missing, faulty, or about other sentences.
+        for each metric each model, in the orders given; a UserError names a file that is faulty or of other sentences.
     """
+    from sacrebleu.significance import PairedTest
+
     inputs = EvalInputs(data=data, split=split)
     references = read_references(inputs)
     known = sacre_metrics(target_language(inputs.prepared))
@@ -244,48 +228,26 @@ def paired_bootstrap(
     tested = []
     for metric in metrics:
         in_words = metric == "bleu"
-        texts = {name: [row.predicted if in_words else row.text for row in rows] for name, rows in outputs.items()}
+        texts: list[tuple[str, Sequence[str]]] = [
+            (name, [row.predicted if in_words else row.text for row in rows]) for name, rows in outputs.items()
+        ]
         targets = [row.target for row in outputs[""]] if in_words else references
-        tested += _tests(of_beam(metric, beam), known[metric], texts, targets, resamples)
+        name = of_beam(metric, beam)
+        test = PairedTest(texts, {name: known[metric]}, [targets], test_type="bs", n_samples=resamples)
+        signatures, found = test()
+        ((key, signature),) = signatures.items()
+        results: list[Any] = found[key]
+        for model, result in zip(systems, results[1:], strict=True):
+            scores = {"score": float(result.score), "baseline": float(results[0].score), "p": float(result.p_value)}
+            tested.append(Test(model=model, metric=name, signature=str(signature), **scores))
     return tested
-
-
-def _tests(
-    name: str, metric: SacreMetric, texts: Mapping[str, Sequence[str]], targets: Sequence[str], resamples: int
-) -> list[Test]:
-    """Each model's outputs against the first one's, by one metric.
-
-    One metric a test: sacreBLEU keys results by names that two of our metrics share.
-    """
-    from sacrebleu.significance import PairedTest
-
-    outputs = list(texts.items())
-    signatures, found = PairedTest(outputs, {name: metric}, [targets], test_type="bs", n_samples=resamples)()
-    ((key, signature),) = signatures.items()
-    results: list[Any] = found[key]
-    return [
-        Test(
-            model=model,
-            metric=name,
-            score=float(result.score),
-            baseline=float(results[0].score),
-            p=float(result.p_value),
-            signature=str(signature),
-        )
-        for (model, _), result in zip(outputs[1:], results[1:], strict=True)
-    ]
 
 
 def compare_runs(baseline: RunFolder, systems: Sequence[RunFolder], split: str = "test") -> Significance:
     """Tests the outputs of runs, with their main beam, against those of the baseline's run; see `paired_bootstrap`."""
     known, *others = (folder.load() for folder in (baseline, *systems))
     beam = known.decoding.beam
-    tests = paired_bootstrap(
-        baseline.predictions(split, beam),
-        {run.model: one.predictions(split, beam) for run, one in zip(others, systems, strict=True)},
-        baseline.data(split),
-        split,
-        ("bleu", "sacrebleu", "chrf"),
-        beam,
-    )
+    predictions = {run.model: one.predictions(split, beam) for run, one in zip(others, systems, strict=True)}
+    own, data = baseline.predictions(split, beam), baseline.data(split)
+    tests = paired_bootstrap(own, predictions, data, split, OF_BEAMS, beam)
     return Significance(task=known.task, seed=known.seed, baseline=known.model, tests=tests)

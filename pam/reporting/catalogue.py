@@ -10,17 +10,14 @@ To add a table that compares models: an entry in `TABLES`. To add another table:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pam.config import Experiment
 
-RESULTS, COSTS = "1. Results", "3. Data and cost"
-"""Headings of the report's menu under which tables are listed."""
-
+RESULTS, COSTS = "1. Results", "3. Data and cost"  # headings of the report's menu under which tables are listed
 INFLECTION, TRANSLATION = "inflection", "translation"
-
 ANALYZED = frozenset({TRANSLATION})
 """Kinds of task whose scores have the perplexity of an analysis under teacher forcing."""
 
@@ -29,91 +26,60 @@ DEV_SCORES = {"scores": "{run}/dev/scores.json"}
 ANALYSES, HISTORIES = {"analyses": "{run}/analysis.json"}, {"histories": "{run}/history.csv"}
 RUN_CONFIG = ("{run}/run.yaml",)
 
-Condition = Callable[[Experiment, str], bool]
-"""Whether something is shown of a task, by the experiment and the task's name."""
+LATENT, SAMPLED = ("acvi", "ved"), ("variational-sample",)
+"""Models by which latent contexts, and sampled positions, are known to be compared."""
 
 
-def has_gold(experiment: Experiment, task: str) -> bool:
-    """There are word alignments that its models are compared with."""
-    return bool(experiment.tasks[task].word_alignments)
-
-
-def has_baseline(experiment: Experiment, task: str) -> bool:
-    """There are the baseline and another model."""
-    models = experiment.models_of(task)
-    return experiment.baseline in models and len(models) > 1
-
-
-def has_sizes(experiment: Experiment, task: str) -> bool:
-    """Another task is this one on another amount of training data."""
-    own = experiment.tasks[task]
-    return any(other is not own and other.family() == own.family() for other in experiment.tasks.values())
-
-
-def has_dev(experiment: Experiment, task: str) -> bool:
-    """Its development split is decoded too."""
-    return bool(experiment.tasks[task].decoding.get("dev", experiment.decoding.dev))
-
-
-def has_eval_metrics(experiment: Experiment, task: str) -> bool:
-    """Its trainings measure single symbols and the objective after each epoch."""
-    return bool(experiment.tasks[task].training.get("eval_metrics", experiment.training.eval_metrics))
-
-
-def has_one_of(*models: str) -> Condition:
-    """One of its models is one of these."""
-    return lambda experiment, task: bool(set(models) & set(experiment.models_of(task)))
-
-
-LATENT, SAMPLED = has_one_of("acvi", "ved"), has_one_of("variational-sample")
+def abilities(experiment: Experiment, task: str) -> set[str]:
+    """What a task has that some tables and figures need."""
+    own, models = experiment.tasks[task], experiment.models_of(task)
+    others = [other for other in experiment.tasks.values() if other is not own]
+    found = {
+        "gold": own.word_alignments,  # that its models are compared with
+        "gains": experiment.baseline in models and len(models) > 1,  # over the baseline
+        "sizes": own.family() in [other.family() for other in others],  # other amounts of its training data
+        "dev": own.decoding.get("dev", experiment.decoding.dev),  # outputs of its development split
+        "eval_metrics": own.training.get("eval_metrics", experiment.training.eval_metrics),  # after each epoch
+    }
+    return {name for name, there in found.items() if there}
 
 
 @dataclass(frozen=True)
 class Item:
     """A table or a figure.
 
-    Attributes:
-        label: its name in the report's menu.
-        kind: kind of task that it shows; None: every kind.
-        files: option of its command to the files that it takes. `{run}` and `{task}` are their
-            folders, `{seed}` and `{beam}` a run's seed and its main beam.
-        only: what must hold of a task of that kind to be shown.
-        also_reads: files in the folders of those that it reads without being given them.
-        trained: whether it shows only models with a training of their own.
+    In the names of files, `{run}` and `{task}` are their folders, `{seed}` and `{beam}` a run's seed and its main beam.
     """
 
-    label: str
-    kind: str | None
-    files: Mapping[str, str]
-    only: tuple[Condition, ...] = ()
-    also_reads: tuple[str, ...] = ()
-    trained: bool = False
+    label: str  # its name in the report's menu
+    kind: str | None  # kind of task that it shows; None: every kind
+    files: Mapping[str, str]  # option of its command to the files that it takes
+    needs: tuple[str, ...] = ()  # what a task must have to be shown, of `abilities`
+    of: tuple[str, ...] = ()  # models of which it must have one; empty: whatever it has
+    also_reads: tuple[str, ...] = ()  # files in the folders of those that it reads without being given them
+    trained: bool = False  # whether it shows only models with a training of their own
 
     def shows(self, experiment: Experiment, kinds: Mapping[str, str]) -> list[str]:
         """The tasks of an experiment that it shows, by the kind of each."""
-        own = [task for task in experiment.tasks if self.kind in (None, kinds[task])]
-        return [task for task in own if all(holds(experiment, task) for holds in self.only)]
+        return [
+            task
+            for task in experiment.tasks
+            if self.kind in (None, kinds[task])
+            and abilities(experiment, task).issuperset(self.needs)
+            and (not self.of or set(self.of).intersection(experiment.models_of(task)))
+        ]
 
 
 @dataclass(frozen=True)
 class TableSpec(Item):
-    """A table.
+    """A table."""
 
-    Attributes:
-        title: its heading; the experiment's title follows it.
-        builder: key of `pam.reporting.tables.BUILDERS`.
-        metrics: names of metrics that it compares, or patterns such as `bleu_b*`.
-        paper: key in the file of the papers' results; None: no paper reports these metrics.
-        category: its place in the menu.
-        front: whether it is on the first page too.
-    """
-
-    title: str = field(kw_only=True)
-    builder: str = "comparison"
-    metrics: tuple[str, ...] = ()
-    paper: str | None = None
-    category: str = RESULTS
-    front: bool = False
+    title: str = field(kw_only=True)  # its heading; the experiment's title follows it
+    builder: str = "comparison"  # key of `pam.reporting.tables.BUILDERS`
+    metrics: tuple[str, ...] = ()  # names of metrics that it compares, or patterns such as `bleu_b*`
+    paper: str | None = None  # key in the file of the papers' results; None: no paper reports these metrics
+    category: str = RESULTS  # its place in the menu
+    front: bool = False  # whether it is on the first page too
 
 
 def gains_of(spec: TableSpec, label: str = "") -> TableSpec:
@@ -152,7 +118,7 @@ _TABLE3 = _translation(
     metrics=("one_minus_aer", "aer", "one_minus_aer_prior"),
     paper="table3",
     files=GOLD_SCORES,
-    only=(has_gold,),
+    needs=("gold",),
     front=True,
 )
 
@@ -176,14 +142,14 @@ TABLES: dict[str, TableSpec] = {
         title="The development split: next symbol, perplexity and BLEU",
         metrics=("token_accuracy", "ppl", "bleu_b*"),
         files=DEV_SCORES,
-        only=(has_dev,),
+        needs=("dev",),
     ),
     "table_acvi_mt": _translation(
         "Latent contexts: BLEU",
         title="BLEU on the test split (Amortized Context Vector Inference, Table 4)",
         metrics=("bleu_b*",),
         paper="table_acvi_mt",
-        only=(LATENT,),
+        of=LATENT,
     ),
     "table_acvi_mt_dev": _translation(
         "Latent contexts: BLEU, development split",
@@ -191,7 +157,8 @@ TABLES: dict[str, TableSpec] = {
         metrics=("bleu_b*",),
         paper="table_acvi_mt_dev",
         files=DEV_SCORES,
-        only=(LATENT, has_dev),
+        needs=("dev",),
+        of=LATENT,
     ),
     "table_variational": _variational(
         "Variational attention: development split",
@@ -199,26 +166,28 @@ TABLES: dict[str, TableSpec] = {
         "and Variational Attention, section 4)",
         metrics=("token_accuracy", "ppl"),
         files=DEV_SCORES,
-        only=(SAMPLED, has_dev),
+        needs=("dev",),
+        of=SAMPLED,
     ),
     "table_variational_bleu": _variational(
         "Variational attention: BLEU",
         title="BLEU on the test split (Orlova et al., Latent Alignment and Variational Attention, section 4)",
         metrics=("bleu_b*",),
-        only=(SAMPLED,),
+        of=SAMPLED,
     ),
     "table_ablation": _ablation(
         "What each part adds",
         title="What each part adds to translation without attention (Luong et al. 2015, Table 1)",
         metrics=("ppl", "bleu_b*"),
-        only=(has_one_of("luong-base"),),
+        of=("luong-base",),
     ),
     "table_ablation_aer": _ablation(
         "Alignment error of attentions",
         title="Alignment error rate of attention (Luong et al. 2015, Table 6)",
         metrics=("aer",),
         files=GOLD_SCORES,
-        only=(has_one_of("local-m", "local-p"), has_gold),
+        needs=("gold",),
+        of=("local-m", "local-p"),
     ),
     "attentions": TableSpec(
         "All models at a glance",
@@ -266,7 +235,7 @@ class FigureSpec(Item):
 def _compared(label: str, kind: str, draws: str, metric: str, paper: str | None = None) -> FigureSpec:
     """A figure of one metric of every model."""
     options = ("--metric", metric, *(("--paper-table", paper) if paper else ()))
-    return FigureSpec(label, kind, SCORES, (has_baseline,) * (draws == "gains"), draws=draws, options=options)
+    return FigureSpec(label, kind, SCORES, ("gains",) if draws == "gains" else (), draws=draws, options=options)
 
 
 _ALIGNMENT = _compared("Alignment: 1 - AER", TRANSLATION, "quality", "one_minus_aer", "table3")
@@ -276,7 +245,7 @@ FIGURES: dict[str, FigureSpec] = {
     "bleu": _compared("BLEU", TRANSLATION, "quality", "bleu_b*", "table1"),
     "bleu_gains": _compared("Gains in BLEU", TRANSLATION, "gains", "bleu_b*", "table1"),
     "perplexity": _compared("Perplexity", TRANSLATION, "quality", "ppl", "table1"),
-    "alignment": replace(_ALIGNMENT, files=GOLD_SCORES, only=(has_gold,)),
+    "alignment": replace(_ALIGNMENT, files=GOLD_SCORES, needs=("gold",)),
     "entropy_accuracy": FigureSpec("Figure 3: entropy and accuracy", TRANSLATION, ANALYSES, draws="entropy_accuracy"),
     "coverage": FigureSpec("Figure 4: coverage", TRANSLATION, ANALYSES, draws="coverage"),
     "bleu_by_length": FigureSpec("BLEU by sentence length", TRANSLATION, SCORES, draws="bleu_by_length"),
@@ -284,7 +253,7 @@ FIGURES: dict[str, FigureSpec] = {
         "BLEU by training pairs",
         TRANSLATION,
         SCORES | {"data": "{task}/data/summary.json"},
-        (has_sizes,),
+        ("sizes",),
         draws="bleu_by_size",
     ),
     "bleu_cost": _compared("BLEU against cost", TRANSLATION, "cost", "bleu_b*"),
@@ -295,7 +264,7 @@ FIGURES: dict[str, FigureSpec] = {
     "cost": _compared("Accuracy against cost", INFLECTION, "cost", "accuracy"),
     "curves": _CURVES,
     "curves_watched": replace(
-        _CURVES, label="Learning curves: symbols and bound", only=(has_eval_metrics,), options=("--eval-metrics",)
+        _CURVES, label="Learning curves: symbols and bound", needs=("eval_metrics",), options=("--eval-metrics",)
     ),
 }
 """Figures of a whole experiment. Heat maps are made for one task and seed each, by `attention`."""

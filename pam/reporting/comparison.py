@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -15,7 +17,8 @@ from pam.evaluation import bootstrap
 from pam.evaluation.bootstrap import LEVEL, MANY, RESAMPLES, RESAMPLES_OF_MANY, Interval
 from pam.evaluation.metrics import Floats, Metric, metric_of
 from pam.io import Strict, UserError, parse, read_yaml
-from pam.reporting.runs import ScoredRun, TaskRuns, check_known, mean_if_known
+from pam.reporting.catalogue import TableSpec
+from pam.reporting.runs import TaskRuns, check_known, load_runs
 
 # The papers' results, read from one data file.
 
@@ -40,28 +43,51 @@ def load_papers(path: Path | str) -> dict[str, PaperTable]:
     return {str(name): parse(PaperTable, value, path, [str(name)]) for name, value in content.items()}
 
 
-def check_rows(papers: Mapping[str, PaperTable], tasks: Sequence[TaskRuns]) -> None:
-    """Raises a `UserError` if a task names a row that no table has; the hint names all rows."""
-    known = list(dict.fromkeys(row for table in papers.values() for rows in table.metrics.values() for row in rows))
-    for task in tasks:
-        named = task.config.paper or task.config.paper_reference
-        if named is not None and named not in known:
-            words = f"task `{task.name}` names `{named}`, which is no row of the paper's tables"
-            raise UserError(words, hint=f"rows: {', '.join(known)}; or leave `paper` and `paper_reference` null")
+@dataclass(frozen=True)
+class Inputs:
+    """What a table may be made of."""
+
+    experiment: Experiment
+    papers: Mapping[str, PaperTable]
+    scores: Sequence[Path] = ()
+    predictions: Sequence[Path] = ()
+    significance: Sequence[Path] = ()
+    gold_scores: Sequence[Path] = ()
+    analyses: Sequence[Path] = ()
+
+    @cached_property
+    def tasks(self) -> list[TaskRuns]:
+        """The scored runs; a `UserError` if they cannot be in one table, or a task names an unknown row of a paper."""
+        tasks = load_runs(self.scores, self.experiment)
+        rows = [row for table in self.papers.values() for rows in table.metrics.values() for row in rows]
+        for task in tasks:
+            named = task.config.paper or task.config.paper_reference
+            if named is not None and named not in rows:
+                words = f"task `{task.name}` names `{named}`, which is no row of the paper's tables"
+                hint = f"rows: {', '.join(dict.fromkeys(rows))}; or leave `paper` and `paper_reference` null"
+                raise UserError(words, hint=hint)
+        return tasks
+
+    def title(self, spec: TableSpec) -> str:
+        """A table's title with the experiment's."""
+        own = self.experiment.title
+        return f"{spec.title}: {own}" if own else spec.title
+
+    def paper(self, spec: TableSpec) -> PaperTable | None:
+        """The paper's results that a table shows with ours."""
+        return self.papers.get(spec.paper) if spec.paper else None
 
 
 # Reproduced, not reproduced, or cannot tell: the one rule for every table.
 
 RULE = (
-    f"Intervals are {100 * LEVEL:g} % percentile bootstrap intervals over test units (lemmas or "
-    f"sentences; {RESAMPLES:,} draws, {RESAMPLES_OF_MANY:,} of more than {MANY:,} units) of the "
-    "mean over seeds. The baseline is `reproduced` if the paper's "
-    "figure lies in our interval, else `not reproduced`. Every other model is judged by its gain "
-    "over the baseline, counted so that better is positive, G in the paper and g here, with the "
-    "paired interval of g: `reproduced` if "
-    "the interval excludes 0 on G's side; `not reproduced` if it excludes G and does not exclude 0 "
-    "on G's side; `cannot tell` otherwise. It is `cannot tell` also where the paper has no figure, "
-    "where our data are not the paper's, and with fewer than 2 seeds."
+    f"Intervals are {100 * LEVEL:g} % percentile bootstrap intervals over test units (lemmas or sentences; "
+    f"{RESAMPLES:,} draws, {RESAMPLES_OF_MANY:,} of more than {MANY:,} units) of the mean over seeds. The baseline is "
+    "`reproduced` if the paper's figure lies in our interval, else `not reproduced`. Every other model is judged by "
+    "its gain over the baseline, counted so that better is positive, G in the paper and g here, with the paired "
+    "interval of g: `reproduced` if the interval excludes 0 on G's side; `not reproduced` if it excludes G and does "
+    "not exclude 0 on G's side; `cannot tell` otherwise. It is `cannot tell` also where the paper has no figure, where "
+    "our data are not the paper's, and with fewer than 2 seeds."
 )
 
 Word = Literal["reproduced", "not reproduced", "cannot tell"]
@@ -74,34 +100,23 @@ class Verdict(NamedTuple):
     reason: str
 
 
-def _lacking(paper: float | None, same_data: bool, seeds: int) -> str:
-    """What is lacking for a judgement, or nothing."""
-    if paper is None:
-        return "the paper has no figure"
-    if not same_data:
-        return "other data than the paper's"
-    return "fewer than 2 seeds" if seeds < 2 else ""
-
-
-def judge_level(paper: float | None, ours: Interval, same_data: bool, seeds: int) -> Verdict:
-    """Judges the baseline by the paper's figure and the interval of our mean over its seeds."""
-    lacking = _lacking(paper, same_data, seeds)
-    if paper is None or lacking:
-        return Verdict("cannot tell", lacking)
-    if paper in ours:
-        return Verdict("reproduced", "the paper's figure lies in our interval")
-    return Verdict("not reproduced", "the paper's figure lies outside our interval")
-
-
-def judge_gain(paper: float | None, ours: Interval, same_data: bool, seeds: int) -> Verdict:
-    """Judges any other model by the paper's gain G and the paired interval of our gain g.
+def judge(paper: float | None, ours: Interval, same_data: bool, seeds: int, gain: bool) -> Verdict:
+    """Judges the baseline by its level, any other model by its gain, by `RULE`.
 
     Args:
-        seeds: trainings of the model or of the baseline, whichever has fewer.
+        paper: the paper's value or gain; ours: the interval of ours, for a gain the paired one.
+        seeds: trainings of the model or, of a gain, of the baseline where it has fewer.
     """
-    lacking = _lacking(paper, same_data, seeds)
-    if paper is None or lacking:
-        return Verdict("cannot tell", lacking)
+    if paper is None:
+        return Verdict("cannot tell", "the paper has no figure")
+    if not same_data:
+        return Verdict("cannot tell", "other data than the paper's")
+    if seeds < 2:
+        return Verdict("cannot tell", "fewer than 2 seeds")
+    if not gain:
+        if paper in ours:
+            return Verdict("reproduced", "the paper's figure lies in our interval")
+        return Verdict("not reproduced", "the paper's figure lies outside our interval")
     if (paper > 0 and ours.low > 0) or (paper < 0 and ours.high < 0):
         return Verdict("reproduced", "our interval excludes 0 on the side of the paper's gain")
     if paper not in ours:
@@ -116,18 +131,8 @@ class Row(NamedTuple):
     """One model on one task by one metric.
 
     A gain says how much better a model's mean is than the baseline's, in the metric's unit. It is positive where the
-    model is better: where lower is better, as with perplexity, it is the baseline's mean minus the model's.
-
-    Attributes:
-        values: the metric for each seed, in ascending order of seeds; mean, sd (n - 1 below): of these.
-        low, high: bootstrap interval of `mean` over units, seeds held fixed.
-        paper: the paper's value, shown also where its data are others than ours.
-        same_data: whether the paper's value was measured on this data set.
-        verdict, reason: `judge_level` or `judge_gain`.
-        cpu_s, gpu_s: mean over seeds of training plus decoding; None if unknown.
-        members: models of which it is an ensemble, whose trainings are their own cost.
-        gain, gain_low, gain_high, p: None for the baseline, and where the baseline was not run.
-        paper_gain: None where the paper has no value of the model or of the baseline.
+    model is better: where lower is better, as with perplexity, it is the baseline's mean minus the model's. It is None
+    for the baseline, and where the baseline was not run.
     """
 
     task: str
@@ -135,23 +140,23 @@ class Row(NamedTuple):
     model: str
     label: str
     metric: Metric
-    values: tuple[float, ...]
+    values: tuple[float, ...]  # the metric for each seed, in ascending order of seeds
     mean: float
-    sd: float | None
-    low: float
+    sd: float | None  # over seeds, n - 1 below
+    low: float  # ends of the bootstrap interval of `mean` over units, seeds held fixed
     high: float
-    paper: float | None
-    same_data: bool
+    paper: float | None  # the paper's value, shown also where its data are others than ours
+    same_data: bool  # whether the paper's value was measured on this data set
     verdict: Word
     reason: str
-    cpu_s: float | None
+    cpu_s: float | None  # mean over seeds of training plus decoding; None if unknown
     gpu_s: float | None
-    members: tuple[str, ...]
+    members: tuple[str, ...]  # models of which it is an ensemble, whose trainings are their own cost
     gain: float | None = None
     gain_low: float | None = None
     gain_high: float | None = None
     p: float | None = None
-    paper_gain: float | None = None
+    paper_gain: float | None = None  # None also where the paper has no value of the model or of the baseline
 
     @property
     def seeds(self) -> int:
@@ -191,85 +196,70 @@ def compare(
     rows: list[Row] = []
     for task in tasks:
         metrics = [metric_of(name) for name in task.metrics(patterns)[: 1 if first else None]]
-        for metric, models in _resampled(task, metrics):
-            rows += _rows(task, models, metric, experiment.baseline, paper)
+        columns = list(dict.fromkeys(column for one in metrics for column in one.columns))
+        # All models by all metrics are seen under the same draws of units.
+        counts = np.stack([run.scores.counts().of(columns) for run in task.runs])
+        totals, draws = counts.sum(axis=1), bootstrap.resampled_sums(counts)
+        ends = np.cumsum([len(runs) for runs in task.models.values()])[:-1]
+        for metric in metrics:
+            places = [columns.index(column) for column in metric.columns]
+            values = np.split(metric.value(totals[:, places]), ends)
+            means = [seeds.mean(axis=0) for seeds in np.split(metric.value(draws[..., places]), ends)]
+            measured = dict(zip(task.models, zip(values, means, strict=True), strict=True))
+            rows += _rows(task, metric, measured, experiment.baseline, paper)
     return rows
-
-
-class _Model(NamedTuple):
-    """A model's runs, their values of a metric (seeds,), and the mean over seeds in each resample (resamples,)."""
-
-    runs: list[ScoredRun]
-    values: Floats
-    means: Floats
-
-
-def _resampled(task: TaskRuns, metrics: Sequence[Metric]) -> Iterator[tuple[Metric, dict[str, _Model]]]:
-    """Every model by each metric, all under the same draws of units."""
-    columns = list(dict.fromkeys(column for one in metrics for column in one.columns))
-    counts = np.stack([run.scores.counts().of(columns) for run in task.runs])
-    totals, draws = counts.sum(axis=1), bootstrap.resampled_sums(counts)
-    ends = np.cumsum([len(runs) for runs in task.models.values()])[:-1]
-    for metric in metrics:
-        places = [columns.index(column) for column in metric.columns]
-        values = np.split(metric.value(totals[:, places]), ends)
-        drawn = np.split(metric.value(draws[..., places]), ends)
-        means = [seeds.mean(axis=0) for seeds in drawn]
-        yield metric, dict(zip(task.models, map(_Model, task.models.values(), values, means), strict=True))
 
 
 def _rows(
-    task: TaskRuns, models: dict[str, _Model], metric: Metric, baseline: str, paper: PaperTable | None
-) -> list[Row]:
+    task: TaskRuns,
+    metric: Metric,
+    measured: Mapping[str, tuple[Floats, Floats]],
+    baseline: str,
+    paper: PaperTable | None,
+) -> Iterator[Row]:
+    """A row for each model, of its values (seeds,) and the mean over seeds in each resample (resamples,)."""
     same_data = task.config.paper is not None
     paper_row = task.config.paper or task.config.paper_reference
-    reported = {name: paper.value(metric.name, paper_row, name) if paper else None for name in [*models, baseline]}
-    rows = []
-    for name, (runs, values, means) in models.items():
-        spread, costs = bootstrap.interval(means), [run.scores.cost for run in runs]
+    reported = {name: paper.value(metric.name, paper_row, name) if paper else None for name in [*measured, baseline]}
+    sign = -1.0 if metric.lower_is_better else 1.0
+    for name, (values, means) in measured.items():
+        runs, spread = task.models[name], bootstrap.interval(means)
         gain: dict[str, float | None] = {}
         verdict = Verdict("cannot tell", "the baseline was not run")
         if name == baseline:
-            verdict = judge_level(reported[name], spread, same_data, len(values))
-        elif baseline in models:
-            papers = reported[name], reported[baseline]
-            gain, verdict = _gain(metric, models[name], models[baseline], papers, same_data)
-        rows.append(
-            Row(
-                task=task.name,
-                task_label=task.label,
-                model=name,
-                label=runs[0].label,
-                metric=metric,
-                values=tuple(values.tolist()),
-                mean=float(values.mean()),
-                sd=float(values.std(ddof=1)) if len(values) > 1 else None,
-                low=spread.low,
-                high=spread.high,
-                paper=reported[name],
-                same_data=same_data,
-                verdict=verdict.word,
-                reason=verdict.reason,
-                cpu_s=mean_if_known([cost.cpu_s for cost in costs]),
-                gpu_s=mean_if_known([cost.gpu_s for cost in costs]),
-                # By the folders of their models, MODEL/seedN/model.
-                members=tuple(Path(one).parts[-3:][0] for one in runs[0].scores.training.get("members", [])),
-                **gain,
-            )
+            verdict = judge(reported[name], spread, same_data, len(values), gain=False)
+        elif baseline in measured:
+            base_values, base_means = measured[baseline]
+            value, differences = sign * float(values.mean() - base_values.mean()), sign * (means - base_means)
+            paired, p = bootstrap.interval(differences), bootstrap.p_value(differences, value)
+            own, other = reported[name], reported[baseline]
+            paper_gain = None if own is None or other is None else sign * (own - other)
+            gain = {"gain": value, "gain_low": paired.low, "gain_high": paired.high, "p": p, "paper_gain": paper_gain}
+            verdict = judge(paper_gain, paired, same_data, min(len(values), len(base_values)), gain=True)
+        yield Row(
+            task=task.name,
+            task_label=task.label,
+            model=name,
+            label=runs[0].label,
+            metric=metric,
+            values=tuple(values.tolist()),
+            mean=float(values.mean()),
+            sd=float(values.std(ddof=1)) if len(values) > 1 else None,
+            low=spread.low,
+            high=spread.high,
+            paper=reported[name],
+            same_data=same_data,
+            verdict=verdict.word,
+            reason=verdict.reason,
+            cpu_s=_mean_if_known([run.scores.cost.cpu_s for run in runs]),
+            gpu_s=_mean_if_known([run.scores.cost.gpu_s for run in runs]),
+            # By the folders of their models, MODEL/seedN/model.
+            members=tuple(Path(one).parts[-3:][0] for one in runs[0].scores.training.get("members", [])),
+            **gain,
         )
-    return rows
 
 
-def _gain(
-    metric: Metric, model: _Model, baseline: _Model, papers: tuple[float | None, float | None], same_data: bool
-) -> tuple[dict[str, float | None], Verdict]:
-    """What a row says of the gain over the baseline, and the verdict; `papers` are of the model and the baseline."""
-    sign = -1.0 if metric.lower_is_better else 1.0
-    value = sign * float(model.values.mean() - baseline.values.mean())
-    differences = sign * (model.means - baseline.means)
-    spread, (own, other) = bootstrap.interval(differences), papers
-    paper_gain = None if own is None or other is None else sign * (own - other)
-    p = bootstrap.p_value(differences, value)
-    gain = {"gain": value, "gain_low": spread.low, "gain_high": spread.high, "p": p, "paper_gain": paper_gain}
-    seeds = min(len(model.runs), len(baseline.runs))
-    return gain, judge_gain(paper_gain, spread, same_data, seeds)
+def _mean_if_known(values: Sequence[float | None]) -> float | None:
+    """The mean over runs; None unless it is known of each."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from pam.config import Experiment
-from pam.reporting.comparison import PaperTable
+from pam.reporting.catalogue import TableSpec
+from pam.reporting.comparison import Inputs
 from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, table_of
-from pam.reporting.runs import ScoredRun, TaskRuns, label_of, processor_seconds
+from pam.reporting.runs import ScoredRun, label_of, processor_seconds
 
 # Cost of every run.
 
@@ -33,67 +33,47 @@ COSTS_SHOWN = (
     Column("Parameters", "{parameters:,.0f}"),
 )
 COSTS_NOTE = (
-    "Wall, CPU and GPU seconds are those of training and decoding together, over all sessions of "
-    "a training that was resumed. Examples/s: training examples per wall second; Decoded/s: test "
-    "rows decoded per wall second, with the main beam."
+    "Wall, CPU and GPU seconds are those of training and decoding together, over all sessions of a training that was "
+    "resumed. Examples/s: training examples per wall second; Decoded/s: test rows decoded per wall second, with the "
+    "main beam."
 )
 
 
-def costs(tasks: Sequence[TaskRuns], title: str) -> Table:
+def costs(spec: TableSpec, inputs: Inputs) -> Table:
     """One row per run and, for people, their sum; seconds are training and decoding together."""
-    records = [_cost(run) | {"task_label": task.label} for task in tasks for run in task.runs]
+    records = []
+    for task in inputs.tasks:
+        for run in task.runs:
+            training = {key: run.scores.training.get(key) for key in TRAINING}
+            best, epochs = training["best_epoch"], training["epochs"]
+            training["best"] = f"{best} of {epochs}" if best is not None and epochs is not None else best
+            named = {"task": run.task, "model": run.model, "label": run.label, "seed": run.seed}
+            speed = {"decoded_per_second": run.main_decoding.get("sentences_per_second"), "task_label": task.label}
+            records.append(named | run.scores.cost.model_dump() | training | speed)
     frame = pd.DataFrame(records, dtype=object)
-    table = table_of(title, frame, COSTS, dict.fromkeys(SECONDS, 1), COSTS_SHOWN, (COSTS_NOTE,))
+    table = table_of(inputs.title(spec), frame, COSTS, dict.fromkeys(SECONDS, 1), COSTS_SHOWN, (COSTS_NOTE,))
     totals = [f"{sum(known):,.0f}" if len(known) else "" for known in (frame[key].dropna() for key in SECONDS)]
     table.shown.loc[len(frame)] = ["All", "", "", str(len(frame)), *totals, *[""] * 5]
     return table
 
 
-def _cost(run: ScoredRun) -> dict[str, Any]:
-    training = {key: run.scores.training.get(key) for key in TRAINING}
-    best, epochs = training["best_epoch"], training["epochs"]
-    return {
-        "task": run.task,
-        "model": run.model,
-        "label": run.label,
-        "seed": run.seed,
-        **run.scores.cost.model_dump(),
-        **training,
-        "decoded_per_second": run.main_decoding.get("sentences_per_second"),
-        "best": f"{best} of {epochs}" if best is not None and epochs is not None else best,
-    }
-
-
-def environment(tasks: Sequence[TaskRuns], title: str) -> Table:
+def environment(spec: TableSpec, inputs: Inputs) -> Table:
     """Every distinct version, machine and device, with the number of runs that ran on it."""
-    facts = [fact for task in tasks for run in task.runs for fact in _facts(run.scores.training)]
+    facts: list[tuple[str, str, str]] = []
+    for training in (run.scores.training for task in inputs.tasks for run in task.runs):
+        if training.get("device"):
+            facts.append(("device", "device", str(training["device"])))
+        for kind in ("hardware", "versions"):
+            known = (training.get(kind) or {}).items()
+            facts += [(kind, str(name), str(value)) for name, value in known if value is not None]
     counts = pd.DataFrame(facts, columns=["kind", "name", "value"]).value_counts().rename("runs").reset_index()
     counts = counts.sort_values(["kind", "name", "runs", "value"], ascending=[True, True, False, True])
-    return Table(title, counts, counts.astype(str).rename(columns=str.capitalize), "lllr")
-
-
-def _facts(training: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    if training.get("device"):
-        yield "device", "device", str(training["device"])
-    for kind in ("hardware", "versions"):
-        known = (training.get(kind) or {}).items()
-        yield from ((kind, str(name), str(value)) for name, value in known if value is not None)
+    return Table(inputs.title(spec), counts, counts.astype(str).rename(columns=str.capitalize), "lllr")
 
 
 # Time over the baseline's.
 
-TIME_RATIO, ANY_ROW = "time_ratio", "any"
-"""Where the papers' results have an overhead, whatever the task."""
-
-
-class Time(NamedTuple):
-    """Seconds of one piece of work, and the kind of processor that they are of."""
-
-    phase: str
-    processor: str
-    seconds: float
-
-
+TIME_RATIO, ANY_ROW = "time_ratio", "any"  # where the papers' results have an overhead, whatever the task
 OVERHEAD = ("task", "phase", "model", "processor", "seconds", "ratio", "n", "paper")
 OVERHEAD_SHOWN = (
     TASK,
@@ -105,8 +85,6 @@ OVERHEAD_SHOWN = (
     SEEDS,
     Column("Paper", "{paper:.2f}"),
 )
-
-
 OVERHEAD_NOTE = (
     "Seconds: of one epoch of training, its development split included, and of decoding the test split, processor or "
     "GPU seconds, mean over seeds. Ratio: over the baseline's ({}). Other work on the machine blurs such ratios; "
@@ -114,64 +92,60 @@ OVERHEAD_NOTE = (
 )
 
 
-def overhead(tasks: Sequence[TaskRuns], experiment: Experiment, paper: PaperTable | None, title: str) -> Table:
+def overhead(spec: TableSpec, inputs: Inputs) -> Table:
     """One row per task, phase and model: seconds, and how many times the baseline's they are.
 
-    Seconds are those of the GPU where one was used, else of the processor. A ratio is formed only
-    between times on the same kind of processor.
+    They are of the GPU where one was used, else of the processor; there is no ratio between times on different kinds.
     """
-    notes = [OVERHEAD_NOTE.format(experiment.baseline)]
+    baseline, paper = inputs.experiment.baseline, inputs.paper(spec)
+    notes = [OVERHEAD_NOTE.format(baseline)]
     if paper is not None:
         notes.append(f"Paper: {paper.source}. {paper.note}")
-    rows = [row for task in tasks for row in _overheads(task, experiment.baseline, paper)]
+    rows: list[dict[str, Any]] = []
+    for task in inputs.tasks:
+        times = pd.DataFrame(
+            [time for run in task.runs for time in _times(run)], columns=["model", "phase", "processor", "seconds"]
+        )
+        # Training, then decoding by beam, of every model that has a time of it.
+        for phase in times["phase"].unique():
+            by_model = dict(list(times[times["phase"] == phase].groupby("model", sort=False)))
+            base = by_model.get(baseline)
+            for model, own in by_model.items():
+                seconds, ratio = float(own["seconds"].mean()), None
+                if base is not None and len({*own["processor"], *base["processor"]}) == 1:
+                    ratio = seconds / float(base["seconds"].mean())
+                rows.append(
+                    {
+                        "task": task.name,
+                        "task_label": task.label,
+                        "phase": phase,
+                        "model": model,
+                        "label": task.models[str(model)][0].label,
+                        "processor": own["processor"].iloc[0],
+                        "seconds": seconds,
+                        "ratio": ratio,
+                        "n": len(own),
+                        "paper": paper.value(TIME_RATIO, ANY_ROW, str(model)) if paper else None,
+                    }
+                )
     frame = pd.DataFrame(rows, columns=[*OVERHEAD, "task_label", "label"], dtype=object)
-    return table_of(title, frame, OVERHEAD, {"seconds": 3, "ratio": 3}, OVERHEAD_SHOWN, notes, group=2)
+    return table_of(inputs.title(spec), frame, OVERHEAD, {"seconds": 3, "ratio": 3}, OVERHEAD_SHOWN, notes, group=2)
 
 
-def _overheads(task: TaskRuns, baseline: str, paper: PaperTable | None) -> Iterator[dict[str, Any]]:
-    """Training, then decoding by beam, of every model that has a time of it."""
-    times = {model: [time for run in runs for time in _times(run)] for model, runs in task.models.items()}
-    phases = dict.fromkeys(time.phase for of_model in times.values() for time in of_model)
-    for phase in phases:
-        base = [time for time in times.get(baseline, []) if time.phase == phase]
-        for model, runs in task.models.items():
-            own = [time for time in times[model] if time.phase == phase]
-            if own:
-                seconds = _mean_seconds(own)
-                same = len({time.processor for time in (*own, *base)}) == 1
-                yield {
-                    "task": task.name,
-                    "task_label": task.label,
-                    "phase": phase,
-                    "model": model,
-                    "label": runs[0].label,
-                    "processor": own[0].processor,
-                    "seconds": seconds,
-                    "ratio": seconds / _mean_seconds(base) if base and same else None,
-                    "n": len(own),
-                    "paper": paper.value(TIME_RATIO, ANY_ROW, model) if paper else None,
-                }
-
-
-def _mean_seconds(times: Sequence[Time]) -> float:
-    return float(np.mean([time.seconds for time in times]))
-
-
-def _times(run: ScoredRun) -> Iterator[Time]:
+def _times(run: ScoredRun) -> Iterator[tuple[str, str, str, float]]:
+    """Model, phase, kind of processor and its seconds of each piece of work of a run."""
     training = run.scores.training
     if (spent := processor_seconds(training)) and training.get("epochs"):
-        yield Time("training", spent[0], spent[1] / training["epochs"])
+        yield run.model, "training", spent[0], spent[1] / training["epochs"]
     for beam, decoding in run.decodings.items():
         if spent := processor_seconds(decoding):
-            yield Time(f"decoding, beam {beam}", *spent)
+            yield run.model, f"decoding, beam {beam}", *spent
 
 
 # Sizes of the data, what was dropped on the way and why, licences.
 
 SPLITS = ("train", "dev", "test")
-
-Summary = dict[str, Any]
-"""The content of a `summary.json`."""
+Summary = dict[str, Any]  # the content of a `summary.json`
 
 
 def datasets(experiment: Experiment, data: Mapping[str, Summary], gold: Mapping[str, Summary]) -> list[Table]:
@@ -188,12 +162,20 @@ def datasets(experiment: Experiment, data: Mapping[str, Summary], gold: Mapping[
         rows = [(labels[task], found["dataset"], *row) for task, found in own.items() for row in rows_of(found)]
         notes = [note for task in own for note in _notes(labels[task], own[task], experiment.tasks[task].note)]
         tables.append(_table(title, f"Task|Data set|{headings}", "ll" + align, rows, notes))
-    stages = [(labels[task], *row) for task, found in data.items() for row in _stages(found["stages"])]
+    stages, links, notes = [], [], []
+    for task, found in data.items():
+        for one in found["stages"]:
+            reasons = "; ".join(f"{reason}: {count:,}" for reason, count in one["dropped"].items())
+            counts = one["pairs_in"], one["pairs_out"], sum(one["dropped"].values())
+            stages.append((labels[task], one["stage"], one["split"], *counts, reasons))
     headings = "Task|Stage|Split|Pairs in|Pairs out|Dropped|Why"
     tables.append(_table("Stages of preparing", headings, "lllrrrp", stages))
-    links = [(labels[task], *_links(found)) for task, found in gold.items()]
+    for task, found in gold.items():
+        unknown = found["source"]["unknown"] + found["target"]["unknown"]
+        counts = found["links"]["sure"], found["links"]["possible"], unknown
+        links.append((labels[task], found["dataset"], found["rows"], *counts))
+        notes += _notes(labels[task], found)
     headings = "Task|Data set|Sentences|Sure links|Possible links|Unknown"
-    notes = [note for task, found in gold.items() for note in _notes(labels[task], found)]
     tables.append(_table("Word alignments", headings, "llrrrr", links, notes))
     return [table for table in tables if len(table.shown)]
 
@@ -238,21 +220,6 @@ KINDS = {
     ),
 }
 """Kind of task to its table's title, headings and alignment, and a row for each split of a task's summary."""
-
-
-def _stages(stages: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    rows = []
-    for one in stages:
-        reasons = "; ".join(f"{reason}: {count:,}" for reason, count in one["dropped"].items())
-        counts = (one["pairs_in"], one["pairs_out"], sum(one["dropped"].values()))
-        rows.append((one["stage"], one["split"], *counts, reasons))
-    return rows
-
-
-def _links(found: dict[str, Any]) -> tuple[Any, ...]:
-    unknown = found["source"]["unknown"] + found["target"]["unknown"]
-    links = found["links"]
-    return found["dataset"], found["rows"], links["sure"], links["possible"], unknown
 
 
 def _notes(label: str, found: dict[str, Any], note: str = "") -> list[str]:

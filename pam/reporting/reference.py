@@ -21,7 +21,7 @@ import shutil
 import tarfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -42,17 +42,10 @@ ARCHIVE, RECORD, SCORES, EXPERIMENT = "runs.tar.xz", "record.json", "scores.json
 
 MEASURED = (*("run.yaml", "training.json", "history.csv", "decoding.json"), *("*scores.json", "*analysis.json"))
 """Names of a run's files that hold its configuration and numbers."""
-
-TEXTS = ("predictions.tsv", "attention.json")
-"""Those that hold text of the data, which not every license allows to pass on."""
-
+TEXTS = ("predictions.tsv", "attention.json")  # those that hold text of the data, which not every license lets pass on
 SHOWN = {"tables": (".csv", ".md"), "figures": (".svg", ".png")}
-
-UNPACKED = 2**30
-"""Bytes of all runs of an experiment, as they are unpacked."""
-
-Name = tuple[str, str, int]
-"""A run: task, model, seed."""
+UNPACKED = 2**30  # bytes of all runs of an experiment, as they are unpacked
+Name = tuple[str, str, int]  # a run: task, model, seed
 
 
 def run_path(name: Name) -> str:
@@ -73,28 +66,29 @@ def store(results: Path, out: Path, command: str, commit: str) -> None:
     tasks = {run_path(name): name[0] for name in experiment.runs() if (results / run_path(name) / SCORES).is_file()}
     if not tasks:
         raise UserError("no run has scores", file=results, hint="let the experiment run first")
-    closed = {task for task in tasks.values() if forbids_derivatives(results / task)}
+    # Those whose license forbids to pass on what was made of their text.
+    licenses = {task: read_json(results / task / "data/summary.json").get("licence", "") for task in tasks.values()}
+    closed = {task for task, text in licenses.items() if "-ND" in text}
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     made_by = record(results, list(tasks), {"date": today, "command": command, "commit": commit}, out)
     made = out.with_name(f".{out.name}.part")
     shutil.rmtree(made, ignore_errors=True)
-    copy_shown(results, made, closed)
-    write_archive(
-        made / ARCHIVE, results, [file for run in tasks for file in measured(results / run, tasks[run] in closed)]
-    )
-    rows = [score_row(results / run) for run in tasks]
+    _copy_shown(results, made, closed)
+    _write_archive(made / ARCHIVE, results, tasks, closed)
+    rows = []
+    for run in tasks:
+        scores = read_json(results / run / SCORES)
+        row = {key: scores[key] for key in ("task", "model", "seed")}
+        for content in (scores, *map(read_json, sorted((results / run).glob("*_scores.json")))):
+            row |= {name: round(metric["value"], 4) for name, metric in content["metrics"].items()}
+        rows.append(row | {key: round(value or 0, 1) for key, value in scores["cost"].items()})
     pd.DataFrame(rows).to_csv(made / "scores.csv", index=False, lineterminator="\n")
     write_json(made / RECORD, made_by)
     shutil.rmtree(out, ignore_errors=True)
     made.rename(out)
 
 
-def forbids_derivatives(task: Path) -> bool:
-    """Whether the license of a task's data forbids to pass on what was made of its text."""
-    return "-ND" in read_json(task / "data/summary.json").get("licence", "")
-
-
-def copy_shown(results: Path, out: Path, closed: set[str]) -> None:
+def _copy_shown(results: Path, out: Path, closed: set[str]) -> None:
     """Copies the configuration, tables and figures, but those with text of the `closed` tasks."""
     hidden = tuple(f"attention_{task}_" for task in closed) + (("examples.",) if closed else ())
     for folder, endings in SHOWN.items():
@@ -105,30 +99,24 @@ def copy_shown(results: Path, out: Path, closed: set[str]) -> None:
     shutil.copyfile(results / EXPERIMENT, out / EXPERIMENT)
 
 
-def measured(run: Path, closed: bool) -> list[Path]:
-    """The files of what a run measured; without text if its data is `closed`."""
-    patterns = MEASURED if closed else MEASURED + TEXTS
-    files = (path for path in run.rglob("*") if path.is_file())
-    return [path for path in files if any(fnmatch(path.name, pattern) for pattern in patterns)]
-
-
-def write_archive(path: Path, folder: Path, files: Sequence[Path]) -> None:
-    """Writes files by their paths in a folder; the same content gives the same bytes."""
+def _write_archive(path: Path, results: Path, tasks: Mapping[str, str], closed: set[str]) -> None:
+    """Writes what the runs, each of one of `tasks`, measured, no text of the `closed` ones; always the same bytes."""
+    files: dict[str, Path] = {}
+    for run, task in tasks.items():
+        patterns = MEASURED if task in closed else MEASURED + TEXTS
+        for file in (results / run).rglob("*"):
+            if file.is_file() and any(fnmatch(file.name, pattern) for pattern in patterns):
+                files[file.relative_to(results).as_posix()] = file
     with atomic_write(path) as temporary, tarfile.open(temporary, "w:xz") as archive:
-        for name, file in sorted((file.relative_to(folder).as_posix(), file) for file in files):
-            content = file.read_bytes()
+        for name, file in sorted(files.items()):
             member = tarfile.TarInfo(name)  # of no time and no owner
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
+            member.size = file.stat().st_size
+            archive.addfile(member, io.BytesIO(file.read_bytes()))
 
 
 @contextmanager
 def unpacked(stored: Path) -> Iterator[Path]:
-    """A temporary folder with the files of the stored runs.
-
-    Raises:
-        UserError: the archive is damaged, too large or leads out of the folder.
-    """
+    """A temporary folder with the stored runs; a UserError if the archive is damaged, too large or leads out of it."""
     with TemporaryDirectory(prefix="pam-runs-") as folder:
         try:
             extract_all(stored / ARCHIVE, Path(folder), UNPACKED)
@@ -138,34 +126,16 @@ def unpacked(stored: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def score_row(run: Path) -> dict[str, Any]:
-    """A run's line: the value of each metric, those of its word alignments too, and its cost."""
-    scores = read_json(run / SCORES)
-    row = {key: scores[key] for key in ("task", "model", "seed")}
-    for content in (scores, *map(read_json, sorted(run.glob("*_scores.json")))):
-        row |= {name: round(metric["value"], 4) for name, metric in content["metrics"].items()}
-    return row | {key: round(value or 0, 1) for key, value in scores["cost"].items()}
-
-
 def record(results: Path, runs: Sequence[str], call: dict[str, Any], out: Path) -> dict[str, Any]:
-    """How many runs there are, what they cost, where and by which commands they were made."""
+    """How many runs there are, what they cost, where and by which commands they were made.
+
+    The command `call` made those that `out` does not have as they are. The same command of the same commit counts as
+    one, of its last day.
+    """
     scores = [read_json(results / run / SCORES) for run in runs]
     machines = Counter(
         json.dumps({key: one["training"].get(key) for key in ("hardware", "versions")}) for one in scores
     )
-    return {
-        "runs": len(runs),
-        "cost": {key: round(sum(one["cost"][key] or 0 for one in scores)) for key in ("cpu_s", "gpu_s")},
-        "machines": [json.loads(text) | {"runs": n} for text, n in machines.most_common()],
-        "commands": commands(results, runs, call, out),
-    }
-
-
-def commands(results: Path, runs: Sequence[str], call: dict[str, Any], out: Path) -> list[dict[str, Any]]:
-    """The commands that made the runs; `call` made those that `out` does not have as they are.
-
-    The same command of the same commit counts as one, of its last day.
-    """
     identity = itemgetter("commit", "command")
     earlier, same = [], set()
     if (out / ARCHIVE).is_file():
@@ -177,7 +147,12 @@ def commands(results: Path, runs: Sequence[str], call: dict[str, Any], out: Path
     found = {identity(one): one | {"runs": []} for one in [*earlier, call]}
     for run in runs:
         found[made_by.get(run, identity(call))]["runs"].append(run)
-    return [one for one in found.values() if one["runs"]]
+    return {
+        "runs": len(runs),
+        "cost": {key: round(sum(one["cost"][key] or 0 for one in scores)) for key in ("cpu_s", "gpu_s")},
+        "machines": [json.loads(text) | {"runs": n} for text, n in machines.most_common()],
+        "commands": [one for one in found.values() if one["runs"]],
+    }
 
 
 @dataclass
@@ -193,38 +168,20 @@ class Outcome:
 def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
     """Restores the stored runs whose configuration is the plan's, but those that have scores.
 
-    All files of a run get the same time, which is later than its data's: the workflow takes them
-    as up to date, and trains only what is missing.
+    All files of a run get the same time, which is later than its data's: the workflow takes them as up to date, and
+    trains only what is missing.
 
     Raises:
         UserError: another experiment or no runs are stored, or a task has no prepared data yet.
     """
-    check_restorable(stored, results, plan)
-    found = Outcome()
-    with unpacked(stored) as folder:
-        for name in plan.experiment.runs():
-            source, target = folder / run_path(name), results / run_path(name)
-            if (target / SCORES).exists():
-                found.present.append(name)
-            elif not (source / SCORES).is_file():
-                found.missing.append(name)
-            elif not same_configuration(source / "run.yaml", plan.run(*name)):
-                found.differing.append(name)
-            else:
-                copy_run(source, target)
-                found.restored.append(name)
-    return found
-
-
-def check_restorable(stored: Path, results: Path, plan: Plan) -> None:
-    name, file = plan.experiment.experiment, stored / EXPERIMENT
-    if read_yaml(file).get("experiment") != name:
+    experiment, file = plan.experiment, stored / EXPERIMENT
+    if read_yaml(file).get("experiment") != experiment.experiment:
         hint = "name the folder of the same experiment under results/reference/"
-        raise UserError(f"this is not of the experiment `{name}`", file=file, hint=hint)
+        raise UserError(f"this is not of the experiment `{experiment.experiment}`", file=file, hint=hint)
     if not (stored / ARCHIVE).is_file():
         hint = "only tables and figures are stored here; train the runs"
         raise UserError("no runs are stored", file=stored / ARCHIVE, hint=hint)
-    for task in plan.experiment.tasks:
+    for task in experiment.tasks:
         if not (results / task / "data/summary.json").is_file():
             raise UserError(
                 f"the data of task `{task}` is not prepared: made later, it would be newer than "
@@ -232,9 +189,29 @@ def check_restorable(stored: Path, results: Path, plan: Plan) -> None:
                 file=results / task / "data",
                 hint="run `snakemake --cores all data --configfile ...` before",
             )
+    found = Outcome()
+    with unpacked(stored) as folder:
+        for name in experiment.runs():
+            source, target = folder / run_path(name), results / run_path(name)
+            if (target / SCORES).exists():
+                found.present.append(name)
+            elif not (source / SCORES).is_file():
+                found.missing.append(name)
+            elif not _same_configuration(source / "run.yaml", plan.run(*name)):
+                found.differing.append(name)
+            else:
+                found.restored.append(name)
+                now = time.time_ns()
+                files = [path for path in source.rglob("*") if path.is_file()]
+                # The scores come last, as they make a run present.
+                for path in sorted(files, key=lambda path: (path == source / SCORES, path)):
+                    with atomic_write(target / path.relative_to(source)) as temporary:
+                        shutil.copyfile(path, temporary)
+                        os.utime(temporary, ns=(now, now))
+    return found
 
 
-def same_configuration(stored: Path, run: RunConfig) -> bool:
+def _same_configuration(stored: Path, run: RunConfig) -> bool:
     """Whether a stored run was trained and decoded as `run` asks for."""
     try:
         found = load_run(stored)
@@ -242,13 +219,3 @@ def same_configuration(stored: Path, run: RunConfig) -> bool:
         return False
     decoding = [one.decoding.model_dump(exclude={"batch_size"}) for one in (found, run)]
     return found.training_config() == run.training_config() and decoding[0] == decoding[1]
-
-
-def copy_run(source: Path, target: Path) -> None:
-    """Copies a run's files, all with the present time; the scores last, as they make it present."""
-    now = time.time_ns()
-    files = [path for path in source.rglob("*") if path.is_file()]
-    for path in sorted(files, key=lambda path: (path == source / SCORES, path)):
-        with atomic_write(target / path.relative_to(source)) as temporary:
-            shutil.copyfile(path, temporary)
-            os.utime(temporary, ns=(now, now))

@@ -34,22 +34,14 @@ TASK, MODEL, SEEDS = Column("Task", "{task_label}", "l"), Column("Model", "{labe
 
 @dataclass(frozen=True)
 class Table:
-    """A table for machines (`data`, the CSV) and for people (`shown`, all other formats).
-
-    Attributes:
-        data: one row per row of the CSV; None is written as an empty cell.
-        shown: text; several columns may have the same heading.
-        align: one letter per column of `shown`, as `Column` has them.
-        notes: paragraphs below the table.
-        group: a line is drawn between rows that differ in so many first columns of `shown`.
-    """
+    """A table for machines (`data`, the CSV) and for people (`shown`, all other formats)."""
 
     title: str
-    data: pd.DataFrame
-    shown: pd.DataFrame
-    align: str
-    notes: tuple[str, ...] = ()
-    group: int = 1
+    data: pd.DataFrame  # one row per row of the CSV; None is written as an empty cell
+    shown: pd.DataFrame  # text; several columns may have the same heading
+    align: str  # one letter per column of `shown`, as `Column` has them
+    notes: tuple[str, ...] = ()  # paragraphs below the table
+    group: int = 1  # a line is drawn between rows that differ in so many first columns of `shown`
 
     @property
     def rows(self) -> list[tuple[bool, tuple[str, ...]]]:
@@ -69,28 +61,20 @@ def table_of(
     group: int = 1,
 ) -> Table:
     """A table of a frame: columns `csv` for machines, with the `digits` of each or as they are; `shown` for people."""
+
+    def rounded(value: Any, name: str) -> Any:
+        return value if value is None or name not in digits else round(value, digits[name])
+
+    def filled(template: str, row: dict[Hashable, Any]) -> str:
+        names = [name for _, name, _, _ in Formatter().parse(template) if name]
+        return "" if any(pd.isna(row[name]) for name in names) else template.format_map(row)
+
     rows = frame.to_dict("records")
-    records = [[_rounded(row[name], digits.get(name)) for name in csv] for row in rows]
-    texts = [[_filled(column.text, row) for column in shown] for row in rows]
-    return Table(
-        title,
-        # As objects: an integer next to an unknown one does not become a float.
-        pd.DataFrame(records, columns=list(csv), dtype=object),
-        pd.DataFrame(texts, columns=[column.heading for column in shown], dtype=object),
-        "".join(column.align for column in shown),
-        tuple(notes),
-        group,
-    )
-
-
-def _filled(template: str, row: dict[Hashable, Any]) -> str:
-    names = [name for _, name, _, _ in Formatter().parse(template) if name]
-    return "" if any(pd.isna(row[name]) for name in names) else template.format_map(row)
-
-
-def _rounded(value: Any, digits: int | None) -> Any:
-    """A number with enough digits for machines, and no noise behind them."""
-    return value if value is None or digits is None else round(value, digits)
+    # As objects: an integer next to an unknown one does not become a float.
+    data = pd.DataFrame([[rounded(row[name], name) for name in csv] for row in rows], columns=list(csv), dtype=object)
+    texts = [[filled(column.text, row) for column in shown] for row in rows]
+    people = pd.DataFrame(texts, columns=[column.heading for column in shown], dtype=object)
+    return Table(title, data, people, "".join(column.align for column in shown), tuple(notes), group)
 
 
 def signed(value: float | None, digits: int) -> str:
@@ -111,7 +95,7 @@ def probability(value: float) -> str:
 
 def write(table: Table, folder: Path | str, name: str) -> None:
     """Writes `<folder>/<name>` in all `FORMATS`."""
-    texts = (to_csv(table), to_markdown(table), to_latex(table, name), to_html(table))
+    texts = (to_csv(table), to_markdown(table), to_latex(table, name), page(table.title, [table]))
     for ending, text in zip(FORMATS, texts, strict=True):
         write_text(Path(folder) / f"{name}{ending}", text)
 
@@ -122,25 +106,18 @@ def to_csv(table: Table) -> str:
 
 def to_markdown(table: Table) -> str:
     """A pipe table, padded so that it can be read as plain text too."""
-    texts = [tuple(table.shown.columns), *(row for _, row in table.rows)]
-    rows = [tuple(_markdown(text) for text in row) for row in texts]
-    widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
 
-    padded = [
-        [
-            text.rjust(width) if side == "r" else text.ljust(width)
-            for side, text, width in zip(table.align, row, widths, strict=True)
-        ]
-        for row in rows
-    ]
-    rule = ["-" * (width - 1) + (":" if side == "r" else "-") for side, width in zip(table.align, widths, strict=True)]
-    body = "\n".join(f"| {' | '.join(row)} |" for row in (padded[0], rule, *padded[1:]))
-    notes = [_markdown(note) for note in table.notes]
-    return "\n\n".join([f"### {_markdown(table.title)}", body, *notes]) + "\n"
+    def escaped(text: str) -> str:
+        return re.sub(r"([\\|*]|<(?=[A-Za-z/!?]))", r"\\\1", text)
 
-
-def _markdown(text: str) -> str:
-    return re.sub(r"([\\|*]|<(?=[A-Za-z/!?]))", r"\\\1", text)
+    columns = []
+    for place, (heading, side) in enumerate(zip(table.shown.columns, table.align, strict=True)):
+        texts = [escaped(text) for text in (heading, *table.shown.iloc[:, place])]
+        width = max(3, *map(len, texts))
+        texts.insert(1, "-" * (width - 1) + (":" if side == "r" else "-"))
+        columns.append([text.rjust(width) if side == "r" else text.ljust(width) for text in texts])
+    body = "\n".join(f"| {' | '.join(row)} |" for row in zip(*columns, strict=True))
+    return "\n\n".join([f"### {escaped(table.title)}", body, *map(escaped, table.notes)]) + "\n"
 
 
 def to_latex(table: Table, label: str) -> str:
@@ -179,8 +156,7 @@ _LATEX = {
 
 def latex(text: str) -> str:
     """Escapes text for LaTeX; a minus before a digit becomes a true minus sign."""
-    escaped = "".join(_LATEX.get(character, character) for character in text)
-    return re.sub(r"(?<![\w-])-(?=\d)", "$-$", escaped)
+    return re.sub(r"(?<![\w-])-(?=\d)", "$-$", "".join(_LATEX.get(character, character) for character in text))
 
 
 _STYLE = """\
@@ -200,15 +176,11 @@ p { max-width: 62em; color: #333; }
 code { background: #f0f0f0; padding: 0 .2em; }"""
 
 _VERDICTS = ("reproduced", "not reproduced", "cannot tell")
-
-
-def to_html(table: Table) -> str:
-    """A page of its own, without anything fetched, for a report that embeds it."""
-    return page(table.title, [table])
+_CLASSES: dict[str, list[str]] = {"l": ["text"], "p": ["text", "wide"], "r": []}
 
 
 def page(title: str, tables: Sequence[Table]) -> str:
-    """The same of several tables, below each other."""
+    """A page of its own, without anything fetched, for a report that embeds it; tables are below each other."""
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f"<title>{html.escape(title)}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n"
@@ -217,22 +189,18 @@ def page(title: str, tables: Sequence[Table]) -> str:
     )
 
 
-_CLASSES: dict[str, list[str]] = {"l": ["text"], "p": ["text", "wide"], "r": []}
-_GROUP = ' class="group"'
-
-
 def _section(table: Table) -> str:
-    head = f"<thead><tr>{_cells('th', table.shown.columns, table.align)}</tr></thead>"
-    rows = "\n".join(f"<tr{_GROUP * above}>{_cells('td', row, table.align)}</tr>" for above, row in table.rows)
+    def cells(tag: str, texts: Iterable[str]) -> str:
+        found = ""
+        for text, side in zip(texts, table.align, strict=True):
+            classes = _CLASSES[side] + ([text.replace(" ", "-")] if text in _VERDICTS else [])
+            mark = f' class="{" ".join(classes)}"' if classes else ""
+            found += f"<{tag}{mark}>{html.escape(text)}</{tag}>"
+        return found
+
+    group = ' class="group"'
+    head = f"<thead><tr>{cells('th', table.shown.columns)}</tr></thead>"
+    rows = "\n".join(f"<tr{group * above}>{cells('td', row)}</tr>" for above, row in table.rows)
     notes = [re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(note)) for note in table.notes]
     below = "\n".join(f"<p>{note}</p>" for note in notes)
     return f"<h2>{html.escape(table.title)}</h2>\n<table>\n{head}\n<tbody>\n{rows}\n</tbody>\n</table>\n{below}"
-
-
-def _cells(tag: str, texts: Iterable[str], align: str) -> str:
-    cells = []
-    for text, side in zip(texts, align, strict=True):
-        classes = _CLASSES[side] + ([text.replace(" ", "-")] if text in _VERDICTS else [])
-        mark = f' class="{" ".join(classes)}"' if classes else ""
-        cells.append(f"<{tag}{mark}>{html.escape(text)}</{tag}>")
-    return "".join(cells)

@@ -7,30 +7,35 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from pam.config import Experiment, TaskConfig, load_run
-from pam.evaluation import attention
-from pam.evaluation import scores as record
 from pam.evaluation.attention import Analysis
-from pam.evaluation.inputs import read_predictions
+from pam.evaluation.inputs import load, read_predictions
 from pam.evaluation.metrics import Floats, metric_of
 from pam.evaluation.scores import Scores
 from pam.io import UserError, parse, read_yaml, unknown
 
 
 @dataclass(frozen=True)
-class ScoredRun:
-    """One `scores.json`, and the run that it belongs to."""
+class OfRun:
+    """A file, and the run that it belongs to."""
 
     path: Path
     task: str
     model: str
     label: str
     seed: int
+
+
+@dataclass(frozen=True)
+class ScoredRun(OfRun):
+    """One `scores.json`."""
+
     scores: Scores
 
     @property
@@ -77,43 +82,34 @@ def label_of(task: str, experiment: Experiment) -> str:
 
 
 @dataclass(frozen=True)
-class History:
-    """One training: the run it belongs to and a column of numbers per name."""
+class History(OfRun):
+    """One training: a column of numbers per name."""
 
-    task: str
-    model: str
-    label: str
-    seed: int
     columns: dict[str, Floats]
 
 
-class Outputs(NamedTuple):
+@dataclass(frozen=True)
+class Outputs(OfRun):
     """What one model made of a test split: sources, references and outputs, line by line."""
 
-    path: Path
-    task: str
-    model: str
-    label: str
-    seed: int
     lines: list[tuple[str, ...]]
 
 
-Own = TypeVar("Own", ScoredRun, Analysis, History, Outputs)
-"""Whatever belongs to a run."""
-ByTask = dict[str, dict[str, list[Own]]]
-"""Task -> model -> seeds, ascending."""
+Own = TypeVar("Own", ScoredRun, Analysis, History, Outputs)  # whatever belongs to a run
+ByTask = dict[str, dict[str, list[Own]]]  # task -> model -> seeds, ascending
 
 
 def by_task(found: Sequence[Own], experiment: Experiment) -> ByTask[Own]:
     """Groups what belongs to runs; tasks and models as the experiment has them, others last."""
-    grouped: ByTask[Own] = {task: {model: [] for model in experiment.models_of(task)} for task in experiment.tasks}
-    for one in (one for one in found if one.task in grouped):
-        grouped[one.task].setdefault(one.model, []).append(one)
-    ordered = {
-        task: {model: sorted(seeds, key=lambda one: one.seed) for model, seeds in models.items() if seeds}
-        for task, models in grouped.items()
-    }
-    return {task: models for task, models in ordered.items() if models}
+    grouped: ByTask[Own] = {}
+    for task in experiment.tasks:
+        by_model: dict[str, list[Own]] = {model: [] for model in experiment.models_of(task)}
+        for one in found:
+            if one.task == task:
+                by_model.setdefault(one.model, []).append(one)
+        if known := {model: sorted(seeds, key=attrgetter("seed")) for model, seeds in by_model.items() if seeds}:
+            grouped[task] = known
+    return grouped
 
 
 def labels(grouped: ByTask[Own]) -> dict[str, str]:
@@ -124,43 +120,34 @@ def labels(grouped: ByTask[Own]) -> dict[str, str]:
 def load_runs(paths: Sequence[Path | str], experiment: Experiment) -> list[TaskRuns]:
     """Reads and groups scored runs.
 
-    Raises:
-        UserError: a run of another experiment or of no known task, two files of one run, or
-            runs of one task that were scored on different test sets.
+    A UserError names a run of another experiment or of no known task, two files of one run, or runs of one task that
+    were scored on different test sets.
     """
     runs: dict[tuple[str, str, int], ScoredRun] = {}
-    for path in paths:
-        run = _read(Path(path), experiment)
-        key = (run.task, run.model, run.seed)
-        if key in runs:
-            words = f"the same run as {runs[key].path}: {run.task}, {run.model}, seed {run.seed}"
+    for path in map(Path, paths):
+        scores = load(Scores, path)
+        task, model, seed = scores.task, scores.model, scores.seed
+        if task is None or model is None or seed is None:
+            hint = "score the predictions again with --run"
+            raise UserError("these scores do not say which run they belong to", file=path, hint=hint)
+        if scores.experiment != experiment.experiment or task not in experiment.tasks:
+            words = f"this is task `{task}` of experiment `{scores.experiment}`, not of `{experiment.experiment}`"
+            raise UserError(words, file=path, hint="report each experiment on its own")
+        if (task, model, seed) in runs:
+            words = f"the same run as {runs[task, model, seed].path}: {task}, {model}, seed {seed}"
             raise UserError(words, file=path, hint="name each file once")
-        runs[key] = run
+        runs[task, model, seed] = ScoredRun(path, task, model, scores.label or model, seed, scores)
     if not runs:
         raise UserError("no scores to report", hint="name at least one scores.json")
     first: dict[str, ScoredRun] = {}
     for run in runs.values():
-        check_comparable(first.setdefault(run.task, run), run)
+        _check_comparable(first.setdefault(run.task, run), run)
     grouped = by_task(list(runs.values()), experiment).items()
     return [TaskRuns(name, label_of(name, experiment), experiment.tasks[name], models) for name, models in grouped]
 
 
-def _read(path: Path, experiment: Experiment) -> ScoredRun:
-    scores = record.load(path)
-    if scores.task is None or scores.model is None or scores.seed is None:
-        hint = "score the predictions again with --run"
-        raise UserError("these scores do not say which run they belong to", file=path, hint=hint)
-    if scores.experiment != experiment.experiment or scores.task not in experiment.tasks:
-        words = f"this is task `{scores.task}` of experiment `{scores.experiment}`, not of `{experiment.experiment}`"
-        raise UserError(words, file=path, hint="report each experiment on its own")
-    return ScoredRun(path, scores.task, scores.model, scores.label or scores.model, scores.seed, scores)
-
-
-def check_comparable(first: ScoredRun, other: ScoredRun) -> None:
-    """Raises a `UserError` if two runs were scored on other units, or in another order.
-
-    It names the first unit that differs and its line in the second file.
-    """
+def _check_comparable(first: ScoredRun, other: ScoredRun) -> None:
+    """A UserError names the first unit that two runs do not share, or have in another order, and its line."""
     if first.scores.references == other.scores.references:
         return
     mine, theirs = first.scores.counts(), other.scores.counts()
@@ -170,13 +157,12 @@ def check_comparable(first: ScoredRun, other: ScoredRun) -> None:
     for index, name in enumerate(theirs.names):
         same = mine.names[index : index + 1] == (name,)
         if not same or not np.array_equal(mine.counts[index, judged], theirs.counts[index, judged]):
-            what, line = f"the first difference is `{name}`", _line_of(other.path, name)
+            what, start = f"the first difference is `{name}`", f"    {json.dumps(name, ensure_ascii=False)}: ["
+            texts = enumerate(other.path.read_text(encoding="utf-8").split("\n"), start=1)
+            line = next((number for number, text in texts if text.startswith(start)), None)
             break
-    words, hint = (
-        f"scored on another test set than {first.path}: {what}",
-        "predict and score both runs on the same prepared data",
-    )
-    raise UserError(words, file=other.path, line=line, hint=hint)
+    words = f"scored on another test set than {first.path}: {what}"
+    raise UserError(words, file=other.path, line=line, hint="predict and score both runs on the same prepared data")
 
 
 def check_known(patterns: Sequence[str], tasks: Sequence[TaskRuns]) -> None:
@@ -184,19 +170,6 @@ def check_known(patterns: Sequence[str], tasks: Sequence[TaskRuns]) -> None:
     if not any(task.metrics(patterns) for task in tasks):
         known = dict.fromkeys(name for task in tasks for name in task.metrics(["*"]))
         raise unknown("metric", ", ".join(patterns), list(known))
-
-
-def _line_of(path: Path, unit: str) -> int | None:
-    """The line of `scores.json` that holds a unit's counts."""
-    start = f"    {json.dumps(unit, ensure_ascii=False)}: ["
-    lines = enumerate(path.read_text(encoding="utf-8").split("\n"), start=1)
-    return next((number for number, line in lines if line.startswith(start)), None)
-
-
-def mean_if_known(values: Sequence[float | None]) -> float | None:
-    """The mean over runs; None unless it is known of each."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def processor_seconds(recorded: dict[str, Any]) -> tuple[str, float] | None:
@@ -209,9 +182,10 @@ def processor_seconds(recorded: dict[str, Any]) -> tuple[str, float] | None:
 
 def load_analyses(paths: Sequence[Path], experiment: Experiment) -> ByTask[Analysis]:
     """Reads and groups analyses; a `UserError` if one is of a task that the experiment does not have."""
-    found = [attention.load(path) for path in paths]
-    for path, one in zip(paths, found, strict=True):
-        _check_task(one.task, path, experiment)
+    found = []
+    for path in paths:
+        found.append(load(Analysis, path))
+        _check_task(found[-1].task, path, experiment)
     return by_task(found, experiment)
 
 
@@ -230,8 +204,6 @@ def load_outputs(paths: Sequence[Path], experiment: Experiment) -> ByTask[Output
     return by_task(found, experiment)
 
 
-# Training histories, `history.csv`.
-
 HISTORY_COLUMNS = ("epoch", "step", "train_loss", "dev_loss")
 OPTIONAL_COLUMNS = ("dev_accuracy", "dev_token_accuracy", "dev_objective")
 """Columns that are empty where a training did not measure them after each epoch."""
@@ -240,15 +212,13 @@ OPTIONAL_COLUMNS = ("dev_accuracy", "dev_token_accuracy", "dev_objective")
 def load_histories(paths: Sequence[Path], experiment: Experiment) -> ByTask[History]:
     """Reads and groups histories, each with the `run.yaml` in its folder.
 
-    Raises:
-        UserError: a missing column, no epoch at all, an entry that is not a number, or a task that
-            the experiment does not have; names file and line.
+    A UserError names file and line of a missing column or number, a history without epochs, or another task.
     """
     found = []
     for path in paths:
         run = load_run(path.with_name("run.yaml"))
         _check_task(run.task, path, experiment)
-        found.append(History(run.task, run.model, run.label, run.seed, history_columns(path)))
+        found.append(History(path, run.task, run.model, run.label, run.seed, history_columns(path)))
     return by_task(found, experiment)
 
 

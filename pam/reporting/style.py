@@ -15,6 +15,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -22,20 +23,11 @@ from matplotlib.lines import Line2D
 from pam.evaluation.metrics import Floats
 from pam.io import atomic_write
 
-Drawn = TypeVar("Drawn")
-"""What is drawn of a task, or of a row."""
-
-WIDTH = 7.2
-"""Width of a figure in inches: a text column, and what the report shows without scaling."""
-
-ACROSS = 3
-"""Panels of tasks side by side, at most."""
-
-_LETTERS = 63
-"""Of a heading, in the width of a figure."""
-
-INK = PAPER = "#222222"
-"""Color of lines and texts, and of whatever a paper reports."""
+Drawn = TypeVar("Drawn")  # what is drawn of a task, or of a row
+WIDTH = 7.2  # width of a figure in inches: a text column, and what the report shows without scaling
+ACROSS = 3  # panels of tasks side by side, at most
+_LETTERS = 63  # of a heading, in the width of a figure
+INK = PAPER = "#222222"  # color of lines and texts, and of whatever a paper reports
 
 _SETTINGS: dict[Any, Any] = {
     "text.parse_math": False,  # a word or label with two dollar signs is no formula
@@ -156,38 +148,29 @@ def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figu
     return figure, list(axes.flat)
 
 
-def task_panels(tasks: int, height: float, deep: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure with panels for each of several tasks, `deep` below each other, and room for a legend below.
-
-    Returns:
-        the figure, each line of tasks so many inches high, and its axes task by task, each task's from top to bottom.
-    """
-    columns = min(ACROSS, tasks)
-    lines = -(-tasks // columns)
-    figure, axes = panels(lines * deep, columns, height=0.35 + lines * height)
-    levels = [(place, place // columns * deep + level) for place in range(tasks) for level in range(deep)]
-    own = [axes[line * columns + place % columns] for place, line in levels]
-    for unused in axes:
-        unused.set_visible(unused in own)
-    return figure, own
-
-
 def draw_tasks(
     tasks: Sequence[tuple[str, Drawn]], draw: Callable[..., None], height: float, left: Sequence[str] = ("",)
 ) -> Figure:
-    """Panels for each task below its heading; `draw` takes what is drawn of a task, then its panels.
+    """Panels for each task below its heading, with room for a legend below all.
 
     Args:
+        draw: takes what is drawn of a task, then its panels.
+        height: inches of each line of tasks.
         left: words at the axes of a task's panels, from top to bottom, where they are at the left edge.
     """
-    figure, axes = task_panels(len(tasks), height, len(left))
+    columns, deep = min(ACROSS, len(tasks)), len(left)
+    lines = -(-len(tasks) // columns)
+    figure, axes = panels(lines * deep, columns, height=0.35 + lines * height)
+    grid = np.array(axes).reshape(lines, deep, columns)
     for place, (label, drawn) in enumerate(tasks):
-        own = axes[place * len(left) :][: len(left)]
+        own = grid[place // columns, :, place % columns]
         draw(drawn, *own)
         head(own[0], label)
         for panel, words in zip(own, left, strict=True):
             if words and place % ACROSS == 0:
                 panel.set_ylabel(words)
+    for unused in grid[-1, :, (len(tasks) - 1) % columns + 1 :].flat:
+        unused.set_visible(False)
     return figure
 
 

@@ -2,70 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from pam.config import Experiment
-from pam.evaluation import attention
-from pam.evaluation.inputs import read_record
+from pam.evaluation.attention import Analysis
+from pam.evaluation.inputs import load
 from pam.evaluation.metrics import perplexity
 from pam.evaluation.translation import Significance
 from pam.io import UserError, unknown
 from pam.reporting import data_and_cost
 from pam.reporting.catalogue import TABLES, TableSpec, gains_of
-from pam.reporting.comparison import RULE, PaperTable, Row, check_rows, compare, frame_of
+from pam.reporting.comparison import RULE, Inputs, Row, compare, frame_of
 from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, probability, signed, table_of
-from pam.reporting.runs import Outputs, ScoredRun, TaskRuns, label_of, load_outputs, load_runs, processor_seconds
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """What a table may be made of."""
-
-    experiment: Experiment
-    papers: Mapping[str, PaperTable]
-    scores: Sequence[Path] = ()
-    predictions: Sequence[Path] = ()
-    significance: Sequence[Path] = ()
-    gold_scores: Sequence[Path] = ()
-    analyses: Sequence[Path] = ()
-
-    @cached_property
-    def tasks(self) -> list[TaskRuns]:
-        """The scored runs; a `UserError` if they cannot be in one table, or a task names an unknown row of a paper."""
-        tasks = load_runs(self.scores, self.experiment)
-        check_rows(self.papers, tasks)
-        return tasks
-
-    def title(self, spec: TableSpec) -> str:
-        """A table's title with the experiment's."""
-        own = self.experiment.title
-        return f"{spec.title}: {own}" if own else spec.title
-
-    def paper(self, spec: TableSpec) -> PaperTable | None:
-        """The paper's results that a table shows with ours."""
-        return self.papers.get(spec.paper) if spec.paper else None
-
-    def notes(self, rows: Sequence[Row]) -> list[str]:
-        """What the experiment says of the tasks that are shown."""
-        labels = {row.task: row.task_label for row in rows}
-        noted = [(label, self.experiment.tasks[task].note) for task, label in labels.items()]
-        return [f"{label}: {note}" for label, note in noted if note]
+from pam.reporting.runs import ScoredRun, label_of, load_outputs, load_runs, processor_seconds
 
 
 def build(name: str, inputs: Inputs) -> Table:
-    """The table called `name`; `<name>_gains` for the gains of any comparison.
-
-    Raises:
-        UserError: no such table, or inputs that do not belong together.
-    """
+    """The table called `name`, else a UserError; `<name>_gains` for the gains of any comparison."""
     spec, compared = TABLES.get(name), TABLES.get(name.removesuffix("_gains"))
     if spec is None and compared is not None and compared.builder == "comparison":
         spec = gains_of(compared)
@@ -86,9 +45,23 @@ DIGITS = {
     **dict.fromkeys(("p", "p_vs_soft"), 6),
     **dict.fromkeys(("cpu_s", "gpu_s"), 1),
 }
-
-
 VERDICT = Column("Verdict", "{verdict}", "l")
+OTHER_DATA_NOTE = (
+    "* The paper's figure is for the paper's own data, which are not ours; it is shown for orientation and decides "
+    "nothing."
+)
+OURS_NOTE = (
+    "{units} Ours: mean and standard deviation over seeds. {gain} "
+    "CPU s (and GPU s): mean of one training with the decoding of the test set."
+)
+GAIN_NOTE = (
+    "Gain: over {0}, positive where the model is better. p: paired bootstrap against {0}, two-sided, (c + 1) / (n + 1)."
+)
+SACREBLEU_NOTE = (
+    "p, sacreBLEU: by sacreBLEU's own paired bootstrap, each seed against the baseline's same seed. It differs from "
+    "ours in two points: it is one-sided in effect, so that of a clear gain it is half of ours, and it does not "
+    "average over seeds."
+)
 
 
 def comparison(spec: TableSpec, inputs: Inputs) -> Table:
@@ -98,28 +71,23 @@ def comparison(spec: TableSpec, inputs: Inputs) -> Table:
     csv, sacrebleu = COMPARISON, _p_by_sacrebleu(rows, inputs.significance)
     if sacrebleu is not None:
         csv, frame["p_sacrebleu"] = (*COMPARISON, "p_sacrebleu"), sacrebleu
-    names = _name_columns(rows)
+    names, paper, gained = _columns(rows)
     shown = [
-        *names,
-        *([Column("Paper", "{paper_text}")] if _reported(rows) else []),
-        Column("Ours", "{ours}"),
-        Column("95 % interval", "{interval}"),
-        *_gain_columns(rows),
+        *(*names, *paper, Column("Ours", "{ours}"), Column("95 % interval", "{interval}"), *gained),
         *([Column("p, sacreBLEU", "{p_sacrebleu}")] if sacrebleu else []),
-        SEEDS,
-        Column("CPU s", "{cpu_s:,.0f}"),
+        *(SEEDS, Column("CPU s", "{cpu_s:,.0f}")),
         *([Column("GPU s", "{gpu_s:,.0f}")] if any(row.gpu_s for row in rows) else []),
         VERDICT,
     ]
-    notes = [
-        f"{_units(rows)} Ours: mean and standard deviation over seeds. "
-        f"{_gain_note(_label(rows, inputs.experiment.baseline))} "
-        "CPU s (and GPU s): mean of one training with the decoding of the test set.",
-        *inputs.notes(rows),
-        *_signatures(inputs.tasks, spec.metrics),
-        *([_SACREBLEU_NOTE] if sacrebleu else []),
-        *_verdict_notes(rows, inputs.paper(spec)),
-    ]
+    signatures = dict.fromkeys(
+        f"{name} `{text}`"
+        for task in inputs.tasks
+        for name, text in task.runs[0].scores.details.get("signatures", {}).items()
+        if f"{name}_b*" in spec.metrics
+    )
+    said = [f"Signatures of sacreBLEU: {'; '.join(signatures)}."] if signatures else []
+    said += [SACREBLEU_NOTE] if sacrebleu else []
+    notes = _notes(spec, inputs, rows, OURS_NOTE, said)
     return table_of(inputs.title(spec), frame, csv, DIGITS, shown, notes, group=len(names) - 1)
 
 
@@ -129,33 +97,32 @@ def gains(spec: TableSpec, inputs: Inputs) -> Table:
     rows = compare(inputs.tasks, inputs.experiment, spec.metrics, inputs.paper(spec))
     frame = _with_texts(rows)
     frame = frame.assign(baseline=baseline, low=frame["gain_low"], high=frame["gain_high"])
-    frame = frame[frame["gain"].notna()]
-    label, names = _label(rows, baseline), _name_columns(rows)
-    shown = [*names, *_gain_columns(rows), VERDICT, Column("Reason", "{reason}", "l")]
-    notes = [f"{_units(rows)} {_gain_note(label)}", *inputs.notes(rows), *_verdict_notes(rows, inputs.paper(spec))]
-    title = f"Gain over {label}. {inputs.title(spec)}"
-    return table_of(title, frame, GAINS, DIGITS, shown, notes, group=len(names) - 1)
+    names, _, gained = _columns(rows)
+    shown = [*names, *gained, VERDICT, Column("Reason", "{reason}", "l")]
+    title = f"Gain over {_label(rows, baseline)}. {inputs.title(spec)}"
+    notes = _notes(spec, inputs, rows, "{units} {gain}")
+    return table_of(title, frame[frame["gain"].notna()], GAINS, DIGITS, shown, notes, group=len(names) - 1)
 
 
 def _with_texts(rows: Sequence[Row]) -> pd.DataFrame:
     """The rows as a frame, with what people read of them."""
-    texts = pd.DataFrame([_texts(row) for row in rows], dtype=object)
-    return pd.concat([frame_of(rows), texts], axis=1)
-
-
-def _texts(row: Row) -> dict[str, str | None]:
-    digits, mark = row.metric.decimals, "" if row.same_data else "*"
-    low, high, paper_gain = (signed(value, digits) for value in (row.gain_low, row.gain_high, row.paper_gain))
-    return {
-        "metric_label": row.metric.label,
-        "ours": _spread(row, digits),
-        "interval": f"[{row.low:.{digits}f}, {row.high:.{digits}f}]",
-        "paper_text": None if row.paper is None else f"{row.paper:.{digits}f}{mark}",
-        "gain_text": signed(row.gain, digits),
-        "gain_interval": low and f"[{low}, {high}]",
-        "p_text": None if row.p is None else probability(row.p),
-        "paper_gain_text": paper_gain and paper_gain + mark,
-    }
+    texts = []
+    for row in rows:
+        digits, mark = row.metric.decimals, "" if row.same_data else "*"
+        low, high, paper_gain = (signed(value, digits) for value in (row.gain_low, row.gain_high, row.paper_gain))
+        texts.append(
+            {
+                "metric_label": row.metric.label,
+                "ours": _spread(row, digits),
+                "interval": f"[{row.low:.{digits}f}, {row.high:.{digits}f}]",
+                "paper_text": None if row.paper is None else f"{row.paper:.{digits}f}{mark}",
+                "gain_text": signed(row.gain, digits),
+                "gain_interval": low and f"[{low}, {high}]",
+                "p_text": None if row.p is None else probability(row.p),
+                "paper_gain_text": paper_gain and paper_gain + mark,
+            }
+        )
+    return pd.concat([frame_of(rows), pd.DataFrame(texts, dtype=object)], axis=1)
 
 
 def _spread(row: Row, digits: int) -> str:
@@ -163,68 +130,38 @@ def _spread(row: Row, digits: int) -> str:
     return f"{row.mean:.{digits}f}" + ("" if row.sd is None else f" ± {row.sd:.{digits}f}")
 
 
-def _name_columns(rows: Sequence[Row]) -> list[Column]:
-    """Task and model, and between them the metric where there is more than one."""
+def _columns(rows: Sequence[Row]) -> tuple[list[Column], list[Column], list[Column]]:
+    """Columns of names, with the metric where there are several; of the paper, if it has any value; of gains."""
     several = len({row.metric.name for row in rows}) > 1
-    return [TASK, *([Column("Metric", "{metric_label}", "l")] if several else []), MODEL]
-
-
-def _gain_columns(rows: Sequence[Row]) -> list[Column]:
-    """Columns of gains; empty for the baseline."""
-    ours = [Column("Gain, ours", "{gain_text}"), Column("95 % interval", "{gain_interval}"), Column("p", "{p_text}")]
-    return [*([Column("Gain, paper", "{paper_gain_text}")] if _reported(rows) else []), *ours]
-
-
-def _reported(rows: Sequence[Row]) -> bool:
-    """Whether the paper has a value for any of these rows."""
-    return any(row.paper is not None for row in rows)
+    names = [TASK, *([Column("Metric", "{metric_label}", "l")] if several else []), MODEL]
+    gained = [Column("Gain, ours", "{gain_text}"), Column("95 % interval", "{gain_interval}"), Column("p", "{p_text}")]
+    if not any(row.paper is not None for row in rows):
+        return names, [], gained
+    return names, [Column("Paper", "{paper_text}")], [Column("Gain, paper", "{paper_gain_text}"), *gained]
 
 
 def _label(rows: Sequence[Row], baseline: str) -> str:
     return next((row.label for row in rows if row.model == baseline), baseline)
 
 
-def _units(rows: Sequence[Row]) -> str:
-    """Units of the metrics, and which of them are better when lower."""
-    described = {
+def _notes(spec: TableSpec, inputs: Inputs, rows: Sequence[Row], first: str, more: Sequence[str] = ()) -> list[str]:
+    """What is said below a comparison; `first` takes the metrics' units and what a gain is."""
+    units = {
         f"{one.label}{f' in {one.unit}' if one.unit else ''}{', lower is better' if one.lower_is_better else ''}"
         for one in (row.metric for row in rows)
     }
-    return "; ".join(sorted(described)) + "."
-
-
-def _gain_note(baseline: str) -> str:
-    return (
-        f"Gain: over {baseline}, positive where the model is better. "
-        f"p: paired bootstrap against {baseline}, two-sided, (c + 1) / (n + 1)."
-    )
-
-
-_OTHER_DATA_NOTE = (
-    "* The paper's figure is for the paper's own data, which are not ours; it is shown for "
-    "orientation and decides nothing."
-)
-
-
-def _verdict_notes(rows: Sequence[Row], paper: PaperTable | None) -> list[str]:
-    notes = [f"Paper: {paper.source}. {paper.note}".strip()] if paper is not None and _reported(rows) else []
-    if any(row.paper is not None and not row.same_data for row in rows):
-        notes.insert(0, _OTHER_DATA_NOTE)
-    return [*notes, f"Verdict. {RULE}"]
-
-
-def _signatures(tasks: Sequence[TaskRuns], metrics: Sequence[str]) -> list[str]:
-    """What sacreBLEU says of how its metrics were computed; one remark, or none."""
-    signatures = [task.runs[0].scores.details.get("signatures", {}).items() for task in tasks]
-    found = [f"{name} `{text}`" for of_task in signatures for name, text in of_task if f"{name}_b*" in metrics]
-    return [f"Signatures of sacreBLEU: {'; '.join(dict.fromkeys(found))}."] if found else []
-
-
-_SACREBLEU_NOTE = (
-    "p, sacreBLEU: by sacreBLEU's own paired bootstrap, each seed against the baseline's same "
-    "seed. It differs from ours in two points: it is one-sided in effect, so that of a clear gain "
-    "it is half of ours, and it does not average over seeds."
-)
+    gain = GAIN_NOTE.format(_label(rows, inputs.experiment.baseline))
+    labels, noted = {row.task: row.task_label for row in rows}, inputs.experiment.tasks
+    reported = [row.same_data for row in rows if row.paper is not None]
+    paper = inputs.paper(spec) if reported else None
+    return [
+        first.format(units="; ".join(sorted(units)) + ".", gain=gain),
+        *(f"{label}: {noted[task].note}" for task, label in labels.items() if noted[task].note),
+        *more,
+        *([OTHER_DATA_NOTE] if not all(reported) else []),
+        *([f"Paper: {paper.source}. {paper.note}".strip()] if paper else []),
+        f"Verdict. {RULE}",
+    ]
 
 
 def _p_by_sacrebleu(rows: Sequence[Row], paths: Sequence[Path]) -> list[str | None] | None:
@@ -232,7 +169,7 @@ def _p_by_sacrebleu(rows: Sequence[Row], paths: Sequence[Path]) -> list[str | No
     if not paths:
         return None
     found: dict[tuple[str, str, str], list[str]] = {}
-    for one in sorted((read_record(Significance, path) for path in paths), key=lambda one: one.seed):
+    for one in sorted((load(Significance, path) for path in paths), key=attrgetter("seed")):
         for test in one.tests:
             found.setdefault((one.task, test.model, test.metric), []).append(probability(test.p))
     keys = [(row.task, row.model, row.metric.name) for row in rows]
@@ -260,12 +197,11 @@ GLANCE_SHOWN = (
     SEEDS,
 )
 GLANCE_NOTE = (
-    "Perplexity is of the likelihood, also where a bound was trained: positions are summed out by "
-    "the prior, latent vectors are at their means, hard attention feeds back the most probable "
-    "position; it counts target symbols (letters, words or pieces of words). Entropy: mean of the "
-    "prior's over positions, in nats; a model without attention counts as attending to all "
-    "positions alike. Trained/s: training examples, Decoded/s: test rows with the main beam, per "
-    "processor second, or per GPU second where one was used; other work on the machine blurs both, "
+    "Perplexity is of the likelihood, also where a bound was trained: positions are summed out by the prior, latent "
+    "vectors are at their means, hard attention feeds back the most probable position; it counts target symbols "
+    "(letters, words or pieces of words). Entropy: mean of the prior's over positions, in nats; a model without "
+    "attention counts as attending to all positions alike. Trained/s: training examples, Decoded/s: test rows with the "
+    "main beam, per processor second, or per GPU second where one was used; other work on the machine blurs both, "
     "`python -m pam bench` takes the models in turns."
 )
 
@@ -275,12 +211,15 @@ def attentions(spec: TableSpec, inputs: Inputs) -> Table:
     rows = compare(inputs.tasks, inputs.experiment, ("accuracy", "bleu_b*"), None, first=True)
     gold = load_runs(inputs.gold_scores, inputs.experiment) if inputs.gold_scores else []
     aligned = compare(gold, inputs.experiment, ["one_minus_aer"], None, first=True) if gold else []
-    alignment = [{"task": row.task, "model": row.model, "one_minus_aer": row.mean} for row in aligned]
+    certain = []
+    for found in (load(Analysis, path) for path in inputs.analyses):
+        sums = np.array([sum(found.sentences.nll), sum(found.sentences.tokens)])
+        certain.append((found.task, found.model, float(perplexity(sums)), found.entropy.mean))
     frame = frame_of(rows).assign(quality=[_spread(row, 2) for row in rows])
     for measured, columns in (
         ([_speed_and_size(run) for task in inputs.tasks for run in task.runs], GLANCE[10:13]),
-        ([_certainty(attention.load(path)) for path in inputs.analyses], ("ppl", "entropy")),
-        (alignment, ("one_minus_aer",)),
+        (certain, ("ppl", "entropy")),
+        ([(row.task, row.model, row.mean) for row in aligned], ("one_minus_aer",)),
     ):
         frame = frame.merge(_means(measured, columns), how="left", on=["task", "model"])
     names = dict.fromkeys(f"{row.metric.label} on {row.task_label}" for row in rows)
@@ -291,8 +230,21 @@ def attentions(spec: TableSpec, inputs: Inputs) -> Table:
     return table_of(inputs.title(spec), frame, GLANCE, GLANCE_DIGITS, GLANCE_SHOWN, (quality, GLANCE_NOTE))
 
 
-def _means(records: Sequence[dict[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
-    """Means over seeds, unknown where one of them is."""
+def _speed_and_size(run: ScoredRun) -> tuple[str, str, float | None, float | None, int | None]:
+    """Task, model, examples and rows per processor or GPU second, and the number of parameters."""
+    training, decoding = run.scores.training, run.main_decoding
+    trained, decoded = processor_seconds(training), processor_seconds(decoding)
+    rate, rows = training.get("examples_per_second"), decoding.get("sentences")
+    return (
+        *(run.task, run.model),
+        rate * training["wall_s"] / trained[1] if trained and rate else None,
+        rows / decoded[1] if decoded and rows else None,
+        training.get("parameters"),
+    )
+
+
+def _means(records: Sequence[tuple[Any, ...]], columns: Sequence[str]) -> pd.DataFrame:
+    """Means over seeds of what follows task and model, unknown where one of them is."""
 
     def mean(seeds: pd.Series[float]) -> float:
         return float(seeds.mean(skipna=False))
@@ -301,41 +253,17 @@ def _means(records: Sequence[dict[str, Any]], columns: Sequence[str]) -> pd.Data
     return frame.groupby(["task", "model"], as_index=False).agg(dict.fromkeys(columns, mean))
 
 
-def _certainty(analysis: attention.Analysis) -> dict[str, Any]:
-    """Perplexity of a target symbol, and the entropy of attention in nats."""
-    sums = np.array([sum(analysis.sentences.nll), sum(analysis.sentences.tokens)])
-    known = {"ppl": float(perplexity(sums)), "entropy": analysis.entropy.mean}
-    return {"task": analysis.task, "model": analysis.model} | known
-
-
-def _speed_and_size(run: ScoredRun) -> dict[str, Any]:
-    """Examples and rows per processor or GPU second, and the number of parameters."""
-    training, decoding = run.scores.training, run.main_decoding
-    trained, decoded = processor_seconds(training), processor_seconds(decoding)
-    rate, rows = training.get("examples_per_second"), decoding.get("sentences")
-    return {
-        "task": run.task,
-        "model": run.model,
-        "trained_per_s": rate * training["wall_s"] / trained[1] if trained and rate else None,
-        "decoded_per_s": rows / decoded[1] if decoded and rows else None,
-        "parameters": training.get("parameters"),
-    }
-
-
 # Translations of all models, side by side with the reference.
 
-COUNT = 6
-"""Sentences of each task."""
-
-WORDS = range(6, 26)
-"""Lengths of the sources that are shown: neither trifling nor too long to be compared by eye."""
+COUNT = 6  # sentences of each task
+WORDS = range(6, 26)  # lengths of the sources that are shown: neither trifling nor too long to be compared by eye
 
 EXAMPLES = ("task", "sentence", "model", "label", "text")
 EXAMPLES_SHOWN = (TASK, Column("Sentence", "{sentence}"), Column("", "{label}", "l"), Column("Text", "{shown}", "p"))
 EXAMPLES_NOTE = (
-    f"First seed, main beam, words as the models write them. {COUNT} sentences of "
-    f"{WORDS.start} to {WORDS.stop - 1} source words, spread evenly over those of the test "
-    "split on which the models differ most: not the best ones, nor drawn at random."
+    f"First seed, main beam, words as the models write them. {COUNT} sentences of {WORDS.start} to {WORDS.stop - 1} "
+    "source words, spread evenly over those of the test split on which the models differ most: not the best ones, nor "
+    "drawn at random."
 )
 
 
@@ -343,10 +271,13 @@ def examples(spec: TableSpec, inputs: Inputs) -> Table:
     """Some sentences of each task with the outputs of every model's first seed; a `UserError` if they are of others."""
     lines: list[tuple[str, str, int, str, str, str]] = []
     for task, by_model in load_outputs(inputs.predictions, inputs.experiment).items():
-        models = [seeds[0] for seeds in by_model.values()]
-        _check_same_sentences(models)
+        first, *others = models = [seeds[0] for seeds in by_model.values()]
+        for other in others:
+            if [line[:2] for line in other.lines] != [line[:2] for line in first.lines]:
+                words, hint = f"these are not the sentences of {first.path}", "predict again on the same prepared data"
+                raise UserError(words, file=other.path, hint=hint)
         for place in _most_different([one.lines for one in models]):
-            source, target, _ = models[0].lines[place]
+            source, target, _ = first.lines[place]
             texts = [("", "Source", source), ("", "Reference", target)]
             texts += [(one.model, one.label, one.lines[place][2]) for one in models]
             lines += [(label_of(task, inputs.experiment), task, place + 1, *text) for text in texts]
@@ -355,25 +286,17 @@ def examples(spec: TableSpec, inputs: Inputs) -> Table:
     return table_of(inputs.title(spec), frame, EXAMPLES, {}, EXAMPLES_SHOWN, (EXAMPLES_NOTE,), group=2)
 
 
-def _check_same_sentences(models: Sequence[Outputs]) -> None:
-    for other in models[1:]:
-        if [line[:2] for line in other.lines] != [line[:2] for line in models[0].lines]:
-            words, hint = f"these are not the sentences of {models[0].path}", "predict again on the same prepared data"
-            raise UserError(words, file=other.path, hint=hint)
-
-
 def _most_different(outputs: Sequence[Sequence[tuple[str, ...]]]) -> list[int]:
     """Numbers of sentences to show: of each of `COUNT` stretches the one on which models differ.
 
-    That is the sentence with most different outputs, the first of equals; those whose
-    source has a length in `WORDS` come before all others.
+    That is the sentence with most different outputs, the first of equals; those whose source has a length in `WORDS`
+    come before all others.
     """
-    sentences = len(outputs[0])
 
     def rank(number: int) -> tuple[bool, int]:
         return len(outputs[0][number][0].split()) in WORDS, len({lines[number][2] for lines in outputs})
 
-    bounds = [place * sentences // COUNT for place in range(COUNT + 1)]
+    bounds = [place * len(outputs[0]) // COUNT for place in range(COUNT + 1)]
     return [max(range(*ends), key=rank) for ends in pairwise(bounds) if range(*ends)]
 
 
@@ -382,10 +305,8 @@ BUILDERS: dict[str, Callable[[TableSpec, Inputs], Table]] = {
     "gains": gains,
     "attentions": attentions,
     "examples": examples,
-    "overhead": lambda spec, inputs: data_and_cost.overhead(
-        inputs.tasks, inputs.experiment, inputs.paper(spec), inputs.title(spec)
-    ),
-    "costs": lambda spec, inputs: data_and_cost.costs(inputs.tasks, inputs.title(spec)),
-    "environment": lambda spec, inputs: data_and_cost.environment(inputs.tasks, inputs.title(spec)),
+    "overhead": data_and_cost.overhead,
+    "costs": data_and_cost.costs,
+    "environment": data_and_cost.environment,
 }
 """How each table is made of its files."""

@@ -13,8 +13,9 @@ from pam.cli import main
 from pam.config import Decoding, RunConfig, load_run
 from pam.data.vocabulary import UNK
 from pam.decoding.hypotheses import LengthPrior
-from pam.evaluation import attention as analysis
-from pam.evaluation import scores as record
+from pam.evaluation.attention import Analysis
+from pam.evaluation.inputs import load
+from pam.evaluation.scores import Scores
 from pam.models import options
 from pam.models.checkpoint import WEIGHTS, load_model, load_tensors, save_tensors
 from tests.cli import phrases
@@ -201,13 +202,13 @@ def test_analyses_and_scores_of_a_run(called: Call, trained: Path, data: Path, t
     arguments += ["--decoding", tmp_path / "4.json", tmp_path / "1.json", "--data", data]
     arguments += ["--analysis", tmp_path / "a.json", "--training", trained / "training.json"]
     assert called("score", *arguments, "--out", tmp_path / "scores.json").code == 0
-    scores = record.load(tmp_path / "scores.json")
+    scores = load(Scores, tmp_path / "scores.json")
     assert 70 < scores.metrics["bleu_b4"].value < 100
     assert 1 < scores.metrics["ppl_exact"].value <= scores.metrics["ppl"].value < 3
 
     gold_analysis = ("--out", tmp_path / "gold_analysis.json")
     assert called("analyze", *run, "--data", gold, "--split", "gold", *gold_analysis).code == 0
-    found = analysis.load(tmp_path / "gold_analysis.json")
+    found = load(Analysis, tmp_path / "gold_analysis.json")
     assert found.sentences.tokens == [7] * 6 and found.sentences.source_words == [6] * 6
     assert [target for _, target in found.sentences.links[0]] == list(range(6))
     arguments = ["--analysis", tmp_path / "gold_analysis.json", "--data", gold, "--split", "gold"]
@@ -222,7 +223,7 @@ def test_subwords_are_put_together_in_outputs_and_links(called: Call, tmp_path: 
     assert called("predict", "--run", run, "--data", data, "--out", out).code == 0
     assert not any("@@" in row["predicted"] for row in table(out))
     assert called("analyze", "--run", run, "--data", data, "--out", out).code == 0
-    found = analysis.load(out).sentences
+    found = load(Analysis, out).sentences
     assert found.source_words == [6] * 6 and all(len(links) == 6 for links in found.links)
     assert max(found.tokens) > 7
     assert all(source < 6 for links in found.links for source, _ in links)

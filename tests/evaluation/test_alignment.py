@@ -12,10 +12,10 @@ from nltk.translate.metrics import alignment_error_rate
 from pam.cli import main
 from pam.data.dataset import write_summary
 from pam.evaluation import alignment
-from pam.evaluation import scores as record
 from pam.evaluation.attention import Links
-from pam.evaluation.inputs import EvalInputs
+from pam.evaluation.inputs import EvalInputs, load
 from pam.evaluation.metrics import metric_of
+from pam.evaluation.scores import Scores
 from pam.io import UserError
 from tests.evaluation.translations import analyze
 
@@ -75,7 +75,7 @@ def test_gold_scores_hold_both_ways_of_counting(tmp_path: Path) -> None:
     out = tmp_path / "gold_scores.json"
     arguments = ["score", "--analysis", links, "--data", data, "--split", "gold", "--out", out]
     assert main([str(argument) for argument in arguments]) == 0
-    scores = record.load(out)
+    scores = load(Scores, out)
     values = {name: value.value for name, value in scores.metrics.items()}
     assert values["aer"] + values["one_minus_aer"] == pytest.approx(1)
     assert values["aer_prior"] == pytest.approx(scores.details["aer_prior_nltk"])

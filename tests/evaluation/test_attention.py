@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pam.evaluation import attention as analysis
 from pam.evaluation.attention import Analysis, Gatherer, Sentence, entropies
+from pam.evaluation.inputs import load, save
 from pam.io import UserError
 
 ABOUT: dict[str, Any] = {
@@ -110,18 +110,18 @@ def test_positions_without_any_probability_add_nothing() -> None:
 
 def test_an_analysis_can_be_read_back(tmp_path: Path) -> None:
     found, path = gathered(sentence(ONE_HOT)), tmp_path / "analysis.json"
-    analysis.save(found, path)
-    assert analysis.load(path) == found
+    save(found, path)
+    assert load(Analysis, path) == found
     assert "above the last edge" in json.loads(path.read_text())["entropy"]["description"]
 
 
 @pytest.mark.parametrize("key", ["nll", "links"])
 def test_a_damaged_analysis_is_named(key: str, tmp_path: Path) -> None:
     path = tmp_path / "analysis.json"
-    analysis.save(gathered(sentence(ONE_HOT)), path)
+    save(gathered(sentence(ONE_HOT)), path)
     content = json.loads(path.read_text())
     content["sentences"][key] = []
     path.write_text(json.dumps(content))
     with pytest.raises(UserError, match="different lengths") as raised:
-        analysis.load(path)
+        load(Analysis, path)
     assert raised.value.file == str(path)

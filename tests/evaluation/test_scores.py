@@ -12,8 +12,8 @@ import yaml
 
 from pam.commands.evaluate import SCORE
 from pam.data.dataset import write_summary
-from pam.evaluation import scores as record
-from pam.evaluation.inputs import to_json
+from pam.evaluation.inputs import load, save
+from pam.evaluation.scores import Scores
 from pam.io import UserError
 
 ROWS = [("a", "1", "x", "x"), ("a", "2", "y", "z"), ("b", "1", "u", "u"), ("b", "2", "w", "w")]
@@ -78,8 +78,9 @@ def test_the_record_holds_result_cost_and_origin(folder: Path) -> None:
 
 def test_what_is_written_can_be_read_back(folder: Path) -> None:
     run("--run", folder)
-    scores = record.load(folder / "scores.json")
-    assert to_json(scores) == (folder / "scores.json").read_text(encoding="utf-8")
+    scores = load(Scores, folder / "scores.json")
+    save(scores, folder / "again.json")
+    assert (folder / "again.json").read_bytes() == (folder / "scores.json").read_bytes()
     assert scores.counts().counts.tolist() == [[1, 2, 0, 1], [2, 2, 1, 1]]
 
 
@@ -131,9 +132,9 @@ def test_a_record_from_before_other_kinds_were_scored_can_be_read(folder: Path) 
     old = {key: content[key] for key in content if key not in ("kind", "over", "details")}
     old |= {"lemmas": 2, "decoding": content["decoding"]["3"]}
     (folder / "old.json").write_text(json.dumps(old), encoding="utf-8")
-    scores = record.load(folder / "old.json")
+    scores = load(Scores, folder / "old.json")
     assert (scores.kind, scores.over) == ("inflection", "lemmas")
-    assert scores.metrics == record.load(folder / "scores.json").metrics
+    assert scores.metrics == load(Scores, folder / "scores.json").metrics
 
 
 def test_a_damaged_training_record_is_named(folder: Path) -> None:
@@ -148,6 +149,6 @@ def test_a_damaged_scores_file_is_named(tmp_path: Path, content: str) -> None:
     path = tmp_path / "scores.json"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(UserError) as raised:
-        record.load(path)
+        load(Scores, path)
     assert raised.value.file == str(path)
     assert "make it again" in (raised.value.hint or "")

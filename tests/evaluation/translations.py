@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pam.data.dataset import Prepared, write_summary
-from pam.evaluation import attention as analysis
 from pam.evaluation.attention import Analysis, Coverage, Entropy, Sentences
+from pam.evaluation.inputs import save
 
 SOURCES = [
     "ein mann mit einem orangefarbenen hut , der etwas anstarrt .",
@@ -109,7 +109,7 @@ def analyze(path: Path, rows: int, links: Sequence[list[tuple[int, int]]] | None
         cpu_s=1.0,
         gpu_s=0.0,
     )
-    analysis.save(found, path)
+    save(found, path)
     return path
 
 

@@ -13,7 +13,7 @@ import yaml
 
 from pam.evaluation import inflection
 from pam.evaluation import scores as record
-from pam.evaluation.inputs import Counts
+from pam.evaluation.inputs import Counts, save
 from pam.io import write_json, write_text
 
 LABELS = {
@@ -209,7 +209,7 @@ def make_run(folder: Path, task: str, model: str, seed: int, count: int) -> None
     units = inflection.count_lemmas([inflection.Prediction(*row) for row in rows])
     counts = Counts(units, inflection.METRICS, "lemmas")
     identity = {key: config[key] for key in ("experiment", "task", "model", "label", "seed")}
-    record.save(record.make("inflection", counts, identity, training, {"1": decoding}), folder / "scores.json")
+    save(record.make("inflection", counts, identity, training, {"1": decoding}), folder / "scores.json")
 
 
 def make_experiment(

@@ -15,7 +15,7 @@ from pam.evaluation import alignment, translation
 from pam.evaluation import attention as analysis
 from pam.evaluation import scores as record
 from pam.evaluation.attention import COVERAGE_EDGES, Analysis
-from pam.evaluation.inputs import EvalInputs
+from pam.evaluation.inputs import EvalInputs, save
 from pam.io import write_json, write_text
 
 LABELS = {
@@ -166,17 +166,13 @@ def make_run(folder: Path, task: str, model: str, seed: int, pairs: Sequence[tup
         seconds = 0.02 * cost * beam
         decodings[str(beam)] = {"beam": beam, "wall_s": seconds, "cpu_s": seconds, "gpu_s": 0.0}
     found = made_analysis(task, model, seed, "test", pairs)
-    analysis.save(found, run / "analysis.json")
+    save(found, run / "analysis.json")
     counted = translation.count(EvalInputs(tuple(files), BEAMS, run / "analysis.json", folder / "data"))
-    save(run / "scores.json", "translation", counted, identity, training, decodings)
-    analysis.save(made_analysis(task, model, seed, "gold", pairs), run / "gold_analysis.json")
+    save(record.make("translation", counted, identity, training, decodings), run / "scores.json")
+    save(made_analysis(task, model, seed, "gold", pairs), run / "gold_analysis.json")
     counted = alignment.count(EvalInputs(analysis=run / "gold_analysis.json", data=folder / "gold", split="gold"))
-    save(run / "gold_scores.json", "alignment", counted, identity, training, decodings)
+    save(record.make("alignment", counted, identity, training, decodings), run / "gold_scores.json")
     write_text(run / "history.csv", history_text(SKILL[model], seed))
-
-
-def save(path: Path, kind: str, counted: Any, identity: dict[str, Any], training: Any, decodings: Any) -> None:
-    record.save(record.make(kind, counted, identity, training, decodings), path)
 
 
 def make_translations(

@@ -20,7 +20,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pam.commands import evaluate
-from pam.evaluation import attention as analysis
+from pam.evaluation.attention import Analysis
+from pam.evaluation.inputs import load
 from pam.io import UserError, write_json
 from pam.reporting import runs, style
 from pam.reporting.catalogue import FIGURES
@@ -120,7 +121,7 @@ def test_a_metric_of_a_main_beam_is_found_by_its_pattern(translated: MadeExperim
 
 def test_accuracy_by_entropy_adds_seeds_up_and_leaves_out_rare_bins(translated: MadeExperiment) -> None:
     paths = [translated.run("de-en", "soft", seed) / "analysis.json" for seed in (1, 2)]
-    found = [analysis.load(path).entropy for path in paths]
+    found = [load(Analysis, path).entropy for path in paths]
     count = np.sum([one.count for one in found], axis=0)
     right = np.sum([one.correct for one in found], axis=0)
     with drawn("entropy_accuracy", translated) as figure:
@@ -141,7 +142,7 @@ def test_coverage_is_shown_over_sentences_and_over_words(translated: MadeExperim
         assert len(upper.patches) == len(lower.patches) == 3
         assert upper.patches[2].get_data().values.sum() == pytest.approx(100)
         edges = lower.patches[2].get_data().edges
-        np.testing.assert_allclose(edges, analysis.load(path).coverage.edges)
+        np.testing.assert_allclose(edges, load(Analysis, path).coverage.edges)
 
 
 def test_bleu_by_length_names_lengths_and_sentences(translated: MadeExperiment) -> None:

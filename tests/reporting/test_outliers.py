@@ -9,7 +9,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from pam.reporting import style
-from pam.reporting.figures.models import ENOUGH, Outlier, far_out, pin_across, pin_along
+from pam.reporting.figures.models import ENOUGH, Outlier, far_out, pin
 
 CROWD = [84.0, 84.5, 85.0, 85.5, 86.0, 86.5, 87.0, 87.5]
 
@@ -33,8 +33,8 @@ def test_of_a_few_models_none_is_far_out() -> None:
 
 def test_outliers_are_named_beyond_the_edges_and_leave_the_others_their_axis(axes: Axes) -> None:
     (low, high), (bottom, top) = axes.get_xlim(), axes.get_ylim()
-    pin_across(axes, [Outlier("acvi", -15.04, 85.0), Outlier("soft", 99.0, 86.0)])
-    pin_along(axes, [Outlier("acvi", 15.0, 85.0), Outlier("none", 49.75, 86.0)])
+    pin(axes, [Outlier("acvi", -15.04, 85.0), Outlier("soft", 99.0, 86.0)], across=True)
+    pin(axes, [Outlier("acvi", 15.0, 85.0), Outlier("none", 49.75, 86.0)], across=False)
     marks = [line.get_xydata()[0] for line in axes.lines if line.get_marker() not in ("None", "")]
     (left, _), (right, _), (_, first), (_, second) = marks
     assert axes.get_xlim()[0] < left < low and high < right < axes.get_xlim()[1]
@@ -50,7 +50,7 @@ def test_an_outliers_value_stays_on_its_side_of_the_line(columns: int) -> None:
         figure, panels = style.panels(1, columns, height=3.0)
         for panel in panels:
             panel.plot([84, 88], [84, 88])
-            pin_across(panel, [Outlier("acvi", -72.4, 85.0)])
+            pin(panel, [Outlier("acvi", -72.4, 85.0)], across=True)
         figure.canvas.draw()
         ends = [panel.texts[0].get_window_extent().x1 for panel in panels]
         edges = [panel.lines[-1].get_window_extent().x0 for panel in panels]
@@ -60,6 +60,6 @@ def test_an_outliers_value_stays_on_its_side_of_the_line(columns: int) -> None:
 
 def test_without_outliers_a_panel_is_as_it_was(axes: Axes) -> None:
     before = axes.get_xlim(), axes.get_ylim(), len(axes.lines)
-    pin_across(axes, [])
-    pin_along(axes, [])
+    pin(axes, [], across=True)
+    pin(axes, [], across=False)
     assert (axes.get_xlim(), axes.get_ylim(), len(axes.lines)) == before

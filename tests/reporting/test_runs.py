@@ -10,7 +10,8 @@ import pytest
 from made_runs import MadeExperiment, make_experiment
 
 from pam.evaluation import inflection
-from pam.evaluation import scores as record
+from pam.evaluation.inputs import load, save
+from pam.evaluation.scores import Scores
 from pam.io import UserError
 from pam.reporting import runs
 
@@ -20,7 +21,7 @@ def small(tmp_path: Path) -> MadeExperiment:
     return make_experiment(tmp_path, tasks=["de-noun"], models=["soft", "postr-joint"], seeds=[1], count=4)
 
 
-def load(made: MadeExperiment) -> list[runs.TaskRuns]:
+def runs_of(made: MadeExperiment) -> list[runs.TaskRuns]:
     return runs.load_runs(made.scores, runs.load_experiment(made.config))
 
 
@@ -30,7 +31,7 @@ def change(path: Path, **changes: Any) -> None:
 
 
 def test_runs_are_grouped_by_task_and_model(made: MadeExperiment) -> None:
-    tasks = load(made)
+    tasks = runs_of(made)
     assert [task.label for task in tasks] == ["de-N", "de-V"]
     assert [[run.seed for run in own] for own in tasks[0].models.values()] == [[1, 2]] * 3
 
@@ -38,9 +39,9 @@ def test_runs_are_grouped_by_task_and_model(made: MadeExperiment) -> None:
 def test_runs_scored_on_other_forms_are_refused_with_file_and_line(small: MadeExperiment) -> None:
     path = small.run("de-noun", "soft") / "scores.json"
     rows = inflection.read(path.parent / "beam1" / "predictions.tsv")
-    scores = record.load(path)
+    scores = load(Scores, path)
     units = inflection.count_lemmas(rows[:8] + rows[9:])
-    record.save(
+    save(
         scores.model_copy(
             update={"references": units.references, "units": {**scores.units}}
             | {"units": dict(zip(units.names, units.counts.astype(int).tolist(), strict=True))}
@@ -48,7 +49,7 @@ def test_runs_scored_on_other_forms_are_refused_with_file_and_line(small: MadeEx
         path,
     )
     with pytest.raises(UserError, match="another test set") as raised:
-        load(small)
+        runs_of(small)
     assert raised.value.file == str(path)
     line = path.read_text(encoding="utf-8").split("\n")[(raised.value.line or 0) - 1]
     assert line.strip().startswith(json.dumps(units.names[1], ensure_ascii=False))
@@ -57,21 +58,21 @@ def test_runs_scored_on_other_forms_are_refused_with_file_and_line(small: MadeEx
 def test_forms_that_differ_only_in_spelling_are_refused_too(small: MadeExperiment) -> None:
     change(small.run("de-noun", "soft") / "scores.json", references="0" * 64)
     with pytest.raises(UserError, match="what was to be predicted differs"):
-        load(small)
+        runs_of(small)
 
 
 def test_a_run_of_another_experiment_is_refused(small: MadeExperiment) -> None:
     path = small.run("de-noun", "soft") / "scores.json"
     change(path, experiment="other")
     with pytest.raises(UserError, match="`other`") as raised:
-        load(small)
+        runs_of(small)
     assert raised.value.file == str(path)
 
 
 def test_a_task_that_the_experiment_lacks_is_refused(small: MadeExperiment) -> None:
     change(small.run("de-noun", "soft") / "scores.json", task="fr-verb")
     with pytest.raises(UserError, match="fr-verb"):
-        load(small)
+        runs_of(small)
 
 
 def test_one_run_named_twice_is_refused(small: MadeExperiment) -> None:
@@ -83,7 +84,7 @@ def test_one_run_named_twice_is_refused(small: MadeExperiment) -> None:
 def test_scores_without_a_run_are_refused(small: MadeExperiment) -> None:
     change(small.run("de-noun", "soft") / "scores.json", task=None)
     with pytest.raises(UserError, match="which run") as raised:
-        load(small)
+        runs_of(small)
     assert "--run" in (raised.value.hint or "")
 
 

@@ -16,7 +16,8 @@ from made_runs import MadeExperiment, make_experiment
 from made_translations import make_translations
 
 from pam.commands import evaluate
-from pam.evaluation import attention as analysis
+from pam.evaluation.attention import Analysis
+from pam.evaluation.inputs import load
 from pam.io import UserError, write_json
 from pam.reporting import render
 from pam.reporting.catalogue import TABLES
@@ -253,7 +254,7 @@ def test_the_attentions_has_quality_certainty_speed_and_size_of_every_model(
         assert float(row["mean"]) == pytest.approx(float(bleu["mean"]), abs=1e-3)
         assert float(row["ppl"]) == pytest.approx(float(perplexity["mean"]), abs=1e-3)
         assert float(row["low"]) < float(row["mean"]) < float(row["high"])
-        one = analysis.load(next(p for p in translated.analyses if model in p.parts and "seed1" in p.parts))
+        one = load(Analysis, next(p for p in translated.analyses if model in p.parts and "seed1" in p.parts))
         assert float(row["entropy"]) == pytest.approx(one.entropy.mean, abs=0.05)
         assert 0 < float(row["one_minus_aer"]) < 100
     # A task without alignments and analyses, and what was not measured, leave cells empty.
@@ -321,7 +322,7 @@ def test_latex_is_escaped() -> None:
 
 
 def test_html_is_well_formed_and_escaped() -> None:
-    text = render.to_html(TABLE)
+    text = render.page("T", [TABLE])
     body = ElementTree.fromstring(text[text.index("<body>") : text.index("</html>")])  # noqa: S314
     cells = [cell.text for cell in body.iter("td")]
     assert cells == ["a|b <b>", "-1.5", "[c]", "1.0 ± 0.5"]
@@ -339,7 +340,7 @@ def test_long_texts_may_take_several_lines_in_every_format() -> None:
     shown = frame(("Model", "Text"), [("a", "word " * 40)])
     table = Table("T", frame((), []), shown, "lp")
     assert "{lp{10cm}}" in render.to_latex(table, "t")
-    assert '<td class="text wide">' in render.to_html(table)
+    assert '<td class="text wide">' in render.page("T", [table])
     assert "| ----- | -----" in render.to_markdown(table)
 
 
@@ -347,7 +348,7 @@ def test_lines_are_drawn_between_groups_of_several_first_cells() -> None:
     body = [("a", "x", "1"), ("a", "x", "2"), ("a", "y", "3"), ("b", "y", "4")]
     for group, lines in ((1, 1), (2, 2)):
         table = Table("T", frame((), []), frame("ABC", body), "llr", group=group)
-        assert render.to_html(table).count('class="group"') == lines
+        assert render.page("T", [table]).count('class="group"') == lines
         assert render.to_latex(table, "t").count("midrule") == 1 + lines
 
 

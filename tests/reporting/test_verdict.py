@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pam.evaluation.bootstrap import LEVEL, RESAMPLES, Interval
-from pam.reporting.comparison import RULE, judge_gain, judge_level
+from pam.reporting.comparison import RULE, judge
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from pam.reporting.comparison import RULE, judge_gain, judge_level
     ],
 )
 def test_the_baseline_is_judged_by_its_level(paper: float, low: float, high: float, word: str) -> None:
-    assert judge_level(paper, Interval(low, high), same_data=True, seeds=5).word == word
+    assert judge(paper, Interval(low, high), same_data=True, seeds=5, gain=False).word == word
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,10 @@ def test_the_baseline_is_judged_by_its_level(paper: float, low: float, high: flo
     ],
 )
 def test_other_models_are_judged_by_their_gain(paper: float, low: float, high: float, word: str) -> None:
-    assert judge_gain(paper, Interval(low, high), same_data=True, seeds=5).word == word
+    assert judge(paper, Interval(low, high), same_data=True, seeds=5, gain=True).word == word
 
 
-@pytest.mark.parametrize("judge", [judge_level, judge_gain])
+@pytest.mark.parametrize("gain", [False, True])
 @pytest.mark.parametrize(
     ("paper", "same_data", "seeds", "reason"),
     [
@@ -53,10 +53,9 @@ def test_other_models_are_judged_by_their_gain(paper: float, low: float, high: f
     ],
 )
 def test_without_evidence_nobody_can_tell(
-    judge: object, paper: float | None, same_data: bool, seeds: int, reason: str
+    gain: bool, paper: float | None, same_data: bool, seeds: int, reason: str
 ) -> None:
-    assert callable(judge)
-    assert judge(paper, Interval(0.5, 1.5), same_data, seeds) == ("cannot tell", reason)
+    assert judge(paper, Interval(0.5, 1.5), same_data, seeds, gain) == ("cannot tell", reason)
 
 
 def test_the_printed_rule_states_the_figures_in_use() -> None:

@@ -67,8 +67,7 @@ def parser_of(kind: str, program: str | None = None) -> argparse.ArgumentParser:
 def write(kind: str, words: Sequence[str], program: str | None = None) -> None:
     """Draws a figure in the common style, by options as on the command line, and writes it where `--out` says.
 
-    Raises:
-        UserError: no such kind, or files of which it cannot be drawn.
+    A UserError says that there is no such kind, or of which files it cannot be drawn.
     """
     parser = parser_of(kind, program)
     parser.add_argument("--out", type=Path, required=True, help="an .svg or .png; the other is written too")

@@ -15,17 +15,14 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from pam.evaluation.attention import COVERED, Analysis
-from pam.evaluation.inputs import read_record
-from pam.evaluation.metrics import Floats
+from pam.evaluation.inputs import load
 from pam.io import Strict, UserError
 from pam.reporting import style
 from pam.reporting.runs import label_of, labels, load_analyses, load_experiment
 
 # Heat maps of two models' alignments and their difference (Shankar & Sarawagi, Figures 2, 5).
 
-ACROSS = 18
-"""Target symbols up to which three panels fit side by side and words stay legible."""
-
+ACROSS = 18  # target symbols up to which three panels fit side by side and words stay legible
 _LABEL = 7.5
 _ROW, _LETTER, _BAR = 0.165, 0.066, 0.9
 """Inches of a source symbol's row, of a letter of a target word that is written upwards, and of a scale."""
@@ -49,6 +46,9 @@ class Alignments(Strict, extra="ignore"):
     rows: list[Row] = Field(min_length=1)
 
 
+_SIGNS = {"</s>": "⏎"}
+
+
 def attention(base: Path, other: Path, rows: int) -> Figure:
     """Three panels per row of the test split: base, other, other minus base.
 
@@ -59,27 +59,39 @@ def attention(base: Path, other: Path, rows: int) -> Figure:
         UserError: a file that holds no alignments, or files about different rows.
     """
     ours, theirs = _read(base), _read(other)
-    _check_same_rows(ours, theirs, other)
+    for number, (first, second) in enumerate(zip_longest(ours.rows, theirs.rows), start=1):
+        if not first or not second or (first.source, first.target) != (second.source, second.target):
+            words = f"row {number} is not the same as in the other model's file"
+            raise UserError(words, file=other, hint="make both files from the same rows of the same data")
     pairs = list(zip(ours.rows, theirs.rows, strict=True))[:rows]
     across = all(len(row.target) <= ACROSS for row, _ in pairs)
     rows_of, columns = (1, 3) if across else (3, 1)
-    heights = [_height(row) for row, _ in pairs for _ in range(rows_of)]
-    height = _BAR * rows_of + sum(heights)
-    figure, axes = style.panels(len(heights), columns, height, height_ratios=heights)
+    heights = [0.55 + _ROW * len(row.source) + _LETTER * _upright(row) for row, _ in pairs for _ in range(rows_of)]
+    figure, axes = style.panels(len(heights), columns, _BAR * rows_of + sum(heights), height_ratios=heights)
     grid = np.array(axes).reshape(-1, columns)
-    panels = grid.reshape(len(pairs), 3)
     titles = ours.label, theirs.label, f"{theirs.label} − {ours.label}"
-    for own, (first, second) in zip(panels, pairs, strict=True):
-        _row(list(own), first, second, across)
-    for own in panels[:1] if across else panels:
-        for panel, title in zip(own, titles, strict=True):
-            _head(panel, title, above=22 if pairs[0][0].lemma else 6)
-    _scales(figure, grid, ours.label, theirs.label, across)
+    for number, (own, (first, second)) in enumerate(zip(grid.reshape(len(pairs), 3), pairs, strict=True)):
+        _draw_row(list(own), first, second, across)
+        if number == 0 or not across:
+            above = (0, 22 if pairs[0][0].lemma else 6)
+            for panel, title in zip(own, titles, strict=True):
+                panel.annotate(title, (0.5, 1), above, "axes fraction", "offset points", ha="center", weight="bold")
+    between = "\n" if across else "; "
+    difference = f"red: {theirs.label} has more{between}blue: {ours.label} has more"
+    scales = [("Blues", 0, "attention"), ("Reds", 0, "attention"), ("RdBu_r", -1, difference)]
+    # Each scale below a column is put between the panels and the scale before it.
+    for column, (palette, low, words) in reversed(list(enumerate(scales))):
+        above_it = grid[:, column if across else 0]
+        mapped = ScalarMappable(Normalize(low, 1), palette)
+        bar = figure.colorbar(mapped, ax=above_it, location="bottom", aspect=30, pad=0.01)
+        bar.set_label(words, fontsize=8)
+        bar.outline.set_visible(False)
+        bar.ax.tick_params(labelsize=_LABEL)
     return figure
 
 
 def _read(path: Path) -> Alignments:
-    content = read_record(Alignments, path)
+    content = load(Alignments, path)
     for row in content.rows:
         if [len(line) for line in row.alignment] != [len(row.source)] * len(row.target):
             words = f"the alignment of `{' '.join(row.target)}` does not fit its symbols"
@@ -87,37 +99,23 @@ def _read(path: Path) -> Alignments:
     return content
 
 
-def _check_same_rows(base: Alignments, other: Alignments, path: Path) -> None:
-    rows = ([(row.source, row.target) for row in one.rows] for one in (base, other))
-    for number, (first, second) in enumerate(zip_longest(*rows), start=1):
-        if first != second:
-            words = f"row {number} is not the same as in the other model's file"
-            raise UserError(words, file=path, hint="make both files from the same rows of the same data")
+def _upright(row: Row) -> int:
+    """Letters of the longest target symbol where some are words, which find room only when they are written upwards."""
+    longest = max(len(_SIGNS.get(one, one)) for one in row.target)
+    return longest if longest > 2 else 0
 
 
-def _upright(row: Row) -> bool:
-    """Whether target symbols are words, which find room only when they are written upwards."""
-    return any(len(_END.get(one, one)) > 2 for one in row.target)
-
-
-def _height(row: Row) -> float:
-    """Inches that a panel of this row needs, its target symbols included."""
-    letters = max(len(_END.get(one, one)) for one in row.target) if _upright(row) else 0
-    return 0.55 + _ROW * len(row.source) + _LETTER * letters
-
-
-def _row(axes: list[Axes], base: Row, other: Row, across: bool) -> None:
+def _draw_row(panels: Sequence[Axes], base: Row, other: Row, across: bool) -> None:
     first, second = np.array(base.alignment).T, np.array(other.alignment).T
-    for panel, matrix, palette, low in (
-        (axes[0], first, "Blues", 0),
-        (axes[1], second, "Reds", 0),
-        (axes[2], second - first, "RdBu_r", -1),
-    ):
+    looks = (first, "Blues", 0), (second, "Reds", 0), (second - first, "RdBu_r", -1)
+    for panel, (matrix, palette, low) in zip(panels, looks, strict=True):
         panel.imshow(matrix, cmap=palette, vmin=low, vmax=1, aspect="auto", interpolation="none")
-        symbols, upright = [_END.get(one, one) for one in base.target], 90 if _upright(base) else 0
-        panel.set_xticks(range(len(symbols)), symbols, rotation=upright)
-        panel.set_yticks(range(len(base.source)), [_named(one) for one in base.source])
-        panel.tick_params(length=0, labelsize=_LABEL, labelleft=panel is axes[0] or not across)
+        symbols = [_SIGNS.get(one, one) for one in base.target]
+        panel.set_xticks(range(len(symbols)), symbols, rotation=90 if _upright(base) else 0)
+        # This axis has room to explain the short sign on the other one.
+        named = [f"{one} {_SIGNS[one]}" if one in _SIGNS else one for one in base.source]
+        panel.set_yticks(range(len(base.source)), named)
+        panel.tick_params(length=0, labelsize=_LABEL, labelleft=panel is panels[0] or not across)
         panel.set_xticks(np.arange(len(base.target) - 1) + 0.5, minor=True)
         panel.set_yticks(np.arange(len(base.source) - 1) + 0.5, minor=True)
         panel.tick_params(which="minor", length=0)
@@ -125,45 +123,12 @@ def _row(axes: list[Axes], base: Row, other: Row, across: bool) -> None:
         panel.grid(which="minor", color="#eeeeee", lw=0.5)
         panel.spines[:].set_visible(True)
     if base.lemma and base.form:
-        axes[0].set_title(f"{base.lemma} → {base.form}", fontsize=9, weight="normal")
-
-
-_END = {"</s>": "⏎"}
-
-
-def _named(symbol: str) -> str:
-    """A symbol on the axis with room, which explains the short sign on the other one."""
-    return f"{symbol} {_END[symbol]}" if symbol in _END else symbol
-
-
-def _head(panel: Axes, title: str, above: float) -> None:
-    """A panel's title, so many points above it."""
-    panel.annotate(title, (0.5, 1), (0, above), "axes fraction", "offset points", ha="center", weight="bold")
-
-
-def _scales(figure: Figure, grid: np.ndarray, base: str, other: str, across: bool) -> None:
-    """The three scales below everything, placed as the panels are."""
-    between = "\n" if across else "; "
-    difference = f"red: {other} has more{between}blue: {base} has more"
-    scales = [("Blues", 0, "attention"), ("Reds", 0, "attention"), ("RdBu_r", -1, difference)]
-    # Each scale below a column is put between the panels and the scale before it.
-    for column, (palette, low, words) in reversed(list(enumerate(scales))):
-        bar = figure.colorbar(
-            ScalarMappable(Normalize(low, 1), palette),
-            ax=grid[:, column if across else 0],
-            location="bottom",
-            aspect=30,
-            pad=0.01,
-        )
-        bar.set_label(words, fontsize=8)
-        bar.outline.set_visible(False)
-        bar.ax.tick_params(labelsize=_LABEL)
+        panels[0].set_title(f"{base.lemma} → {base.form}", fontsize=9, weight="normal")
 
 
 # How uncertain attention is, and how much of a sentence it covers, under teacher forcing.
 
-FEWEST_SYMBOLS = 50
-"""Below that a bin's accuracy is noise and is left out."""
+FEWEST_SYMBOLS = 50  # below that a bin's accuracy is noise and is left out
 
 
 def entropy_accuracy(experiment: Path, analyses: Sequence[Path]) -> Figure:
@@ -182,8 +147,7 @@ def coverage(experiment: Path, analyses: Sequence[Path]) -> Figure:
     return _analyzed(experiment, analyses, _coverage_panels, ("sentences (%)", "source words (%)"), marker=None)
 
 
-Models = dict[str, list[Analysis]]
-"""Model to the analyses of its seeds."""
+Models = dict[str, list[Analysis]]  # model to the analyses of its seeds
 
 
 def _analyzed(
@@ -191,16 +155,9 @@ def _analyzed(
 ) -> Figure:
     known = load_experiment(experiment)
     tasks = load_analyses(analyses, known)
-    named = [(label_of(task, known), models) for task, models in tasks.items()]
-    figure = style.draw_tasks(named, draw, 4.4, left)
+    figure = style.draw_tasks([(label_of(task, known), tasks[task]) for task in tasks], draw, 4.4, left)
     style.legend_models(figure, labels(tasks), **legend)
     return figure
-
-
-def _total(analyses: Sequence[Analysis], counts: Callable[[Analysis], Sequence[int]]) -> Floats:
-    """Counts, such as those of a histogram, added up over seeds."""
-    total: Floats = np.sum([counts(one) for one in analyses], axis=0, dtype=np.float64)
-    return total
 
 
 def _entropy_panels(models: Models, upper: Axes, lower: Axes) -> None:
@@ -208,7 +165,8 @@ def _entropy_panels(models: Models, upper: Axes, lower: Axes) -> None:
     last = 0
     for model, own in models.items():
         edges = np.array(own[0].entropy.edges)
-        count, correct = _total(own, lambda one: one.entropy.count), _total(own, lambda one: one.entropy.correct)
+        count = np.sum([one.entropy.count for one in own], axis=0)
+        correct = np.sum([one.entropy.correct for one in own], axis=0)
         shown = count >= FEWEST_SYMBOLS
         middles = (edges[:-1] + edges[1:]) / 2
         style.curve(upper, model, middles[shown], 100 * correct[shown] / count[shown])
@@ -222,11 +180,8 @@ def _entropy_panels(models: Models, upper: Axes, lower: Axes) -> None:
 def _coverage_panels(models: Models, upper: Axes, lower: Axes) -> None:
     upper.set_xlabel(f"share of source words attended {COVERED} or more in all")
     lower.set_xlabel("attention that a source word got in all, at most 1")
-    for model, own in models.items():
-        sentences, words = (
-            _total(own, lambda one: one.coverage.sentences),
-            _total(own, lambda one: one.coverage.words),
-        )
-        for panel, count in ((upper, sentences), (lower, words)):
+    for panel, key in ((upper, "sentences"), (lower, "words")):
+        for model, own in models.items():
+            count = np.sum([getattr(one.coverage, key) for one in own], axis=0)
             style.steps(panel, model, own[0].coverage.edges, 100 * count / count.sum())
-            panel.set_xlim(0, 1)
+        panel.set_xlim(0, 1)

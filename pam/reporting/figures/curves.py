@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from pam.evaluation.metrics import Floats
-from pam.evaluation.translation import LengthBin, by_length
+from pam.evaluation.translation import by_length
 from pam.io import UserError, read_json
 from pam.reporting import style
 from pam.reporting.comparison import Row, compare
@@ -36,11 +36,7 @@ class Kind(NamedTuple):
     column: str
     words: str
     unit: str
-    read: Callable[[Floats], Floats]
-
-
-def _same(values: Floats) -> Floats:
-    return values
+    read: Callable[[Floats], Floats] = np.asarray
 
 
 def _in_per_cent(values: Floats) -> Floats:
@@ -49,14 +45,14 @@ def _in_per_cent(values: Floats) -> Floats:
 
 LEFT = (
     Kind("dev_accuracy", "development accuracy", "%", _in_per_cent),
-    Kind("train_loss", "training loss", "nats a symbol", _same),
+    Kind("train_loss", "training loss", "nats a symbol"),
 )
 """The first one that all histories of a task have."""
-RIGHT = Kind("dev_loss", "development loss", "nats a symbol", _same)
+RIGHT = Kind("dev_loss", "development loss", "nats a symbol")
 
 EVAL_METRICS = (
     Kind("dev_token_accuracy", "next symbol right", "%", _in_per_cent),
-    Kind("dev_objective", "objective", "nats a symbol", _same),
+    Kind("dev_objective", "objective", "nats a symbol"),
     Kind("dev_loss", "perplexity", "a symbol", np.exp),
 )
 """What Figures 1 to 3 of Orlova et al. show, on the development split."""
@@ -71,10 +67,13 @@ def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> F
     for index, (task, of_task) in enumerate(tasks.items()):
         own = [one for seeds in of_task.values() for one in seeds]
         left = next(kind for kind in LEFT if all(kind.column in one.columns for one in own))
+        # An epoch is named by its steps of training where they are the same for all.
+        steps = {int(one.columns["step"][0]) for one in own}
+        epoch = f"epoch of {steps.pop():,} steps" if len(steps) == 1 else "epoch"
         row = axes[columns * index :]
         for panel, kind in zip(row, EVAL_METRICS if eval_metrics else (left, RIGHT), strict=False):
             _panel(panel, of_task, kind)
-            panel.set_xlabel(_epoch(own))
+            panel.set_xlabel(epoch)
         style.head(row[0], label_of(task, known), across=columns)
     several = len({one.seed for task in tasks.values() for own in task.values() for one in own}) > 1
     title = "mean over seeds; thin lines: each seed" if several else None
@@ -87,11 +86,14 @@ def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> F
 def _panel(axes: Axes, models: dict[str, list[History]], kind: Kind) -> None:
     means = []
     for model, own in models.items():
-        look = style.look(model)
-        curves = [kind.read(_column(one, kind)) for one in own]
-        if len(own) > 1:
-            for one, curve in zip(own, curves, strict=True):
-                axes.plot(one.columns["epoch"], curve, color=look.color, lw=0.6, alpha=0.35)
+        look, curves = style.look(model), []
+        for one in own:
+            if kind.column not in one.columns:
+                words = f"the training of {one.model} on {one.task} has not measured {kind.column}"
+                raise UserError(words, hint="set `training: {eval_metrics: true}` and train again")
+            curves.append(kind.read(one.columns[kind.column]))
+            if len(own) > 1:
+                axes.plot(one.columns["epoch"], curves[-1], color=look.color, lw=0.6, alpha=0.35)
         # Of the epochs that every seed has reached.
         count = min(map(len, curves))
         means.append(np.mean([curve[:count] for curve in curves], axis=0))
@@ -103,27 +105,9 @@ def _panel(axes: Axes, models: dict[str, list[History]], kind: Kind) -> None:
     if all(len(mean) == 1 for mean in means):
         axes.set_xlim(0.5, 1.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    _zoom(axes, means)
-
-
-def _column(history: History, kind: Kind) -> Floats:
-    """A column of a history; a `UserError` if it was not measured."""
-    if kind.column not in history.columns:
-        words = f"the training of {history.model} on {history.task} has not measured {kind.column}"
-        raise UserError(words, hint="set `training: {eval_metrics: true}` and train again")
-    return history.columns[kind.column]
-
-
-def _epoch(histories: Sequence[History]) -> str:
-    """What an epoch is, in steps of training where they are the same for all."""
-    steps = {int(one.columns["step"][0]) for one in histories}
-    return f"epoch of {steps.pop():,} steps" if len(steps) == 1 else "epoch"
-
-
-def _zoom(axes: Axes, curves: Sequence[np.ndarray]) -> None:
-    """Shows the part in which models differ: the first epochs leave the panel."""
-    start = min(2, min(len(curve) for curve in curves) - 1)
-    seen = np.concatenate([curve[start:] for curve in curves])
+    # The first epochs leave the panel, so that it shows the part in which models differ.
+    start = min(2, min(map(len, means)) - 1)
+    seen = np.concatenate([mean[start:] for mean in means])
     low, high = float(seen.min()), float(seen.max())
     margin = 0.12 * (high - low) or 0.05 * abs(high) or 1.0
     axes.set_ylim(low - margin, high + margin)
@@ -131,8 +115,7 @@ def _zoom(axes: Axes, curves: Sequence[np.ndarray]) -> None:
 
 # BLEU by sentence length and by training pairs.
 
-FEWEST_SENTENCES = 10
-"""Below that the BLEU of a bin of lengths is noise and is left out."""
+FEWEST_SENTENCES = 10  # below that the BLEU of a bin of lengths is noise and is left out
 
 
 def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> Figure:
@@ -140,27 +123,22 @@ def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> Figure:
     tasks = load_runs(scores, load_experiment(experiment))
     check_known(["bleu_b*"], tasks)
     tasks = [task for task in tasks if task.metrics(["bleu_b*"])]
-    figure = style.draw_tasks([(task.label, task) for task in tasks], _lengths_panel, 3.0, ("BLEU",))
+
+    def draw(task: TaskRuns, axes: Axes) -> None:
+        beam = int(task.metrics(["bleu_b*"])[0].rpartition("_b")[2])
+        shown = [one for one in by_length(task.runs[0].scores.counts(), beam) if one.sentences >= FEWEST_SENTENCES]
+        lows = [one.low for one in shown]
+        for model, own in task.models.items():
+            by_seed = [[one.value for one in by_length(run.scores.counts(), beam) if one.low in lows] for run in own]
+            style.curve(axes, model, range(len(shown)), np.mean(np.array(by_seed, dtype=np.float64), axis=0))
+        lengths = [f"{one.low}+" if one.high is None else f"{max(one.low, 1)}–{one.high - 1}" for one in shown]
+        counts = [f"{one.sentences:,}" for one in shown]
+        axes.set_xticks(range(len(shown)), map("\n".join, zip(lengths, counts, strict=True)))
+        axes.set_xlabel("words of the source, and sentences")
+
+    figure = style.draw_tasks([(task.label, task) for task in tasks], draw, 3.0, ("BLEU",))
     style.legend_models(figure, labels({task.name: task.models for task in tasks}))
     return figure
-
-
-def _lengths_panel(task: TaskRuns, axes: Axes) -> None:
-    beam = int(task.metrics(["bleu_b*"])[0].rpartition("_b")[2])
-    shown = [one for one in by_length(task.runs[0].scores.counts(), beam) if one.sentences >= FEWEST_SENTENCES]
-    lows = [one.low for one in shown]
-    for model, own in task.models.items():
-        by_seed = [[one.value for one in by_length(run.scores.counts(), beam) if one.low in lows] for run in own]
-        values = np.mean(np.array(by_seed, dtype=np.float64), axis=0)
-        style.curve(axes, model, range(len(shown)), values)
-    axes.set_xticks(range(len(shown)), [_named(one) for one in shown])
-    axes.set_xlabel("words of the source, and sentences")
-
-
-def _named(found: LengthBin) -> str:
-    """Its lengths, and below them how many sentences have one of them."""
-    lengths = f"{found.low}+" if found.high is None else f"{max(found.low, 1)}–{found.high - 1}"
-    return f"{lengths}\n{found.sentences:,}"
 
 
 def bleu_by_size(experiment: Path, scores: Sequence[Path], data: Sequence[Path]) -> Figure:
@@ -189,16 +167,16 @@ def bleu_by_size(experiment: Path, scores: Sequence[Path], data: Sequence[Path])
         names = {one.name for one in group}
         largest = max(group, key=lambda task: sizes[task.name])
         named.append((largest.label, [(sizes[row.task], row) for row in rows if row.task in names]))
-    figure = style.draw_tasks(named, _sizes_panel, 3.0, ("BLEU, 95 %",))
+
+    def draw(sized: list[tuple[int, Row]], axes: Axes) -> None:
+        for model in dict.fromkeys(row.model for _, row in sized):
+            pairs, own = zip(*sorted((size, row) for size, row in sized if row.model == model), strict=True)
+            style.curve(axes, model, pairs, [row.mean for row in own])
+            lows, highs = [row.low for row in own], [row.high for row in own]
+            axes.vlines(pairs, lows, highs, color=style.look(model).color, lw=1.2)
+        axes.set_xscale("log")
+        axes.set_xlabel("training pairs")
+
+    figure = style.draw_tasks(named, draw, 3.0, ("BLEU, 95 %",))
     style.legend_models(figure, {row.model: row.label for row in rows})
     return figure
-
-
-def _sizes_panel(sized: list[tuple[int, Row]], axes: Axes) -> None:
-    for model in dict.fromkeys(row.model for _, row in sized):
-        pairs, own = zip(*sorted((size, row) for size, row in sized if row.model == model), strict=True)
-        style.curve(axes, model, pairs, [row.mean for row in own])
-        lows, highs = [row.low for row in own], [row.high for row in own]
-        axes.vlines(pairs, lows, highs, color=style.look(model).color, lw=1.2)
-    axes.set_xscale("log")
-    axes.set_xlabel("training pairs")

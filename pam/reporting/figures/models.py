@@ -1,7 +1,7 @@
 """One mark per model: quality, gains over the baseline, quality against cost.
 
-A model that fails would squeeze all others into a corner of its panel. What is far out is drawn
-beyond a dotted line at the edge instead, with its value.
+A model that fails would squeeze all others into a corner of its panel. What is far out is drawn beyond a dotted line
+at the edge instead, with its value.
 """
 
 from __future__ import annotations
@@ -12,32 +12,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pam.evaluation.metrics import Metric
 from pam.io import UserError, unknown
 from pam.reporting import style
-from pam.reporting.comparison import Row, check_rows, compare, load_papers
+from pam.reporting.comparison import Inputs, Row, compare, load_papers
 from pam.reporting.runs import load_experiment, load_runs
 
 
 def compared(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> list[Row]:
-    """The rows to draw, compared as in the tables; of a pattern such as `bleu_b*` each task's first metric.
-
-    Raises:
-        UserError: no such metric or table, or scores that cannot be compared.
-    """
+    """The rows to draw, compared as in the tables; of a pattern such as `bleu_b*` each task's first metric."""
     papers = load_papers(paper) if paper_table else {}
     if paper_table and paper_table not in papers:
         raise unknown("table", paper_table, sorted(papers), file=paper)
     known = load_experiment(experiment)
-    tasks = load_runs(scores, known)
-    if papers:
-        check_rows(papers, tasks)
-    shown = papers[paper_table] if paper_table else None
-    return compare(tasks, known, [metric], shown, first=True)
+    tasks = Inputs(known, papers, scores).tasks if papers else load_runs(scores, known)
+    return compare(tasks, known, [metric], papers.get(paper_table or ""), first=True)
 
 
 def quality(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> Figure:
@@ -56,11 +48,10 @@ def gains(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, pa
     """Gains over the baseline with paired 95 % intervals, better to the right, and the paper's."""
     rows = compared(experiment, scores, metric, paper, paper_table)
     baseline = next((row.label for row in rows if row.gain is None), "the baseline")
-    gained = [(row, row.gain, row.gain_low, row.gain_high) for row in rows]
     marks = [
-        (row, Mark(gain, low, high, row.paper_gain))
-        for row, gain, low, high in gained
-        if gain is not None and low is not None and high is not None
+        (row, Mark(row.gain, row.gain_low, row.gain_high, row.paper_gain))
+        for row in rows
+        if row.gain is not None and row.gain_low is not None and row.gain_high is not None
     ]
     if not marks:
         raise UserError("no gains to draw", hint="score the baseline and at least one other model")
@@ -94,7 +85,8 @@ def cost(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, pap
                 color, ends = style.look(row.model).color, (row.low, row.high)
                 panel.plot([seconds] * 2, ends, color=color, lw=1.4)
                 style.draw_ours(panel, row.model, seconds, row.mean)
-        pin_along(panel, [Outlier(row.model, row.mean, seconds) for row, seconds in (task[place] for place in far)])
+        outliers = [Outlier(row.model, row.mean, seconds) for row, seconds in (task[place] for place in far)]
+        pin(panel, outliers, across=False)
         panel.margins(x=0.1)
         panel.set_ylabel(_worded(task[0][0].metric))
         panel.set_xlabel(f"{'GPU' if on_gpu else 'CPU'} seconds of training and decoding")
@@ -137,9 +129,10 @@ def _line_per_model(
         words: what our marks are, for the legend.
     """
     tasks = _by_task(marks)
-    figure, axes = style.task_panels(len(tasks), 0.9 + 0.36 * max(map(len, tasks)))
     names = [[row.label for row, _ in task] for task in tasks]
-    for place, (panel, task) in enumerate(zip(axes, tasks, strict=True)):
+
+    def draw(place: int, panel: Axes) -> None:
+        task = tasks[place]
         # Where all panels have the same models, those at the left edge name them.
         named = names.count(names[0]) < len(names) or place % style.ACROSS == 0
         panel.set_yticks(range(len(task)), names[place])
@@ -148,28 +141,26 @@ def _line_per_model(
         panel.grid(axis="y", visible=False)
         if zero:
             panel.axvline(0, color=style.INK, lw=1)
-        _draw_marks(panel, [(row.model, mark) for row, mark in task])
-        style.head(panel, task[0][0].task_label)
+        far = far_out([mark.value for _, mark in task])
+        for line, (row, mark) in enumerate(task):
+            if mark.paper is not None:
+                panel.plot(mark.paper, line, "|", color=style.PAPER, ms=15, mew=2, zorder=6)
+            if line in far:
+                continue
+            color = style.look(row.model).color
+            panel.plot([mark.low, mark.high], [line] * 2, color=color, lw=2.2)
+            if len(mark.seeds) > 1:
+                below = [line + 0.22] * len(mark.seeds)
+                panel.plot(mark.seeds, below, "o", color=color, ms=2.8, mew=0, alpha=0.8)
+            style.draw_ours(panel, row.model, mark.value, line)
+        pin(panel, [Outlier(task[line][0].model, task[line][1].value, line) for line in far], across=True)
         panel.set_xlabel(axis(task[0][0].metric))
+
+    labeled = [(task[0][0].task_label, place) for place, task in enumerate(tasks)]
+    figure = style.draw_tasks(labeled, draw, 0.9 + 0.36 * max(map(len, tasks)))
     handles = _handles(marks, words)
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     return figure
-
-
-def _draw_marks(axes: Axes, marks: Sequence[tuple[str, Mark]]) -> None:
-    far = far_out([mark.value for _, mark in marks])
-    for place, (model, mark) in enumerate(marks):
-        if mark.paper is not None:
-            axes.plot(mark.paper, place, "|", color=style.PAPER, ms=15, mew=2, zorder=6)
-        if place in far:
-            continue
-        color = style.look(model).color
-        axes.plot([mark.low, mark.high], [place] * 2, color=color, lw=2.2)
-        if len(mark.seeds) > 1:
-            below = [place + 0.22] * len(mark.seeds)
-            axes.plot(mark.seeds, below, "o", color=color, ms=2.8, mew=0, alpha=0.8)
-        style.draw_ours(axes, model, mark.value, place)
-    pin_across(axes, [Outlier(marks[place][0], marks[place][1].value, place) for place in far])
 
 
 def _handles(marks: Sequence[tuple[Row, Mark]], words: str) -> list[Line2D]:
@@ -199,15 +190,9 @@ def _by_task(rows: Sequence[tuple[Row, style.Drawn]]) -> list[list[tuple[Row, st
 
 # Values far out.
 
-ENOUGH, FAR = 8, 3.0
-"""Models of which some may be called far out; in interquartile ranges beyond the quartiles, the
-outer fences of Tukey's 'Exploratory Data Analysis' (1977)."""
-
-ASIDE = 60.0
-"""Points at the side of a panel that a mark with its value takes."""
-
-
-_EDGE: dict[str, Any] = {"color": style.INK, "lw": 0.8, "ls": ":"}
+ENOUGH = 8  # models of which some may be called far out
+FAR = 3.0  # interquartile ranges beyond the quartiles, the outer fences of Tukey's 'Exploratory Data Analysis' (1977)
+ASIDE = 60.0  # points at the side of a panel that a mark with its value takes
 
 
 class Outlier(NamedTuple):
@@ -227,44 +212,31 @@ def far_out(values: Sequence[float]) -> list[int]:
     return [index for index, value in enumerate(values) if not first - margin <= value <= third + margin]
 
 
-def pin_across(axes: Axes, far: Sequence[Outlier]) -> None:
-    """Puts outliers left and right of a panel in which all else has been drawn."""
-    if far:
-        low, high, below, above = _sides(axes.xaxis, far)
-        width = 72 * axes.get_window_extent().width / axes.figure.dpi
-        room = (high - low) * ASIDE / (width - ASIDE)
-        for one in below:
-            _draw_outlier(axes, one, low - 0.85 * room, one.place, "←")
-        for one in above:
-            _draw_outlier(axes, one, high + 0.15 * room, one.place, "→")
-        for edge in [low] * bool(below) + [high] * bool(above):
-            axes.axvline(edge, **_EDGE)
-        axes.set_xlim(low - room * bool(below), high + room * bool(above))
-
-
-def pin_along(axes: Axes, far: Sequence[Outlier]) -> None:
-    """Puts outliers below and above a panel in which all else has been drawn, one a line."""
-    if far:
-        low, high, below, above = _sides(axes.yaxis, far)
-        line = 0.07 * (high - low)
-        for number, one in enumerate(below):
-            _draw_outlier(axes, one, one.place, low - line * (number + 0.6), "↓")
-        for number, one in enumerate(above):
-            _draw_outlier(axes, one, one.place, high + line * (number + 0.6), "↑")
-        for edge in [low] * bool(below) + [high] * bool(above):
-            axes.axhline(edge, **_EDGE)
-        lines = [len(beyond) + 0.2 * bool(beyond) for beyond in (below, above)]
-        axes.set_ylim(low - line * lines[0], high + line * lines[1])
-
-
-def _sides(axis: Axis, far: Sequence[Outlier]) -> tuple[float, float, list[Outlier], list[Outlier]]:
-    """The ends of an axis, beyond which it gets no ticks, and what lies below and above them."""
+def pin(axes: Axes, far: Sequence[Outlier], across: bool) -> None:
+    """Puts outliers beside a panel in which all else has been drawn: left and right, or below and above, one a line."""
+    if not far:
+        return
+    axis = axes.xaxis if across else axes.yaxis
     low, high = axis.get_view_interval()
     axis.set_ticks([tick for tick in axis.get_ticklocs() if low <= tick <= high])
-    return low, high, [one for one in far if one.value < low], [one for one in far if one.value > high]
-
-
-def _draw_outlier(axes: Axes, one: Outlier, x: float, y: float, arrow: str) -> None:
-    style.draw_ours(axes, one.model, x, y)
-    text = f"{arrow} {one.value:.1f}".replace("-", "\N{MINUS SIGN}")
-    axes.annotate(text, (x, y), xytext=(8, 0), textcoords="offset points", va="center", fontsize="small")
+    below, above = [one for one in far if one.value < low], [one for one in far if one.value > high]
+    if across:
+        width = 72 * axes.get_window_extent().width / axes.figure.dpi
+        room = (high - low) * ASIDE / (width - ASIDE)
+        places = [low - 0.85 * room] * len(below) + [high + 0.15 * room] * len(above)
+        ends = low - room * bool(below), high + room * bool(above)
+    else:
+        line = 0.07 * (high - low)
+        places = [low - line * (number + 0.6) for number in range(len(below))]
+        places += [high + line * (number + 0.6) for number in range(len(above))]
+        lines = [len(beyond) + 0.2 * bool(beyond) for beyond in (below, above)]
+        ends = low - line * lines[0], high + line * lines[1]
+    for one, value in zip([*below, *above], places, strict=True):
+        x, y = (value, one.place) if across else (one.place, value)
+        style.draw_ours(axes, one.model, x, y)
+        arrow = ("←→" if across else "↓↑")[int(one.value > high)]
+        text = f"{arrow} {one.value:.1f}".replace("-", "\N{MINUS SIGN}")
+        axes.annotate(text, (x, y), xytext=(8, 0), textcoords="offset points", va="center", fontsize="small")
+    for edge in [low] * bool(below) + [high] * bool(above):
+        (axes.axvline if across else axes.axhline)(edge, color=style.INK, lw=0.8, ls=":")
+    (axes.set_xlim if across else axes.set_ylim)(*ends)
