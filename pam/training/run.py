@@ -19,11 +19,11 @@ from pam.decoding.hypotheses import LENGTHS, LengthPrior
 from pam.fingerprint import fingerprint, model_modules
 from pam.io import UserError, sha256_of, write_json, write_text
 from pam.models.build import build, parameters_of
-from pam.models.checkpoint import SavedModel, belongings, load_model, save_model
+from pam.models.checkpoint import belongings, load_model, save_model
 from pam.models.model import Model
 from pam.run_folder import RunFolder, command_line
 from pam.training import distributed
-from pam.training.checkpoint import Progress, Results, StateFolder, Weights, locked
+from pam.training.checkpoint import Progress, Results, StateFolder, locked
 from pam.training.devices import (
     Stopwatch,
     enough_for,
@@ -91,8 +91,12 @@ def _train_in_group(
         )
     train, dev = (_examples(data, name, run) for name in ("train", "dev"))
     # What the model will be saved with is read now: an error must not show after the training.
-    _ = data.summary, data.codec
-    key = _key(run, data, code or fingerprint(f"{__name__}:train", *model_modules(run)))
+    kind, sums, _ = data.summary["task"], data.summary["outputs_sha256"], data.codec
+    code = code or fingerprint(f"{__name__}:train", *model_modules(run))
+    # The files have been read, and checked against what the summary says of them.
+    files = [sums[name] for name in ("train.safetensors", "dev.safetensors", "source.vocab", "target.vocab")]
+    parts = [json.dumps(run.training_config(), sort_keys=True), code, *files]
+    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     with locked(state) if group.is_main else nullcontext():
         results, states = Results(state / "finished", key), StateFolder(state, key)
         # The other processes wait here for the first, which has waited for the lock.
@@ -109,7 +113,10 @@ def _train_in_group(
                 weights, progress = Trainer(run, model, train, dev, states, reporter, group, stop).run()
             if group.is_main:
                 results.clear()
-                _write(results.folder, run, data, weights, progress, _record(run, progress, model, group))
+                LengthPrior.of(data.split("train")).save(results.folder / "model" / LENGTHS)
+                save_model(results.folder / "model", run, kind, data.folder, weights)
+                write_history(results.folder / "history.csv", progress.history)
+                write_json(results.folder / "training.json", _record(run, progress, model, group))
                 results.complete()
                 states.clear()
         if group.is_main:
@@ -125,25 +132,6 @@ def _examples(data: Prepared, name: str, run: RunConfig) -> Examples:
         return Examples(split, run.components.targets)
     except UserError as error:
         raise UserError(error.message, file=path, hint=error.hint) from error
-
-
-def _key(run: RunConfig, data: Prepared, code: str) -> str:
-    """What decides a training's result; a state with another key is not gone on from."""
-    files = ("train.safetensors", "dev.safetensors", "source.vocab", "target.vocab")
-    # The files have been read, and checked against what the summary says of them.
-    parts = [json.dumps(run.training_config(), sort_keys=True), code]
-    parts += [data.summary["outputs_sha256"][name] for name in files]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def _write(
-    folder: Path, run: RunConfig, data: Prepared, weights: Weights, progress: Progress, record: dict[str, Any]
-) -> None:
-    """Writes the results, the record last."""
-    LengthPrior.of(data.split("train")).save(folder / "model" / LENGTHS)
-    save_model(folder / "model", run, data.summary["task"], data.folder, weights)
-    write_history(folder / "history.csv", progress.history)
-    write_json(folder / "training.json", record)
 
 
 def _record(run: RunConfig, progress: Progress, model: Model, group: ProcessGroup) -> dict[str, Any]:
@@ -189,7 +177,15 @@ def join(run: RunFolder) -> None:
             hint="use `pam train`, or name `members` in the model's file",
         )
     members = [load_model(folder) for folder in folders]
-    _check_symbols(folders, members)
+    for folder, member in zip(folders[1:], members[1:], strict=True):
+        for name in belongings(member.task):
+            first = folders[0] / name
+            if not first.is_file() or sha256_of(first) != sha256_of(folder / name):
+                raise UserError(
+                    f"its symbols are not those of {first}",
+                    file=folder / name,
+                    hint="join models that were trained on the same prepared data",
+                )
     write_text(run.model / LENGTHS, (folders[0] / LENGTHS).read_text(encoding="utf-8"))
     weights = {
         f"members.{place}.{name}": tensor
@@ -209,16 +205,3 @@ def join(run: RunFolder) -> None:
         "command": command_line(),
     }
     write_json(run.training, record)
-
-
-def _check_symbols(folders: list[Path], members: list[SavedModel]) -> None:
-    """Checks that all read and write the same symbols; a UserError names the one that does not."""
-    for folder, member in zip(folders[1:], members[1:], strict=True):
-        for name in belongings(member.task):
-            first = folders[0] / name
-            if not first.is_file() or sha256_of(first) != sha256_of(folder / name):
-                raise UserError(
-                    f"its symbols are not those of {first}",
-                    file=folder / name,
-                    hint="join models that were trained on the same prepared data",
-                )

@@ -97,7 +97,11 @@ class Trainer:
         """
         training = self.config.training
         use_precision(training.precision)
-        self._resume()
+        if found := self.states.load():
+            tensors, self.progress = found
+            self.progress.resumed += 1
+            self.best, self.recent = unpack(tensors, self.model, self.optimizer)
+            log.info(f"going on from epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}")
         objective = Objective(self.model, training.precision == "bf16", self.group.size > 1)
         self.objective = self.group.synchronized(objective)
         self.stopwatch = Stopwatch(self.group.device)
@@ -149,7 +153,8 @@ class Trainer:
     def _step(self, rows: Rows) -> int:
         """Learns from a batch; returns the exit code of a process that is to stop, or 0."""
         progress, training = self.progress, self.config.training
-        self._seed()
+        # What is drawn depends on the step alone, here and in an evaluation, so that a resumed run draws the same.
+        torch.manual_seed(step_seed(self.config.seed, self.step, self.group.rank))
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(training, self.step, self.total_steps)
         self.model.progress(self.step / self.total_steps)
@@ -172,10 +177,6 @@ class Trainer:
         progress.tokens += tokens
         progress.examples += len(rows)
         return int(max(exit_codes))
-
-    def _seed(self) -> None:
-        """Seeds what is drawn next by the step alone, so that a resumed run draws the same."""
-        torch.manual_seed(step_seed(self.config.seed, self.step, self.group.rank))
 
     def _backward(self, rows: Rows, tokens: int) -> float:
         """Adds the gradient of `rows`, this process's part of the batch, which may be empty; returns their loss, a sum.
@@ -209,52 +210,8 @@ class Trainer:
         progress = self.progress
         weights, dev = self._evaluate()
         self._gather()
-        row = self._history_row(dev)
-        self._check_divergence(row)
-        self.reporter.epoch(row)
-        progress.history.append(row)
-        if self._is_best(row):
-            progress.best, self.best = row, _clone(weights)
-        if progress.batch == self.steps_per_epoch:
-            progress.epoch, progress.batch = progress.epoch + 1, 0
-        progress.loss, progress.tokens, progress.examples = 0.0, 0, 0
-        self._save()
-
-    def _evaluate(self) -> tuple[Weights, dict[str, float]]:
-        """Weights that may be the best, a mean over the last epochs, and their scores on `dev`."""
-        average = self.config.training.average
-        if average == 1:
-            return self.model.state_dict(), self._measure()
-        own = _clone(self.model.state_dict())
-        recent = [*self.recent, own][-average:]
-        mean = {name: torch.stack([one[name] for one in recent]).mean(0) for name in own}
-        self.model.load_state_dict(mean)
-        try:
-            measured = self._measure()
-        finally:
-            self.model.load_state_dict(own)
-        self.recent = recent
-        return mean, measured
-
-    def _measure(self) -> dict[str, float]:
-        self._seed()
-        config = self.config
-        return evaluate(
-            self.model,
-            self.dev,
-            config.decoding,
-            self.group,
-            self.stop,
-            actions=config.components.targets == "actions",
-            accuracy=config.training.select == "accuracy",
-            eval_metrics=config.training.eval_metrics,
-        )
-
-    def _history_row(self, dev: dict[str, float]) -> dict[str, Any]:
-        """This epoch's row of history.csv."""
-        progress = self.progress
         before = progress.history[-1] if progress.history else {"examples": 0, "tokens": 0}
-        return {
+        row: dict[str, Any] = {
             "epoch": progress.epoch + 1,
             "step": self.step,
             "examples": before["examples"] + progress.examples,
@@ -268,6 +225,50 @@ class Trainer:
             "wall_s": progress.wall_s,
             "cpu_s": progress.cpu_s,
         }
+        self._check_divergence(row)
+        self.reporter.epoch(row)
+        progress.history.append(row)
+        # On equal terms the later epoch is the best: its learning rate is the lower one.
+        best, select = progress.best or row, self.config.training.select
+        if select == "loss":
+            better = row["dev_loss"] <= best["dev_loss"]
+        else:
+            better = select == "last" or row["dev_accuracy"] >= best["dev_accuracy"]
+        if better:
+            progress.best, self.best = row, _clone(weights)
+        if progress.batch == self.steps_per_epoch:
+            progress.epoch, progress.batch = progress.epoch + 1, 0
+        progress.loss, progress.tokens, progress.examples = 0.0, 0, 0
+        self._save()
+
+    def _evaluate(self) -> tuple[Weights, dict[str, float]]:
+        """Weights that may be the best, a mean over the last epochs, and their scores on `dev`."""
+        config, average = self.config, self.config.training.average
+        mean = own = self.model.state_dict()
+        recent = self.recent
+        if average > 1:
+            own = _clone(own)
+            recent = [*recent, own][-average:]
+            mean = {name: torch.stack([one[name] for one in recent]).mean(0) for name in own}
+            self.model.load_state_dict(mean)
+        torch.manual_seed(step_seed(config.seed, self.step, self.group.rank))
+        try:
+            measured = evaluate(
+                self.model,
+                self.dev,
+                config.decoding,
+                self.group,
+                self.stop,
+                actions=config.components.targets == "actions",
+                accuracy=config.training.select == "accuracy",
+                eval_metrics=config.training.eval_metrics,
+            )
+        finally:
+            if average > 1:
+                self.model.load_state_dict(own)
+        # Not before: a training that is stopped in an evaluation does it once more.
+        self.recent = recent
+        return mean, measured
 
     def _check_divergence(self, row: dict[str, Any]) -> None:
         """Stops a training that diverges, also if only its last steps do, by a UserError."""
@@ -282,26 +283,12 @@ class Trainer:
                     hint="lower `training.learning_rate`, or raise `training.divergence`",
                 )
 
-    def _is_best(self, row: dict[str, Any]) -> bool:
-        """On equal terms the later epoch is the best: its learning rate is the lower one."""
-        best, select = self.progress.best or row, self.config.training.select
-        if select == "loss":
-            return bool(row["dev_loss"] <= best["dev_loss"])
-        return select == "last" or row["dev_accuracy"] >= best["dev_accuracy"]
-
     def _save(self) -> None:
         with self.timer.saving():
             if self.group.is_main:
                 needed = self.config.training.average - 1
                 recent = self.recent[-needed:] if needed else []
                 self.states.save(pack(self.model, self.optimizer, self.best, recent), self.progress)
-
-    def _resume(self) -> None:
-        if found := self.states.load():
-            tensors, self.progress = found
-            self.progress.resumed += 1
-            self.best, self.recent = unpack(tensors, self.model, self.optimizer)
-            log.info(f"going on from epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}")
 
 
 def _clone(weights: Weights) -> Weights:
@@ -341,7 +328,6 @@ def evaluate(
 
     Args:
         group: the processes that share this evaluation, batch by batch; stop: checked after each batch.
-        actions: whether the model writes pointer actions.
         accuracy: whether outputs are searched and compared; eval_metrics: whether the last two results are wanted.
 
     Returns:
@@ -357,30 +343,24 @@ def evaluate(
             break
         with enough_for(f"the evaluation of {len(batch.rows)} examples side by side", EVALUATION_HINT):
             batch = batch.to(group.device)
-            log_probs = model.log_likelihood(batch.source, batch.lengths, batch.target)
-            loss -= float(log_probs.double()[batch.mask].sum())
+            given = batch.source, batch.lengths, batch.target
+            loss -= float(model.log_likelihood(*given).double()[batch.mask].sum())
             tokens += int(batch.mask.sum())
             if accuracy:
                 matches += _exact_matches(model, examples, batch, greedy, actions)
             if eval_metrics:
-                metrics += _token_metrics(model, batch)
+                objective, correct = model.objective(*given), model.teacher_force(*given).correct
+                metrics += torch.stack([part.double()[batch.mask].sum() for part in (correct, objective)]).cpu()
     *sums, codes = group.gather(loss, tokens, matches, *metrics.tolist(), stop.exit_code())
     if any(codes):
         raise Stopped(int(max(codes)))
-    all_loss, all_tokens, all_matches, correct, objective = map(sum, sums)
+    all_loss, all_tokens, all_matches, all_correct, all_objective = map(sum, sums)
     measured = {"loss": all_loss / all_tokens}
     if accuracy:
         measured["accuracy"] = all_matches / len(examples)
     if eval_metrics:
-        measured |= {"token_accuracy": correct / all_tokens, "objective": objective / all_tokens}
+        measured |= {"token_accuracy": all_correct / all_tokens, "objective": all_objective / all_tokens}
     return measured
-
-
-def _token_metrics(model: Model, batch: Batch) -> Tensor:
-    """(2) of a batch: how many symbols are the most probable ones, and the summed objective."""
-    given = batch.source, batch.lengths, batch.target
-    objective, correct = model.objective(*given), model.teacher_force(*given).correct
-    return torch.stack([part.double()[batch.mask].sum() for part in (correct, objective)]).cpu()
 
 
 def _exact_matches(model: Model, examples: Examples, batch: Batch, decoding: Decoding, actions: bool) -> int:

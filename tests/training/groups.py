@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
+from torch.distributed import TCPStore
 
 from pam.config import RunConfig
 from pam.io import read_json, write_json
@@ -37,11 +37,12 @@ class Outcome:
 
 def train(run: RunConfig, data: Path, out: Path, processes: int) -> Outcome:
     """A training by so many processes, with gloo where there are several."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    # As torchrun's, it is held until all have ended: a port that is merely free may be taken before it is bound again.
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     out.mkdir(exist_ok=True)
-    started = [CONTEXT.Process(target=_work, args=(rank, processes, port, run, data, out)) for rank in range(processes)]
+    started = [
+        CONTEXT.Process(target=_work, args=(rank, processes, store.port, run, data, out)) for rank in range(processes)
+    ]
     for process in started:
         process.start()
     for process in started:
@@ -61,6 +62,7 @@ def _work(rank: int, size: int, port: int, run: RunConfig, data: Path, out: Path
             "WORLD_SIZE": str(size),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
             "TORCHELASTIC_RUN_ID": "test",
         }
     with joined("cpu") as group:
