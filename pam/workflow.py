@@ -14,7 +14,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +23,7 @@ from pam.data.registry import Dataset, load_registries, load_task
 from pam.experiment import Plan, check_local, known_dataset, load_plan
 from pam.fingerprint import CODE, KINDS, fingerprint, model_modules
 from pam.io import UserError, dump_yaml
-from pam.reporting.catalogue import ANALYZED, FIGURES, TABLES, Item
+from pam.reporting.catalogue import ANALYZED, FIGURES, TABLES, FigureSpec, Item, TableSpec
 from pam.run_folder import GOLD, RunFolder
 
 Wildcards = Any
@@ -32,9 +32,6 @@ Wildcards = Any
 Returned = TypeVar("Returned")
 ByJob = Callable[[Wildcards], Any]
 """What Snakemake calls for each job."""
-
-PAPER = "config/paper_results.yaml"
-"""The papers' own results."""
 
 
 def or_exit(function: Callable[..., Returned], *arguments: Any) -> Returned:
@@ -175,10 +172,6 @@ class Workflow:
         """Name of the data set of word alignments to which a task's attention is held."""
         return self._task(wildcards).word_alignments
 
-    def fetched(self, wildcards: Wildcards) -> str:
-        """The mark that a task's data set is there."""
-        return f"data/{self.dataset_of(wildcards)}/.fetched"
-
     def fetched_gold(self, wildcards: Wildcards) -> str:
         """The mark that a task's word alignments are there."""
         return f"data/{self.gold_of(wildcards)}/.fetched"
@@ -210,7 +203,7 @@ class Workflow:
             _, name, stages = self._stage(wildcards, stage)
             earlier = stages[: stages.index(name)]
             folder = self.data.format(task=wildcards.task)
-            return [f"{folder}/{name}" for name in earlier] or self.fetched(wildcards)
+            return [f"{folder}/{name}" for name in earlier] or f"data/{self.dataset_of(wildcards)}/.fetched"
 
         return needed
 
@@ -313,32 +306,29 @@ class Workflow:
         feeds = {model: self.plan.components[model].input_feeding for model in self.compared(task)}
         return [model for model, feed in feeds.items() if feed.kind == "posterior"][:1]
 
-    def of_compared(self, *files: str) -> ByJob:
-        """These files of the models of a task that are compared with the baseline."""
-        return lambda wildcards: self._of_models(wildcards, self.compared(wildcards.task), files)
+    def baseline(self, task: str) -> list[str]:
+        return [self.experiment.baseline]
 
-    def of_baseline(self, *files: str) -> ByJob:
-        return lambda wildcards: self._of_models(wildcards, [self.experiment.baseline], files)
+    def of_models(self, models: Callable[[str], list[str]], *files: str) -> ByJob:
+        """These files of runs of some of a task's `models`; `{beam}` in them is the task's main beam."""
 
-    def of_posterior(self, *files: str) -> ByJob:
-        """These files of the first model of a task that attends a posteriori."""
-        return lambda wildcards: self._of_models(wildcards, self.posterior(wildcards.task), files)
+        def named(wildcards: Wildcards) -> list[str]:
+            names = [file.format(beam=self.main_beam(wildcards)) for file in files]
+            runs = [self.run_of(wildcards.task, model, wildcards.seed) for model in models(wildcards.task)]
+            return [str(run.path / name) for run in runs for name in names]
 
-    def _of_models(self, wildcards: Wildcards, models: Iterable[str], files: Iterable[str]) -> list[str]:
-        """Files of runs of these models; `{beam}` in them is the task's main beam."""
-        names = [file.format(beam=self.main_beam(wildcards)) for file in files]
-        runs = [self.run_of(wildcards.task, model, wildcards.seed) for model in models]
-        return [str(run.path / name) for run in runs for name in names]
+        return named
 
     # Resources.
 
-    def resource(self, name: str) -> ByJob:
-        """How much of a resource the jobs of a task, or of one of its models, ask for."""
-        return lambda wildcards: getattr(self._resources(wildcards), name)
+    def resource(self, name: str, of_all: bool = False) -> ByJob:
+        """How much of a resource the jobs of a task or a model ask for; `of_all`: for all processes of a training."""
 
-    def resource_of_all(self, name: str) -> ByJob:
-        """The same, for all processes that share a training."""
-        return lambda wildcards: self.resource(name)(wildcards) * self._resources(wildcards).processes
+        def amount(wildcards: Wildcards) -> Any:
+            asked = self._resources(wildcards)
+            return getattr(asked, name) * (asked.processes if of_all else 1)
+
+        return amount
 
     def gpu(self, wildcards: Wildcards) -> int:
         """1 if a job that computes asks for a GPU, else 0.
@@ -385,27 +375,25 @@ class ReportFiles:
         maps = [f"attention_{task}_seed{self.experiment.seeds_of(task)[0]}" for task in tasks]
         return [f"{self.flow.results}/figures/{name}.svg" for name in [*self._shown(FIGURES), *maps]]
 
-    def table_inputs(self, wildcards: Wildcards) -> dict[str, list[str]]:
-        return self._inputs(TABLES[wildcards.table])
+    def inputs(self, wildcards: Wildcards) -> dict[str, list[str]]:
+        """The files that a table or figure is made of, by option of its command; `beside`: those it reads unasked."""
+        _, files, beside = self._item(wildcards)
+        return files | {"beside": beside}
 
-    def table_arguments(self, wildcards: Wildcards) -> list[str]:
-        """The same as arguments of the command `tables`."""
-        return self._arguments(TABLES[wildcards.table])
+    def arguments(self, wildcards: Wildcards) -> list[str]:
+        """The same as arguments of the command `tables` or `figures`, with a figure's other options."""
+        item, files, _ = self._item(wildcards)
+        options = item.options if isinstance(item, FigureSpec) else ()
+        return [*(word for name, found in files.items() if found for word in (f"--{name}", *found)), *options]
 
-    def table_labels(self, wildcards: Wildcards) -> dict[str, str]:
-        return {"table": TABLES[wildcards.table].label}
+    def labels(self, wildcards: Wildcards) -> dict[str, str]:
+        """A table's or a figure's place in the report's menu."""
+        item, *_ = self._item(wildcards)
+        return {"table" if isinstance(item, TableSpec) else "figure": item.label}
 
-    def table_category(self, wildcards: Wildcards) -> str:
+    def category(self, wildcards: Wildcards) -> str:
         """The heading under which a table is in the report's menu."""
         return TABLES[wildcards.table].category
-
-    def figure_inputs(self, wildcards: Wildcards) -> dict[str, list[str]]:
-        return self._inputs(FIGURES[wildcards.figure])
-
-    def figure_arguments(self, wildcards: Wildcards) -> list[str]:
-        """Arguments of the command `figures` after the kind: the files, then the options."""
-        item = FIGURES[wildcards.figure]
-        return [*self._arguments(item), *item.options]
 
     def figure_kind(self, wildcards: Wildcards) -> str:
         return FIGURES[wildcards.figure].draws
@@ -414,56 +402,37 @@ class ReportFiles:
         """Fingerprint of what draws it."""
         return self.flow.code("figures", self.figure_kind(wildcards))
 
-    def figure_labels(self, wildcards: Wildcards) -> dict[str, str]:
-        """A figure's place in the report's menu."""
-        return {"figure": FIGURES[wildcards.figure].label}
-
     def _shown(self, items: Mapping[str, Item]) -> list[str]:
         return [name for name, item in items.items() if item.shows(self.experiment, self.flow.kinds)]
 
-    def _inputs(self, item: Item) -> dict[str, list[str]]:
-        beside = {pattern.format(**place): None for place in self._places(item) for pattern in item.also_reads}
-        return self._files(item) | {"beside": list(beside)}
-
-    def _arguments(self, item: Item) -> list[str]:
-        return [word for name, files in self._files(item).items() if files for word in (f"--{name}", *files)]
-
-    def _files(self, item: Item) -> dict[str, list[str]]:
-        """The files that a table or figure is made of, each once, by option of its command."""
-        places = list(self._places(item))
-        return {
-            option: list(dict.fromkeys(pattern.format(**place) for place in places if option not in place["lacks"]))
-            for option, pattern in item.files.items()
-        }
-
-    def _places(self, item: Item) -> Iterator[dict[str, Any]]:
-        """What the files of a table or figure are named after, run by run."""
-        shown = item.shows(self.experiment, self.flow.kinds)
+    def _item(self, wildcards: Wildcards) -> tuple[TableSpec | FigureSpec, dict[str, list[str]], list[str]]:
+        """The table or figure that a job makes, its files by option of its command, and those that it reads unasked."""
+        item = TABLES[wildcards.table] if hasattr(wildcards, "table") else FIGURES[wildcards.figure]
+        tasks = item.shows(self.experiment, self.flow.kinds)
+        # Without repetitions and in order, as the keys of dictionaries.
+        files: dict[str, dict[str, None]] = {option: {} for option in item.files}
+        beside: dict[str, None] = {}
         for task, model, seed in self.experiment.runs():
-            if task in shown and not (item.trained and model in self.flow.ensembles):
-                yield {
-                    "task": f"{self.flow.results}/{task}",
-                    "run": str(self.flow.run_of(task, model, seed).path),
-                    "seed": seed,
-                    "beam": self.flow.beams[task][0],
-                    "lacks": self._lacking(task, model),
-                }
-
-    def _lacking(self, task: str, model: str) -> list[str]:
-        """Options of commands for which a model has no files on a task."""
-        found = {
-            # Without the baseline, or with nothing but it, nothing is tested against it.
-            "significance": bool(self.flow.compared(task)),
-            "gold-scores": self.experiment.tasks[task].word_alignments is not None,
-            # A test row has no pointer actions to be forced.
-            "analyses": self.flow.plan.components[model].targets == "symbols",
-        }
-        return [option for option, known in found.items() if not known]
-
-
-def captions(folder: str) -> list[str]:
-    """The texts of the report that are in a folder."""
-    return sorted(str(file) for file in Path(folder).glob("*.rst"))
+            if task not in tasks or (item.trained and model in self.flow.ensembles):
+                continue
+            exists = {
+                # Without the baseline, or with nothing but it, nothing is tested against it.
+                "significance": bool(self.flow.compared(task)),
+                "gold-scores": self.experiment.tasks[task].word_alignments is not None,
+                # A test row has no pointer actions to be forced.
+                "analyses": self.flow.plan.components[model].targets == "symbols",
+            }
+            named = {
+                "task": f"{self.flow.results}/{task}",
+                "run": str(self.flow.run_of(task, model, seed).path),
+                "seed": seed,
+                "beam": self.flow.beams[task][0],
+            }
+            for option, pattern in item.files.items():
+                if exists.get(option, True):
+                    files[option][pattern.format(**named)] = None
+            beside |= dict.fromkeys(pattern.format(**named) for pattern in item.also_reads)
+        return item, {option: list(names) for option, names in files.items()}, list(beside)
 
 
 def _content(entry: Dataset) -> dict[str, Any]:
