@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -76,31 +75,25 @@ def _checked(layer: dict[str, dict[str, dict[str, Any]]]) -> dict[str, dict[str,
         if component not in COMPONENTS:
             raise refused(unknown("component", component, list(COMPONENTS)), component)
         for kind, values in kinds.items():
-            with _within(component, kind):
+            try:
                 read_options(component, kind, values)
+            except PydanticCustomError as error:
+                details = [InitErrorDetails(type=error, loc=(component, kind), input=None)]
+                raise ValidationError.from_exception_data("options", details) from error
+            except ValidationError as error:
+                details = [
+                    InitErrorDetails(
+                        type=PydanticCustomError(problem["type"], "{said}", {"said": problem["msg"]}),
+                        loc=(component, kind, *problem["loc"]),
+                        input=problem["input"],
+                    )
+                    for problem in error.errors()
+                    # An option that a layer leaves out is no error: the model has it.
+                    if problem["type"] != "missing"
+                ]
+                if details:
+                    raise ValidationError.from_exception_data("options", details) from error
     return layer
-
-
-@contextmanager
-def _within(*place: str) -> Iterator[None]:
-    """Errors below `place`. An option that a layer leaves out is no error: the model has it."""
-    try:
-        yield
-    except PydanticCustomError as error:
-        details = [InitErrorDetails(type=error, loc=place, input=None)]
-        raise ValidationError.from_exception_data("options", details) from error
-    except ValidationError as error:
-        details = [
-            InitErrorDetails(
-                type=PydanticCustomError(problem["type"], "{said}", {"said": problem["msg"]}),
-                loc=(*place, *problem["loc"]),
-                input=problem["input"],
-            )
-            for problem in error.errors()
-            if problem["type"] != "missing"
-        ]
-        if details:
-            raise ValidationError.from_exception_data("options", details) from error
 
 
 OptionLayer = Annotated[dict[str, dict[str, dict[str, Any]]], AfterValidator(_checked)]
@@ -304,6 +297,11 @@ class TaskConfig(Strict):
         return f"{self.dataset} {others}"
 
 
+def _baseline(data: dict[str, Any]) -> str:
+    models = data.get("models") or ["soft"]
+    return "soft" if "soft" in models else str(models[0])
+
+
 class Experiment(Strict):
     """Everything one experiment runs."""
 
@@ -313,18 +311,18 @@ class Experiment(Strict):
     seeds: list[Seed] = key([1], "one training per seed", min_length=1)
     models: list[Name] = Field(min_length=1, description="names of files in config/models/")
     baseline: Name = Field(
-        default_factory=lambda data: _baseline(data.get("models", [])),
+        default_factory=_baseline,
         description="the model that others are compared with; not given: soft, else the first",
     )
     tasks: dict[Name, TaskConfig] = Field(min_length=1, description="task name to its data set")
-    network: Network = Field(default_factory=lambda: Network())
-    training: Training = Field(default_factory=lambda: Training())
-    decoding: Decoding = Field(default_factory=lambda: Decoding())
+    network: Network = Field(default_factory=Network)
+    training: Training = Field(default_factory=Training)
+    decoding: Decoding = Field(default_factory=Decoding)
     registries: list[str] = key(["config/datasets.yaml"], "registries of data sets", min_length=1)
     mirror: str | None = key(None, "folder or base address tried first")
     device: Literal["auto", "cpu", "cuda"] = key("auto", "where models train")
     attention_words: int = key(4, "rows of a test split drawn as heat maps", ge=1)
-    resources: ResourcesByModel = Field(default_factory=lambda: ResourcesByModel())
+    resources: ResourcesByModel = Field(default_factory=ResourcesByModel)
     options: OptionLayer = key({}, "options of components where a model uses them: component, kind, option")
 
     def models_of(self, task: str) -> list[str]:
@@ -343,10 +341,6 @@ class Experiment(Strict):
             for model in self.models_of(task):
                 for seed in self.seeds_of(task):
                     yield task, model, seed
-
-
-def _baseline(models: list[str]) -> str:
-    return "soft" if "soft" in models or not models else models[0]
 
 
 class Member(Strict):

@@ -54,27 +54,17 @@ class Plan:
         Raises:
             UserError: no such task or model, or an override that its section does not allow.
         """
-        run = self._resolved(task, model, seed)
-        if not run.components.members:
-            return run
-        runs = [self.run(task, member, seed) for member in self.members(model)]
-        members = [Member(components=one.components, network=one.network) for one in runs]
-        # An ensemble writes what its members write.
-        joined = run.components.model_copy(update={"targets": runs[0].components.targets})
-        return run.model_copy(update={"components": joined, "members": members})
-
-    def _resolved(self, task: str, model: str, seed: int) -> RunConfig:
-        """Defaults, then the experiment's, the task's and the model's, later ones winning."""
         own, components = self.task(task), self._components(model)
 
         def layered(section: str, base: Section) -> Section:
+            """Defaults, then the experiment's, the task's and the model's, later ones winning."""
             kind, under = type(base), ("tasks", task, section)
             merged = parse(kind, base.model_dump() | getattr(own, section), self.files, under)
             override = getattr(components, section)
             return parse(kind, merged.model_dump() | override, _file_of(model), (section,))
 
         experiment = self.experiment
-        return RunConfig(
+        run = RunConfig(
             plugins=experiment.plugins,
             experiment=experiment.experiment,
             task=task,
@@ -86,6 +76,13 @@ class Plan:
             training=layered("training", experiment.training),
             decoding=layered("decoding", experiment.decoding),
         )
+        if not components.members:
+            return run
+        runs = [self.run(task, member, seed) for member in self.members(model)]
+        members = [Member(components=one.components, network=one.network) for one in runs]
+        # An ensemble writes what its members write.
+        joined = run.components.model_copy(update={"targets": runs[0].components.targets})
+        return run.model_copy(update={"components": joined, "members": members})
 
     def _components(self, model: str) -> ModelConfig:
         return self.components.get(model) or _checked_model(model)
@@ -145,16 +142,13 @@ class Plan:
                 error = UserError(f"`{links}` holds no word alignments", hint="name a data set with `task: alignment`")
                 raise placed(error, self.files, [*under, "word_alignments"])
             parse(kind.Format, entry.format, self.files, (*under, "format"))
-            if not kind.has_actions:
-                self._check_targets(task, entry.task)
-
-    def _check_targets(self, task: str, kind: str) -> None:
-        """No model of a task without actions writes any."""
-        for model in self.experiment.models_of(task):
-            if any(self._components(one).targets == "actions" for one in [model, *self.members(model)]):
-                message = f"model `{model}` of task `{task}` writes actions, which a task of {kind} has none of"
-                error = UserError(message, hint=f"leave it out there: `without: [{model}]`")
-                raise placed(error, self.files, ["tasks", task])
+            for model in [] if kind.has_actions else self.experiment.models_of(task):
+                if any(self._components(one).targets == "actions" for one in [model, *self.members(model)]):
+                    message = (
+                        f"model `{model}` of task `{task}` writes actions, which a task of {entry.task} has none of"
+                    )
+                    error = UserError(message, hint=f"leave it out there: `without: [{model}]`")
+                    raise placed(error, self.files, under)
 
     def resources(self, task: str, model: str | None = None) -> Resources:
         """What jobs on this task, or on one of its models, ask for.
@@ -207,24 +201,18 @@ def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] 
     contents = [read_yaml(path) for path in paths]
     experiment = parse(Experiment, contents[0] if config is None else config, paths)
     _check_names(experiment, paths)
-    components = {model: _read_model(model, paths) for model in experiment.models}
+    components = {}
+    for model in experiment.models:
+        try:
+            components[model] = _checked_model(model)
+        except UserError as error:
+            raise error if error.file else placed(error, paths, ["models", model]) from error
     plan = Plan(experiment, components, paths)
     for model in experiment.models:
         plan.members(model)
     for task in experiment.tasks:
-        _check_task_models(task, experiment, paths)
-        _check_resources(plan, task)
-        for model in experiment.models_of(task):
-            _check_run(plan, task, model)
+        _check_task(plan, task)
     return plan
-
-
-def _read_model(model: str, files: Sequence[Path]) -> ModelConfig:
-    """A model of the experiment in `files`."""
-    try:
-        return _checked_model(model)
-    except UserError as error:
-        raise error if error.file else placed(error, files, ["models", model]) from error
 
 
 def _checked_model(model: str) -> ModelConfig:
@@ -243,18 +231,6 @@ def _checked_model(model: str) -> ModelConfig:
 
 def _file_of(model: str) -> Path:
     return MODELS / f"{model}.yaml"
-
-
-def _check_run(plan: Plan, task: str, model: str) -> None:
-    """A model can be resolved for a task, and can have the sizes of the task."""
-    run = plan.run(task, model, plan.experiment.seeds_of(task)[0])
-    try:
-        check_sizes(run.components, run.network)
-        for member in run.members:
-            check_sizes(member.components, member.network)
-    except FitError as error:
-        placeless = UserError(f"model `{model}` of task `{task}`: {error.message}", hint=error.hint)
-        raise placed(placeless, plan.files, ["tasks", task]) from error
 
 
 def known_dataset(datasets: Mapping[str, Dataset], name: str) -> Dataset:
@@ -299,9 +275,9 @@ def _check_names(experiment: Experiment, files: Sequence[Path]) -> None:
     _check_known("model of the experiment", experiment.baseline, experiment.models, files, ["baseline"])
 
 
-def _check_task_models(task: str, experiment: Experiment, files: Sequence[Path]) -> None:
-    """A task's models are some of the experiment's, and at least one."""
-    own = experiment.tasks[task]
+def _check_task(plan: Plan, task: str) -> None:
+    """Models and resources of a task are the experiment's and make sense, and each model can have the task's sizes."""
+    experiment, own, files = plan.experiment, plan.experiment.tasks[task], plan.files
     for key, named in (("models", own.models or []), ("without", own.without)):
         for model in named:
             place = ["tasks", task, key, model]
@@ -309,17 +285,21 @@ def _check_task_models(task: str, experiment: Experiment, files: Sequence[Path])
     if not experiment.models_of(task):
         none = UserError("no model is left to run", hint="name fewer in `without`")
         raise placed(none, files, ["tasks", task, "without"])
-
-
-def _check_resources(plan: Plan, task: str) -> None:
-    """What is asked for makes sense, for every model too, and those models are the experiment's."""
     plan.resources(task)
-    experiment, own = plan.experiment, plan.experiment.tasks[task].resources
     for layer, under in (
         (experiment.resources.models, ["resources"]),
-        (own.get("models", {}), ["tasks", task, "resources"]),
+        (own.resources.get("models", {}), ["tasks", task, "resources"]),
     ):
         for model in layer:
             place = [*under, "models", model]
-            _check_known("model of the experiment", model, experiment.models, plan.files, place)
+            _check_known("model of the experiment", model, experiment.models, files, place)
             plan.resources(task, model)
+    for model in experiment.models_of(task):
+        run = plan.run(task, model, experiment.seeds_of(task)[0])
+        joined: list[RunConfig | Member] = [run, *run.members]
+        try:
+            for one in joined:
+                check_sizes(one.components, one.network)
+        except FitError as error:
+            placeless = UserError(f"model `{model}` of task `{task}`: {error.message}", hint=error.hint)
+            raise placed(placeless, files, ["tasks", task]) from error
