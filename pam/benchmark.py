@@ -9,7 +9,6 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -122,8 +121,12 @@ def decoding(model: Model, actions: bool, beam: int) -> Work:
     return work
 
 
-def take_turns(runners: Sequence[Runner], plan: Plan, device: torch.device) -> None:
-    """Times all runners, one turn each per round, on the same rows in a round."""
+def take_turns(runners: Sequence[Runner], what: str, plan: Plan, device: torch.device) -> list[dict[str, Any]]:
+    """Times all runners, one turn each per round, on the same rows in a round.
+
+    Returns:
+        One row per runner; `time_vs_first` is the median over rounds of the ratio in a round.
+    """
     for runner in runners:
         runner.turn(0, plan.warm_up)
     for number in range(plan.rounds):
@@ -136,10 +139,6 @@ def take_turns(runners: Sequence[Runner], plan: Plan, device: torch.device) -> N
             runner.rates.append(examples / spent)
             runner.tokens.append(tokens / spent)
             runner.gpu_mb = max(runner.gpu_mb, peak_gpu_memory_mb(device) or 0.0)
-
-
-def rows_of(runners: Sequence[Runner], what: str) -> list[dict[str, Any]]:
-    """One row per runner; `time_vs_first` is the median over rounds of the ratio in a round."""
     first = runners[0].rates
     return [
         {
@@ -162,24 +161,19 @@ def _spread(name: str, rates: Sequence[float]) -> dict[str, float]:
 def measure(models: dict[str, ModelConfig], data: Prepared, plan: Plan, device: torch.device) -> list[dict[str, Any]]:
     """Times training, greedy search and beam search of each model; the first is what the others are compared with.
 
-    Decoding is timed after training's turns, whose steps have taught a model to end its outputs about where they
-    should end.
+    Decoding is timed after training's turns, whose steps have taught a model where its outputs should end.
     """
     batches = {components.targets: batches_of(data, components, plan, device) for components in models.values()}
     made = {name: fresh(components, data, plan, device) for name, components in models.items()}
-
-    def timed(what: str, work: Callable[[Model, bool], Work]) -> list[dict[str, Any]]:
+    runners = [Runner(name, batches[models[name].targets], training(model, plan)) for name, model in made.items()]
+    rows = take_turns(runners, "training, examples", plan, device)
+    for beam in plan.beams:
         runners = []
         for name, model in made.items():
             targets = models[name].targets
-            runners.append(Runner(name, batches[targets], work(model, targets == "actions")))
-        take_turns(runners, plan, device)
-        return rows_of(runners, what)
-
-    rows = timed("training, examples", lambda model, actions: training(model, plan))
-    for beam in plan.beams:
+            runners.append(Runner(name, batches[targets], decoding(model, targets == "actions", beam)))
         how = "greedy" if beam == 1 else f"beam {beam}"
-        rows += timed(f"decoding ({how}), sentences", partial(decoding, beam=beam))
+        rows += take_turns(runners, f"decoding ({how}), sentences", plan, device)
     return rows
 
 
@@ -207,14 +201,6 @@ def named_model(name: str) -> ModelConfig:
     cut = {"top_k": int(top_k)} | ({"q_top_k": int(top_k)} if summed.kind == "bound" else {})
     given = components.model_dump() | {"marginalization": summed.model_dump() | cut}
     return parse(ModelConfig, given)
-
-
-def german_nouns(folder: Path) -> Path:
-    """Prepares the German nouns that the default experiment is trained on."""
-    dataset = find_dataset(["config/datasets.yaml"], "de-noun")
-    fetch("de-noun", dataset, folder / "raw")
-    prepare("de-noun", dataset, folder / "raw", folder / "prepared")
-    return folder / "prepared"
 
 
 def beside(components: ModelConfig, data: Prepared, plan: Plan, jobs: int) -> dict[str, Any]:
@@ -283,7 +269,15 @@ def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, job
     use_precision(plan.precision)
     models = {name: named_model(name) for name in names}
     with tempfile.TemporaryDirectory() as place:
-        data = Prepared(folder or german_nouns(Path(place)))
+        if folder is None:
+            folder, raw, nouns = (
+                Path(place, "data"),
+                Path(place, "raw"),
+                find_dataset(["config/datasets.yaml"], "de-noun"),
+            )
+            fetch("de-noun", nouns, raw)
+            prepare("de-noun", nouns, raw, folder)
+        data = Prepared(folder)
         if jobs:
             rows = [{"model": name, **beside(one, data, plan, jobs)} for name, one in models.items()]
         else:

@@ -228,9 +228,18 @@ class Results:
         """
         try:
             for name in self._names():
-                _link_or_copy(self.folder / name, out / name)
+                source, target = self.folder / name, out / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if not (target.exists() and target.samefile(source)):
+                    with atomic_write(target) as temporary:
+                        temporary.unlink()
+                        # One content under two names takes no room; where file systems differ, a copy does.
+                        try:
+                            os.link(source, temporary)
+                        except OSError:
+                            shutil.copyfile(source, temporary)
                 # Results older than the data that they were made from would be made again.
-                os.utime(out / name)
+                os.utime(target)
         except OSError as error:
             raise storage_error(error, out) from error
 
@@ -241,16 +250,3 @@ class Results:
     def _content(self) -> dict[str, Any]:
         hashes = {name: sha256_of(self.folder / name) for name in self._names()}
         return {"key": self.key, "files": hashes}
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    """One content under two names, which takes no room; a copy where file systems differ."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if target.exists() and target.samefile(source):
-        return
-    with atomic_write(target) as temporary:
-        temporary.unlink()
-        try:
-            os.link(source, temporary)
-        except OSError:
-            shutil.copyfile(source, temporary)

@@ -10,7 +10,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -116,17 +116,12 @@ class Stopwatch:
 def hardware(device: torch.device) -> dict[str, Any]:
     """The machine that did the work."""
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
-    return {"cpu": _processor(), "cores": os.cpu_count(), "gpu": gpu, "system": platform.system()}
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    text = ""
+    with suppress(OSError):
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    named = re.search(r"^model name.*?:(.*)$", text, re.MULTILINE)
+    cpu = named[1].strip() if named else platform.processor() or platform.machine()
+    return {"cpu": cpu, "cores": os.cpu_count(), "gpu": gpu, "system": platform.system()}
 
 
 def versions() -> dict[str, str]:

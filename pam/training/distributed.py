@@ -64,10 +64,6 @@ class ProcessGroup:
         distributed.all_gather(everyone, own)
         return list(zip(*(one.tolist() for one in everyone), strict=True))
 
-    def barrier(self) -> None:
-        """Waits until all processes are here."""
-        self.gather(0.0)
-
     def synchronized(self, module: nn.Module) -> nn.Module:
         """The module, with gradients that are the mean over processes after each backward pass."""
         if self.size == 1:
@@ -91,11 +87,6 @@ def step_seed(seed: int, step: int, rank: int) -> int:
     return int(np.random.SeedSequence([seed, step, rank]).generate_state(1, np.uint64)[0])
 
 
-def launched() -> bool:
-    """Whether torchrun started this process."""
-    return distributed.is_torchelastic_launched()
-
-
 @contextmanager
 def joined(device: str) -> Iterator[ProcessGroup]:
     """The processes that torchrun started, with this one among them; else this one alone.
@@ -103,7 +94,7 @@ def joined(device: str) -> Iterator[ProcessGroup]:
     An error here goes to torchrun, which ends the other processes; not each prints it. For `device` see
     `choose_device`; on CUDA, each process has a GPU of its own.
     """
-    if not launched():
+    if not distributed.is_torchelastic_launched():
         yield ProcessGroup(device=choose_device(device))
         return
     rank, size, local_rank = (int(os.environ[key]) for key in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.distributed import is_torchelastic_launched
 
 from pam.config import RunConfig
 from pam.data.dataset import Examples, Prepared
@@ -59,7 +60,7 @@ def train(
     Raises:
         UserError: an error in configuration, data or storage.
     """
-    deadline, launched = Deadline.of_job(), distributed.launched()
+    deadline, launched = Deadline.of_job(), is_torchelastic_launched()  # by torchrun
     if processes > 1 and not launched:
         exit_code = distributed.launch(processes, sys.argv[1:])
     else:

@@ -116,7 +116,7 @@ class Trainer:
                 self._save()
                 done = f"batch {progress.batch} of {self.steps_per_epoch}"
                 log.info(f"stopped in epoch {progress.epoch + 1} after {done}; the state is saved")
-                self.group.barrier()
+                self.group.gather(0.0)  # waits until all processes are here
                 raise
         return self.best, progress
 
