@@ -27,15 +27,7 @@ from pam.io import UserError, parse, write_json
 from pam.models.build import build
 from pam.models.model import Model
 from pam.run_folder import command_line
-from pam.training.devices import (
-    choose_device,
-    hardware,
-    keep_heap,
-    peak_gpu_memory_mb,
-    peak_memory_mb,
-    use_precision,
-    versions,
-)
+from pam.training import devices
 
 Work = Callable[[Batch], object]
 
@@ -138,7 +130,7 @@ def take_turns(runners: Sequence[Runner], what: str, plan: Plan, device: torch.d
             spent = clock(device) - began
             runner.rates.append(examples / spent)
             runner.tokens.append(tokens / spent)
-            runner.gpu_mb = max(runner.gpu_mb, peak_gpu_memory_mb(device) or 0.0)
+            runner.gpu_mb = max(runner.gpu_mb, devices.peak_gpu_memory_mb(device) or 0.0)
     first = runners[0].rates
     return [
         {
@@ -247,7 +239,7 @@ def _timed(pipes: Sequence[Connection], number: int) -> tuple[float, int]:
 
 def _train_in_turns(pipe: Connection, components: ModelConfig, folder: Path, plan: Plan) -> None:
     """A training that does the turn whose number it is given, until it is given none."""
-    keep_heap()
+    devices.keep_heap()
     torch.set_num_threads(plan.threads)
     data, device = Prepared(folder), torch.device("cpu")
     work = training(fresh(components, data, plan, device), plan)
@@ -263,10 +255,10 @@ def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, job
 
     Without a folder of prepared data it takes the German nouns; with `jobs` it times so many trainings at once instead.
     """
-    keep_heap()
+    devices.keep_heap()
     torch.set_num_threads(plan.threads)
-    device = choose_device(device_name)
-    use_precision(plan.precision)
+    device = devices.choose_device(device_name)
+    devices.use_precision(plan.precision)
     models = {name: named_model(name) for name in names}
     with tempfile.TemporaryDirectory() as place:
         if folder is None:
@@ -292,9 +284,9 @@ def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, job
         "batch_size": plan.batch_size,
         "precision": plan.precision,
         "vocabulary": {"source": len(data.source), "target": len(data.target)},
-        "hardware": hardware(device),
-        "versions": versions(),
-        "peak_memory_mb": round(peak_memory_mb()),
+        "hardware": devices.hardware(device),
+        "versions": devices.versions(),
+        "peak_memory_mb": round(devices.peak_memory_mb()),
         "rows": rows,
     }
     machine, clock_name = record["hardware"], record["clock"].removesuffix("s")

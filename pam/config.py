@@ -42,8 +42,8 @@ def read_options(component: str, kind: str, values: dict[str, Any]) -> Options:
 
 
 @dataclass(frozen=True)
-class Component:
-    """Marks a field that holds a component's options. Kinds are looked up when it is read, registered ones too."""
+class Kind:
+    """Marks a field that holds the options of one of a component's kinds, which are looked up when it is read."""
 
     name: str
 
@@ -240,32 +240,24 @@ class ModelConfig(Strict):
     label: Text = Field(description="the model's name in tables and figures")
     source: Text = key("", "the paper and section that define it")
     members: list[Name] = key([], "models whose mean this one is, in place of a training of its own")
-    architecture: Annotated[Options, Component("architecture")] = key(options.Recurrent(), "what reads and writes")
-    score: Annotated[Options, Component("score")] = key(options.General(), "score e_t(a) of a source position")
-    window: Annotated[Options, Component("window")] = key(
+    architecture: Annotated[Options, Kind("architecture")] = key(options.Recurrent(), "what reads and writes")
+    score: Annotated[Options, Kind("score")] = key(options.General(), "score e_t(a) of a source position")
+    window: Annotated[Options, Kind("window")] = key(
         options.NoWindow(), "source positions that a step considers at all"
     )
-    distribution: Annotated[Options, Component("distribution")] = key(
-        options.Softmax(), "scores to alignment distribution"
-    )
-    coupling: Annotated[Options, Component("coupling")] = key(
-        options.NoCoupling(), "dependence on the previous alignment"
-    )
-    latent: Annotated[Options, Component("latent")] = key(
+    distribution: Annotated[Options, Kind("distribution")] = key(options.Softmax(), "scores to alignment distribution")
+    coupling: Annotated[Options, Kind("coupling")] = key(options.NoCoupling(), "dependence on the previous alignment")
+    latent: Annotated[Options, Kind("latent")] = key(
         options.NoLatent(), "latent vectors in addition to the alignment, of contexts or of the sentence"
     )
-    marginalization: Annotated[Options, Component("marginalization")] = key(
-        options.Input(), "where attention is summed out"
-    )
-    input_feeding: Annotated[Options, Component("input_feeding")] = key(
+    marginalization: Annotated[Options, Kind("marginalization")] = key(options.Input(), "where attention is summed out")
+    input_feeding: Annotated[Options, Kind("input_feeding")] = key(
         options.PriorFeeding(), "the alignment fed to the next state"
     )
-    inference: Annotated[Options, Component("inference")] = key(
+    inference: Annotated[Options, Kind("inference")] = key(
         options.NoInference(), "alignments given the whole target too, for a variational bound"
     )
-    estimator: Annotated[Options, Component("estimator")] = key(
-        options.Exact(), "how a bound's expectation is computed"
-    )
+    estimator: Annotated[Options, Kind("estimator")] = key(options.Exact(), "how a bound's expectation is computed")
     targets: Literal["symbols", "actions"] = key("symbols", "output alphabet: symbols, or symbols and pointer steps")
     network: dict[str, Any] = key({}, "overrides of `network` for this model")
     training: dict[str, Any] = key({}, "overrides of `training` for this model")

@@ -15,8 +15,9 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pam.config import Resources, RunConfig, TaskConfig
 from pam.data.registry import Dataset, load_registries, load_task
@@ -30,8 +31,7 @@ Wildcards = Any
 """Snakemake's wildcards: the names in a rule's pattern as attributes, all strings."""
 
 Returned = TypeVar("Returned")
-ByJob = Callable[[Wildcards], Any]
-"""What Snakemake calls for each job."""
+Given = ParamSpec("Given")
 
 
 def or_exit(function: Callable[..., Returned], *arguments: Any) -> Returned:
@@ -40,6 +40,18 @@ def or_exit(function: Callable[..., Returned], *arguments: Any) -> Returned:
         return function(*arguments)
     except UserError as error:
         sys.exit(f"error: {error}")
+
+
+def by_job(
+    method: Callable[Concatenate[Any, Wildcards, Given], Returned],
+) -> Callable[Concatenate[Any, Given], Callable[[Wildcards], Returned]]:
+    """A rule calls the method without wildcards, and Snakemake what that gives, for each job with its own."""
+
+    @wraps(method)
+    def in_rule(self: Any, *given: Given.args, **named: Given.kwargs) -> Callable[[Wildcards], Returned]:
+        return lambda wildcards: method(self, wildcards, *given, **named)
+
+    return in_rule
 
 
 class Workflow:
@@ -196,41 +208,32 @@ class Workflow:
 
     # Of the stages of preparing data, None is the last one.
 
-    def before(self, stage: str | None = None) -> ByJob:
+    @by_job
+    def before(self, wildcards: Wildcards, stage: str | None = None) -> list[str] | str:
         """What a stage of preparing data is made from."""
-
-        def needed(wildcards: Wildcards) -> list[str] | str:
-            _, name, stages = self._stage(wildcards, stage)
-            earlier = stages[: stages.index(name)]
-            folder = self.data.format(task=wildcards.task)
-            return [f"{folder}/{name}" for name in earlier] or f"data/{self.dataset_of(wildcards)}/.fetched"
-
-        return needed
+        _, name, stages = self._stage(wildcards, stage)
+        earlier = stages[: stages.index(name)]
+        folder = self.data.format(task=wildcards.task)
+        return [f"{folder}/{name}" for name in earlier] or f"data/{self.dataset_of(wildcards)}/.fetched"
 
     def last_stage(self, wildcards: Wildcards) -> str:
         """The stage that completes a task's data."""
         return self._stage(wildcards, None)[1]
 
-    def stage_options(self, stage: str | None = None) -> ByJob:
+    @by_job
+    def stage_options(self, wildcards: Wildcards, stage: str | None = None) -> dict[str, Any]:
         """What of an entry decides the result of a stage."""
+        entry, name, stages = self._stage(wildcards, stage)
+        own = entry.layout.model_dump(include=set(load_task(entry.task).keys(name)))
+        return {"format": own} | (_content(entry) if name == stages[0] else {})
 
-        def decided(wildcards: Wildcards) -> dict[str, Any]:
-            entry, name, stages = self._stage(wildcards, stage)
-            own = entry.layout.model_dump(include=set(load_task(entry.task).keys(name)))
-            return {"format": own} | (_content(entry) if name == stages[0] else {})
-
-        return decided
-
-    def stage_code(self, stage: str | None = None) -> ByJob:
+    @by_job
+    def stage_code(self, wildcards: Wildcards, stage: str | None = None) -> str:
         """Fingerprint of what runs a stage."""
-
-        def code(wildcards: Wildcards) -> str:
-            entry, name, stages = self._stage(wildcards, stage)
-            modules = load_task(entry.task).modules(name, entry.layout)
-            drawn = entry.generator_names() if name == stages[0] else []
-            return fingerprint(*CODE["prepare"], *modules, *drawn)
-
-        return code
+        entry, name, stages = self._stage(wildcards, stage)
+        modules = load_task(entry.task).modules(name, entry.layout)
+        drawn = entry.generator_names() if name == stages[0] else []
+        return fingerprint(*CODE["prepare"], *modules, *drawn)
 
     def format_argument(self, wildcards: Wildcards, output: Any) -> str:
         """A task's overrides of the format, as an argument.
@@ -258,15 +261,12 @@ class Workflow:
 
     # Runs: training, decoding, scores.
 
-    def run_code(self, command: str) -> ByJob:
+    @by_job
+    def run_code(self, wildcards: Wildcards, command: str) -> str:
         """Fingerprint of a command, of a run's model and of how its text becomes symbols."""
-
-        def code(wildcards: Wildcards) -> str:
-            entry = self._entry(wildcards)
-            codec = load_task(entry.task).modules("codec", entry.layout)
-            return fingerprint(*CODE[command], *model_modules(self.run_config(wildcards)), *codec)
-
-        return code
+        entry = self._entry(wildcards)
+        codec = load_task(entry.task).modules("codec", entry.layout)
+        return fingerprint(*CODE[command], *model_modules(self.run_config(wildcards)), *codec)
 
     @staticmethod
     def code(command: str, kind: str | None = None) -> str:
@@ -278,15 +278,12 @@ class Workflow:
         members = or_exit(self.plan.members, wildcards.model)
         return [str(self._run(wildcards).member(name).model / "weights.safetensors") for name in members]
 
-    def outputs_by_beam(self, file: str) -> ByJob:
+    @by_job
+    def outputs_by_beam(self, wildcards: Wildcards, file: str) -> list[str]:
         """This file of a run's outputs on the test split, with every beam of the task."""
-
-        def files(wildcards: Wildcards) -> list[str]:
-            self._task(wildcards)
-            places = [self._run(wildcards).predictions("test", beam) for beam in self.beams[wildcards.task]]
-            return [str(place.with_name(file)) for place in places]
-
-        return files
+        self._task(wildcards)
+        places = [self._run(wildcards).predictions("test", beam) for beam in self.beams[wildcards.task]]
+        return [str(place.with_name(file)) for place in places]
 
     def analysis(self, wildcards: Wildcards) -> list[str]:
         """A run's analysis of the test split, if its scores need one."""
@@ -309,26 +306,20 @@ class Workflow:
     def baseline(self, task: str) -> list[str]:
         return [self.experiment.baseline]
 
-    def of_models(self, models: Callable[[str], list[str]], *files: str) -> ByJob:
+    @by_job
+    def of_models(self, wildcards: Wildcards, models: Callable[[str], list[str]], *files: str) -> list[str]:
         """These files of runs of some of a task's `models`; `{beam}` in them is the task's main beam."""
-
-        def named(wildcards: Wildcards) -> list[str]:
-            names = [file.format(beam=self.main_beam(wildcards)) for file in files]
-            runs = [self.run_of(wildcards.task, model, wildcards.seed) for model in models(wildcards.task)]
-            return [str(run.path / name) for run in runs for name in names]
-
-        return named
+        names = [file.format(beam=self.main_beam(wildcards)) for file in files]
+        runs = [self.run_of(wildcards.task, model, wildcards.seed) for model in models(wildcards.task)]
+        return [str(run.path / name) for run in runs for name in names]
 
     # Resources.
 
-    def resource(self, name: str, of_all: bool = False) -> ByJob:
+    @by_job
+    def resource(self, wildcards: Wildcards, name: str, of_all: bool = False) -> int:
         """How much of a resource the jobs of a task or a model ask for; `of_all`: for all processes of a training."""
-
-        def amount(wildcards: Wildcards) -> Any:
-            asked = self._resources(wildcards)
-            return getattr(asked, name) * (asked.processes if of_all else 1)
-
-        return amount
+        asked = self._resources(wildcards)
+        return int(getattr(asked, name)) * (asked.processes if of_all else 1)
 
     def gpu(self, wildcards: Wildcards) -> int:
         """1 if a job that computes asks for a GPU, else 0.

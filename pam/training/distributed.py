@@ -9,18 +9,17 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import torch
-from torch import distributed, nn
+from torch import distributed
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure, get_error_handler
-from torch.nn.parallel import DistributedDataParallel
 
 from pam.data.dataset import Rows
 from pam.io import UserError
@@ -63,19 +62,6 @@ class ProcessGroup:
         everyone = [torch.empty_like(own) for _ in range(self.size)]
         distributed.all_gather(everyone, own)
         return list(zip(*(one.tolist() for one in everyone), strict=True))
-
-    def synchronized(self, module: nn.Module) -> nn.Module:
-        """The module, with gradients that are the mean over processes after each backward pass."""
-        if self.size == 1:
-            return module
-        return DistributedDataParallel(module, gradient_as_bucket_view=True)
-
-
-def unsynchronized(module: nn.Module) -> AbstractContextManager[None]:
-    """In this context, gradients of a module that `synchronized` gave stay each process's own."""
-    if isinstance(module, DistributedDataParallel):
-        return module.no_sync()
-    return nullcontext()
 
 
 def step_seed(seed: int, step: int, rank: int) -> int:

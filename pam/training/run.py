@@ -23,20 +23,10 @@ from pam.models.build import build, parameters_of
 from pam.models.checkpoint import belongings, load_model, save_model
 from pam.models.model import Model
 from pam.run_folder import RunFolder, command_line
-from pam.training import distributed
+from pam.training import devices, distributed
 from pam.training.checkpoint import Progress, Results, StateFolder, locked
-from pam.training.devices import (
-    Stopwatch,
-    enough_for,
-    hardware,
-    keep_heap,
-    limit_threads,
-    peak_gpu_memory_mb,
-    peak_memory_mb,
-    versions,
-)
 from pam.training.distributed import ProcessGroup
-from pam.training.logging import Reporter, Silence, write_history
+from pam.training.logging import Reporter, write_history
 from pam.training.preemption import Deadline, Stop, Stopped
 from pam.training.trainer import Trainer
 
@@ -81,8 +71,8 @@ def _train_in_group(
     folder: RunFolder, data_folder: Path, state: Path, code: str | None, group: ProcessGroup, stop: Stop
 ) -> None:
     """Makes the results: trains, unless this very training is finished already."""
-    keep_heap()
-    limit_threads()
+    devices.keep_heap()
+    devices.limit_threads()
     run, data = folder.load(), Prepared(data_folder)
     if run.components.members:
         raise UserError(
@@ -106,10 +96,10 @@ def _train_in_group(
             log.info("finished already: to train it once more, delete %s", results.folder)
         else:
             torch.manual_seed(run.seed)  # decides the first weights
-            with enough_for("making the network", "lower the sizes in `network`"):
+            with devices.enough_for("making the network", "lower the sizes in `network`"):
                 model = build(run.components, run.network, len(data.source), len(data.target)).to(group.device)
             name = f"{run.task}/{run.model}/seed{run.seed}"
-            reporter = Reporter(name, folder.path / "events") if group.is_main else Silence()
+            reporter = Reporter(name, folder.path / "events" if group.is_main else None)
             with stop.handle_signals():
                 weights, progress = Trainer(run, model, train, dev, states, reporter, group, stop).run()
             if group.is_main:
@@ -145,8 +135,8 @@ def _record(run: RunConfig, progress: Progress, model: Model, group: ProcessGrou
         "gpu_s": progress.gpu_s,
         "device": str(group.device),
         "processes": group.size,
-        "hardware": hardware(group.device),
-        "versions": versions(),
+        "hardware": devices.hardware(group.device),
+        "versions": devices.versions(),
         "seed": run.seed,
         "epochs": len(progress.history),
         "best_epoch": best.get("epoch"),
@@ -155,8 +145,8 @@ def _record(run: RunConfig, progress: Progress, model: Model, group: ProcessGrou
         "parameters": parameters_of(model),
         "examples_per_second": last["examples"] / progress.wall_s,
         "tokens_per_second": last["tokens"] / progress.wall_s,
-        "peak_memory_mb": peak_memory_mb(),
-        "peak_gpu_memory_mb": peak_gpu_memory_mb(group.device),
+        "peak_memory_mb": devices.peak_memory_mb(),
+        "peak_gpu_memory_mb": devices.peak_gpu_memory_mb(group.device),
         "resumed": progress.resumed,
         "command": command_line(),
     }
@@ -168,7 +158,7 @@ def join(run: RunFolder) -> None:
     Raises:
         UserError: it has no members, one of them is not trained, or they write different symbols.
     """
-    watch = Stopwatch(torch.device("cpu"))
+    watch = devices.Stopwatch(torch.device("cpu"))
     config = run.load()
     folders = [run.member(name).model for name in config.components.members]
     if not folders:
@@ -198,8 +188,8 @@ def join(run: RunFolder) -> None:
     record = {
         **watch.restart(),  # the cost of joining: trainings count with the members, once
         "device": "cpu",
-        "hardware": hardware(watch.device),
-        "versions": versions(),
+        "hardware": devices.hardware(watch.device),
+        "versions": devices.versions(),
         "seed": config.seed,
         "parameters": sum(parameters_of(member.network) for member in members),
         "members": [str(folder) for folder in folders],

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from pam.config import Decoding, RunConfig, Training
 from pam.data.dataset import Batch, Examples, Rows
@@ -21,7 +22,7 @@ from pam.io import UserError
 from pam.models.model import Model
 from pam.training.checkpoint import CheckpointTimer, Progress, StateFolder, Weights, pack, unpack
 from pam.training.devices import Stopwatch, enough_for, use_precision
-from pam.training.distributed import ProcessGroup, step_seed, unsynchronized
+from pam.training.distributed import ProcessGroup, step_seed
 from pam.training.logging import Reporter
 from pam.training.preemption import Stop, Stopped
 
@@ -102,8 +103,9 @@ class Trainer:
             self.progress.resumed += 1
             self.best, self.recent = unpack(tensors, self.model, self.optimizer)
             log.info(f"going on from epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}")
-        objective = Objective(self.model, training.precision == "bf16", self.group.size > 1)
-        self.objective = self.group.synchronized(objective)
+        self.objective: nn.Module = Objective(self.model, training.precision == "bf16", self.group.size > 1)
+        if self.group.size > 1:  # then gradients are the mean over processes after each backward pass
+            self.objective = DistributedDataParallel(self.objective, gradient_as_bucket_view=True)
         self.stopwatch = Stopwatch(self.group.device)
         self.timer = CheckpointTimer(training.state_every_s)
         progress = self.progress
@@ -190,8 +192,9 @@ class Trainer:
         parts = np.array_split(rows, count) if count else [rows]
         for index, part in enumerate(parts, start=1):
             batch = self.train.batch(part).to(self.group.device) if len(part) else None
-            with nullcontext() if index == len(parts) else unsynchronized(self.objective):
-                total = self.objective(batch)
+            objective, more = self.objective, index < len(parts)
+            with objective.no_sync() if more and isinstance(objective, DistributedDataParallel) else nullcontext():
+                total = objective(batch)
                 (total * scale).backward()
             loss += float(total.detach())
         return loss

@@ -15,7 +15,7 @@ from pam.config import RunConfig
 from pam.io import read_json, write_json
 from pam.models.checkpoint import load_tensors, save_tensors
 from pam.training.distributed import joined
-from pam.training.logging import Silence
+from pam.training.logging import Reporter
 from tests.training.runs import CONTEXT
 from tests.training.trainers import trainer
 
@@ -66,7 +66,7 @@ def _work(rank: int, size: int, port: int, run: RunConfig, data: Path, out: Path
             "TORCHELASTIC_RUN_ID": "test",
         }
     with joined("cpu") as group:
-        made = trainer(run, data, out, reporter=Silence(), group=group)
+        made = trainer(run, data, out, reporter=Reporter("", None), group=group)
         made.model.double()
         weights, progress = made.run()
     save_tensors(out / f"last{rank}", made.model.state_dict(), {})
