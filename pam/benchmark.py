@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -34,16 +35,10 @@ Work = Callable[[Batch], object]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured.
+    """What is measured: each model has its turn `rounds` times, with so many `batches`, after `warm_up` untimed ones.
 
-    Attributes:
-        network: sizes; batch_size: examples per step, sentences decoded side by side.
-        rounds: how often each model has its turn; batches: per turn.
-        warm_up: batches before anything is timed. They also teach the models: attention that has
-            found its focus is cheaper to train than that of random weights.
-        beams: hypotheses of each search that is timed; 1 is greedy search.
-        precision: as of a training; with bf16 it takes the output layer's products in bfloat16.
-        threads: of each training.
+    Those also teach the models: attention that has found its focus is cheaper to train than that of random weights.
+    `beams` are those of each search that is timed, `precision` is that of a training, and `threads` has each process.
     """
 
     network: Network
@@ -103,21 +98,15 @@ def training(model: Model, plan: Plan) -> Work:
     return work
 
 
-def decoding(model: Model, actions: bool, beam: int) -> Work:
-    """A batch of decoding."""
-
-    def work(batch: Batch) -> None:
-        model.eval()
-        search(model, batch.source, batch.lengths, Decoding(beam=beam), actions)
-
-    return work
+def decode(model: Model, actions: bool, beam: int, batch: Batch) -> None:
+    model.eval()
+    search(model, batch.source, batch.lengths, Decoding(beam=beam), actions)
 
 
 def take_turns(runners: Sequence[Runner], what: str, plan: Plan, device: torch.device) -> list[dict[str, Any]]:
-    """Times all runners, one turn each per round, on the same rows in a round.
+    """Times all runners, one turn each per round, on the same rows in a round; returns a row for each.
 
-    Returns:
-        One row per runner; `time_vs_first` is the median over rounds of the ratio in a round.
+    In it, `time_vs_first` is the median over rounds of the ratio in a round.
     """
     for runner in runners:
         runner.turn(0, plan.warm_up)
@@ -163,7 +152,7 @@ def measure(models: dict[str, ModelConfig], data: Prepared, plan: Plan, device: 
         runners = []
         for name, model in made.items():
             targets = models[name].targets
-            runners.append(Runner(name, batches[targets], decoding(model, targets == "actions", beam)))
+            runners.append(Runner(name, batches[targets], partial(decode, model, targets == "actions", beam)))
         how = "greedy" if beam == 1 else f"beam {beam}"
         rows += take_turns(runners, f"decoding ({how}), sentences", plan, device)
     return rows
@@ -198,13 +187,9 @@ def named_model(name: str) -> ModelConfig:
 def beside(components: ModelConfig, data: Prepared, plan: Plan, jobs: int) -> dict[str, Any]:
     """Times so many trainings, each a process on the CPU, at once and in turn, round by round.
 
-    Returns:
-        `at_once` and `in_turn`: examples per wall second of all trainings together, medians over
-        rounds; `lowest`, `highest`: of `at_once`; `time_ratio`: the median over rounds of the time
-        at once over that in turn, which is 1 / `jobs` where there are cores enough.
-
-    Raises:
-        UserError: an error in the data.
+    In the result, `at_once` and `in_turn` are examples per wall second of all trainings together, medians over rounds,
+    `lowest` and `highest` those of `at_once`, and `time_ratio` is the median over rounds of the time at once over that
+    in turn, which is 1 / `jobs` where there are cores enough.
     """
     # An error in the data is raised here, before other processes meet it.
     batches_of(data, components, plan, torch.device("cpu"))
@@ -262,11 +247,8 @@ def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, job
     models = {name: named_model(name) for name in names}
     with tempfile.TemporaryDirectory() as place:
         if folder is None:
-            folder, raw, nouns = (
-                Path(place, "data"),
-                Path(place, "raw"),
-                find_dataset(["config/datasets.yaml"], "de-noun"),
-            )
+            folder, raw = Path(place, "data"), Path(place, "raw")
+            nouns = find_dataset(["config/datasets.yaml"], "de-noun")
             fetch("de-noun", nouns, raw)
             prepare("de-noun", nouns, raw, folder)
         data = Prepared(folder)

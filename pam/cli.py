@@ -43,11 +43,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command.
+    """Runs one command; the exit code is 0, or 2 after an error that the user can correct, printed in one message.
 
-    Returns:
-        0; 2 after an error that the user can correct, which is printed in one message; after an
-        interruption what a shell would give, 128 and the signal's number.
+    After an interruption it is what a shell would give, 128 and the signal's number.
     """
     args = parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s", force=True)

@@ -27,9 +27,8 @@ from pam.models.options import COMPONENTS, DEEPEST, LARGEST, Options
 def read_options(component: str, kind: str, values: dict[str, Any]) -> Options:
     """The options of one kind, from a name and values that YAML wrote.
 
-    Raises:
-        PydanticCustomError: no such kind or option; `pam.io.parse` makes a UserError of it.
-        ValidationError: a value of a wrong type.
+    No such kind or option is a PydanticCustomError, a value of a wrong type a ValidationError: `pam.io.parse` makes
+    UserErrors of them.
     """
     kinds = COMPONENTS[component]
     if kind not in kinds:
@@ -200,14 +199,8 @@ class Decoding(Strict):
 
 
 AT_TEST_TIME = {
-    "beam",
-    "beams",
-    "dev",
-    "latent_samples",
-    "length_penalty",
-    "length_prior",
-    "replace_unknown",
-    "batch_size",
+    *("beam", "beams", "dev", "batch_size", "replace_unknown"),
+    *("latent_samples", "length_penalty", "length_prior"),
 }
 """Keys of `decoding` that decide outputs, or the memory that they take, and nothing before them."""
 
@@ -377,11 +370,7 @@ class RunConfig(Strict):
 
 
 def load_model(name: str, folder: Path | str = "config/models") -> ModelConfig:
-    """Reads `<folder>/<name>.yaml`.
-
-    Raises:
-        UserError: no such model (names the closest), or an error in its file.
-    """
+    """Reads `<folder>/<name>.yaml`; a UserError names the closest if there is none, or what is wrong in it."""
     path = Path(folder) / f"{name}.yaml"
     if not path.is_file():
         known = sorted(file.stem for file in Path(folder).glob("*.yaml"))

@@ -49,10 +49,8 @@ class Plan:
     def run(self, task: str, model: str, seed: int) -> RunConfig:
         """The resolved configuration of one training, or of an ensemble.
 
-        Models outside the experiment's list can be run too, if they have a file.
-
-        Raises:
-            UserError: no such task or model, or an override that its section does not allow.
+        Models outside the experiment's list can be run too, if they have a file. A UserError says that there is no such
+        task or model, or that an override is not allowed.
         """
         own, components = self.task(task), self._components(model)
 
@@ -90,8 +88,7 @@ class Plan:
     def members(self, model: str) -> list[str]:
         """The models whose mean a model is; none if it is trained by itself.
 
-        Raises:
-            UserError: no such model, or one among them is itself an ensemble, or writes another kind of output.
+        A UserError says that one is unknown, is itself an ensemble, or writes another kind of output.
         """
         members = self._components(model).members
         place = [_file_of(model)], ["members"]
@@ -111,7 +108,7 @@ class Plan:
     def task(self, name: str) -> TaskConfig:
         """One task's own configuration; an unknown task is a UserError, here and below."""
         tasks = self.experiment.tasks
-        _check_known("task", name, sorted(tasks))
+        check_known("task", name, sorted(tasks))
         return tasks[name]
 
     def beams(self, task: str) -> list[int]:
@@ -123,15 +120,14 @@ class Plan:
     def check_datasets(self, datasets: Mapping[str, Dataset]) -> None:
         """Checks that tasks' data sets are in a registry and can be read as wanted, and that models can learn them.
 
-        Raises:
-            UserError: one is not, a key of `format` makes no sense, or a model writes actions and
-                the task has none; names its line.
+        A UserError names the line of one that is not, of a wrong key of `format`, or of a task without actions that a
+        model writes.
         """
         for task, own in self.experiment.tasks.items():
             under, links = ["tasks", task], own.word_alignments
             for key, name in {"dataset": own.dataset, "word_alignments": links}.items():
                 if name is not None:
-                    _check_known("data set", name, sorted(datasets), self.files, [*under, key])
+                    check_known("data set", name, sorted(datasets), self.files, [*under, key])
             entry = datasets[own.dataset].with_format(own.format)
             kind = load_task(entry.task)
             if not kind.STAGES:
@@ -167,10 +163,9 @@ class Plan:
 
 
 def with_options(components: ModelConfig, *layers: OptionLayer) -> ModelConfig:
-    """The model with the options that its components are given, later layers winning.
+    """The model with the options that its components are given, later layers winning, its own file over all.
 
-    What the model's own file says wins over every layer. A layer changes nothing for models that
-    do not use the kind it names.
+    A layer changes nothing for models that do not use the kind it names.
     """
     if not components.architecture.has_components:
         layers = tuple({"architecture": layer.get("architecture", {})} for layer in layers)
@@ -189,12 +184,8 @@ def with_options(components: ModelConfig, *layers: OptionLayer) -> ModelConfig:
 def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] = ()) -> Plan:
     """Checks an experiment as a whole: every key, every model, every override.
 
-    Args:
-        config: the merged configuration; without it, the first of `files` is read.
-        files: the files it was merged from, the last one winning; they are named in messages.
-
-    Raises:
-        UserError: the first error, with file, line and hint.
+    `config` was merged from `files`, the last one winning; without it, the first of them is read. The first error is a
+    UserError with file, line and hint.
     """
     paths = tuple(Path(file) for file in files)
     # All are read, for what merging hides: a key that is given twice.
@@ -233,12 +224,6 @@ def _file_of(model: str) -> Path:
     return MODELS / f"{model}.yaml"
 
 
-def known_dataset(datasets: Mapping[str, Dataset], name: str) -> Dataset:
-    """The data set `name`; a UserError if no registry has it."""
-    _check_known("data set", name, sorted(datasets))
-    return datasets[name]
-
-
 def check_local(name: str, dataset: Dataset) -> list[Path]:
     """The user's own files that a data set is copied from; a UserError if one is missing."""
     for path in dataset.local_paths():
@@ -248,7 +233,8 @@ def check_local(name: str, dataset: Dataset) -> list[Path]:
     return dataset.local_paths()
 
 
-def _check_known(what: str, name: str, known: list[str], files: Sequence[Path] = (), keys: Sequence[str] = ()) -> None:
+def check_known(what: str, name: str, known: list[str], files: Sequence[Path] = (), keys: Sequence[str] = ()) -> None:
+    """Raises a UserError for a name that is unknown, with the closest one and the line where it is."""
     if name not in known:
         raise placed(unknown(what, name, known), files, keys)
 
@@ -272,7 +258,7 @@ def _check_names(experiment: Experiment, files: Sequence[Path]) -> None:
             if times > 1:
                 error = UserError(f"`{value}` is in `{keys[-1]}` twice", hint="remove one")
                 raise placed(error, files, [*keys, value])
-    _check_known("model of the experiment", experiment.baseline, experiment.models, files, ["baseline"])
+    check_known("model of the experiment", experiment.baseline, experiment.models, files, ["baseline"])
 
 
 def _check_task(plan: Plan, task: str) -> None:
@@ -281,7 +267,7 @@ def _check_task(plan: Plan, task: str) -> None:
     for key, named in (("models", own.models or []), ("without", own.without)):
         for model in named:
             place = ["tasks", task, key, model]
-            _check_known("model of the experiment", model, experiment.models, files, place)
+            check_known("model of the experiment", model, experiment.models, files, place)
     if not experiment.models_of(task):
         none = UserError("no model is left to run", hint="name fewer in `without`")
         raise placed(none, files, ["tasks", task, "without"])
@@ -292,7 +278,7 @@ def _check_task(plan: Plan, task: str) -> None:
     ):
         for model in layer:
             place = [*under, "models", model]
-            _check_known("model of the experiment", model, experiment.models, files, place)
+            check_known("model of the experiment", model, experiment.models, files, place)
             plan.resources(task, model)
     for model in experiment.models_of(task):
         run = plan.run(task, model, experiment.seeds_of(task)[0])

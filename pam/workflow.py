@@ -21,7 +21,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pam.config import Resources, RunConfig, TaskConfig
 from pam.data.registry import Dataset, load_registries, load_task
-from pam.experiment import Plan, check_local, known_dataset, load_plan
+from pam.experiment import check_known, check_local, load_plan
 from pam.fingerprint import CODE, KINDS, fingerprint, model_modules
 from pam.io import UserError, dump_yaml
 from pam.reporting.catalogue import ANALYZED, FIGURES, TABLES, FigureSpec, Item, TableSpec
@@ -62,10 +62,13 @@ class Workflow:
     trained by themselves and for ensembles; `gpus` is how many GPUs this machine has for its jobs.
     """
 
-    def __init__(self, plan: Plan, datasets: Mapping[str, Dataset], gpus: int = 0) -> None:
-        """`datasets` are the entries of all the experiment's registries."""
-        self.plan, self.datasets, self.gpus = plan, datasets, gpus
+    def __init__(self, config: dict[str, Any], files: Sequence[str]) -> None:
+        """The workflow of a configuration that was merged from these files; their errors are UserErrors."""
+        self.plan = plan = load_plan(config, files)
         self.experiment = plan.experiment
+        self.datasets = datasets = load_registries(self.experiment.registries)
+        plan.check_datasets(datasets)
+        self.gpus = 0
         self._configs: dict[tuple[str, str, int], RunConfig] = {}
         self.results = f"results/{self.experiment.experiment}"
         self.logs = f"{self.results}/logs"
@@ -80,21 +83,10 @@ class Workflow:
         self.joined = "|".join(map(re.escape, self.ensembles)) or "(?!)"
         self.trained = rf"(?!(?:{self.joined})(?:/|$))[^/]+"
 
-    @classmethod
-    def load(cls, config: dict[str, Any], files: Sequence[str], gpus: int = 0) -> Workflow:
-        """The workflow of a configuration that was merged from these files; their errors are UserErrors."""
-        plan = load_plan(config, files)
-        datasets = load_registries(plan.experiment.registries)
-        plan.check_datasets(datasets)
-        return cls(plan, datasets, gpus)
-
     # The experiment, its tasks and its runs. Errors that the user can correct end the process.
 
     def experiment_text(self, wildcards: Wildcards) -> str:
-        """The experiment as YAML, without where it runs, which is not part of what it is.
-
-        It takes wildcards though there are none: in a plain text Snakemake would look for some.
-        """
+        """The experiment as YAML, without where it runs. In a plain text Snakemake would look for wildcards."""
         return dump_yaml(self.experiment, exclude={"device": True, "mirror": True, "resources": True})
 
     def run_config(self, wildcards: Wildcards) -> RunConfig:
@@ -142,7 +134,8 @@ class Workflow:
         return self._dataset(own.dataset).with_format(own.format)
 
     def _dataset(self, name: str) -> Dataset:
-        return or_exit(known_dataset, self.datasets, name)
+        or_exit(check_known, "data set", name, sorted(self.datasets))
+        return self.datasets[name]
 
     # Names of files.
 
@@ -322,10 +315,7 @@ class Workflow:
         return int(getattr(asked, name)) * (asked.processes if of_all else 1)
 
     def gpu(self, wildcards: Wildcards) -> int:
-        """1 if a job that computes asks for a GPU, else 0.
-
-        Where nothing is said, it does if there is one or if the configuration insists on CUDA.
-        """
+        """1 if a job that computes asks for a GPU, else 0; unsaid, it does where there is one or `device` is cuda."""
         own, device = self._resources(wildcards).gpu, self.experiment.device
         asked = device == "cuda" or bool(self.gpus) if own is None else own
         return int(asked and device != "cpu")

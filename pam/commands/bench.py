@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 
 from pam.commands import command, folder, option, path
 
@@ -32,7 +32,7 @@ MODELS = ["soft", "hard-mono", "prior-joint", "postr-joint", "postr-joint:6", "p
     option("--device", choices=("auto", "cpu", "cuda"), default="cpu"),
     path("--out", "JSON with the same figures", default="results/bench.json"),
 )
-def bench(args: argparse.Namespace) -> int:
+def bench(args: Namespace) -> int:
     from pam.benchmark import Plan, run
     from pam.config import Network
 

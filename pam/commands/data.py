@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
+from argparse import Namespace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ RAW = folder("--raw", "folder that fetch filled", required=True)
         "--mirror", "folder or base address laid out DATASET/FILE, tried first (default: $PAM_MIRROR)", metavar="PLACE"
     ),
 )
-def fetch(args: argparse.Namespace) -> int:
+def fetch(args: Namespace) -> int:
     from pam.data import download
 
     download.fetch(args.dataset, _dataset(args), args.out, args.mirror, say=partial(print, file=sys.stderr))
@@ -45,7 +45,7 @@ def fetch(args: argparse.Namespace) -> int:
     option("--format", "keys that override the data set's `format`: {key: value}", metavar="YAML"),
     option("--stage", "this stage alone, after those before it (default: all)", metavar="NAME"),
 )
-def prepare(args: argparse.Namespace) -> int:
+def prepare(args: Namespace) -> int:
     from pam.data import prepare as preparation
 
     dataset = _dataset(args)
@@ -64,25 +64,21 @@ def prepare(args: argparse.Namespace) -> int:
     RAW,
     folder("--data", "the task's prepared data", required=True),
 )
-def word_alignments(args: argparse.Namespace) -> int:
+def word_alignments(args: Namespace) -> int:
     from pam.data.word_alignments import prepare_word_alignments
 
     prepare_word_alignments(args.dataset, _dataset(args), args.raw, args.data, args.out)
     return 0
 
 
-def _dataset(args: argparse.Namespace) -> Dataset:
+def _dataset(args: Namespace) -> Dataset:
     from pam.data.registry import find_dataset
 
     return find_dataset(args.registry or [REGISTRY], args.dataset)
 
 
 def overrides(text: str, dataset: Dataset) -> dict[str, Any]:
-    """Keys given with --format, checked with those of the data set that they do not override.
-
-    Raises:
-        UserError: not YAML, or not what this kind of task knows.
-    """
+    """Keys given with --format, checked with those of the data set that they do not override; wrong ones: UserError."""
     from pam.data.registry import load_task
     from pam.io import UserError, parse, parse_yaml
 

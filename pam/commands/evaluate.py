@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
+from argparse import REMAINDER, Namespace
 
-from pam.commands import DATA, DEVICE, command, folder, option, path, run_with
+from pam.commands import DATA, DEVICE, SPLITS, command, folder, option, path, run_with
 from pam.run_folder import RunFolder
-
-SPLITS = ("train", "dev", "test", "gold")
 
 
 @command(
     "likelihood, entropy, coverage and word links of a split, under teacher forcing",
     run_with("a trained model"),
-    option("--split", default="test", choices=SPLITS),
+    option("--split", default="test", choices=(*SPLITS, "gold")),
     DATA,
     path("--out", "analysis.json (default: in the run's folder)"),
     option("--batch-size", "rows side by side (default: the run's own)", type=int, metavar="N"),
     DEVICE,
 )
-def analyze(args: argparse.Namespace) -> int:
+def analyze(args: Namespace) -> int:
     from pam.evaluation.analyze import analyze, load_writer_of_symbols
     from pam.evaluation.attention import save
     from pam.io import UserError
@@ -41,7 +39,7 @@ def analyze(args: argparse.Namespace) -> int:
 @command(
     "write the alignments of a model for rows of a split, under teacher forcing",
     run_with("a trained model"),
-    option("--split", default="test", choices=SPLITS[:3]),
+    option("--split", default="test", choices=SPLITS),
     DATA,
     path("--out", "attention.json (default: in the run's folder)"),
     [
@@ -49,7 +47,7 @@ def analyze(args: argparse.Namespace) -> int:
         option("--count", "so many telling rows, spread evenly", type=int, default=4),
     ],
 )
-def attention(args: argparse.Namespace) -> int:
+def attention(args: Namespace) -> int:
     from pam.evaluation.analyze import heat_maps, load_writer_of_symbols
     from pam.io import UserError, write_json
 
@@ -83,7 +81,7 @@ def attention(args: argparse.Namespace) -> int:
     option("--kind", "kind of scoring (default: the kind of task of --data)"),
     path("--out", "scores.json (default: in the run's folder; no run: print metrics)"),
 )
-def score(args: argparse.Namespace) -> int:
+def score(args: Namespace) -> int:
     from pam.evaluation.scores import Scored, files_of, save, score
     from pam.io import UserError
 
@@ -113,10 +111,10 @@ def score(args: argparse.Namespace) -> int:
     "test translations against the baseline's: sacreBLEU's paired bootstrap",
     folder("--baseline", "run of the baseline", required=True),
     folder("--systems", "runs of other models on the same task", nargs="+", required=True),
-    option("--split", default="test", choices=SPLITS[:3]),
+    option("--split", default="test", choices=SPLITS),
     path("--out", "JSON to write", required=True),
 )
-def significance(args: argparse.Namespace) -> int:
+def significance(args: Namespace) -> int:
     from pam.evaluation.translation import compare_runs
     from pam.io import write_json
 
@@ -134,20 +132,15 @@ def significance(args: argparse.Namespace) -> int:
         metavar="NAME",
     ),
     path("--experiment", "the experiment's configuration (YAML)", required=True),
-    *(
-        path(name, what, nargs="+", default=())
-        for name, what in (
-            ("--scores", "scores.json of every run; for table3, gold_scores.json"),
-            ("--predictions", "for examples: predictions.tsv of every run, in its folder beam<k>"),
-            ("--significance", "what the command of that name wrote"),
-            ("--gold-scores", "for attentions: gold_scores.json of runs"),
-            ("--analyses", "for attentions: analysis.json of runs"),
-        )
-    ),
+    path("--scores", "scores.json of every run; for table3, gold_scores.json", nargs="+", default=()),
+    path("--predictions", "for examples: predictions.tsv of every run, in its folder beam<k>", nargs="+", default=()),
+    path("--significance", "what the command of that name wrote", nargs="+", default=()),
+    path("--gold-scores", "for attentions: gold_scores.json of runs", nargs="+", default=()),
+    path("--analyses", "for attentions: analysis.json of runs", nargs="+", default=()),
     path("--paper", "the papers' figures (%(default)s)", default="config/paper_results.yaml"),
     folder("--out", "folder; files are <table>.csv, ...", required=True),
 )
-def tables(args: argparse.Namespace) -> int:
+def tables(args: Namespace) -> int:
     from pam.reporting import comparison, render, runs, tables
 
     files = {name: getattr(args, name) for name in ("scores", "predictions", "significance", "gold_scores", "analyses")}
@@ -161,9 +154,9 @@ def tables(args: argparse.Namespace) -> int:
     "draw one figure, as SVG and PNG",
     option("kind", "quality, gains, ...: a wrong one is answered with all"),
     # Read later, by the module of that kind: importing all of them would slow down every command.
-    option("rest", "options; `KIND --help` lists them", nargs=argparse.REMAINDER),
+    option("rest", "options; `KIND --help` lists them", nargs=REMAINDER),
 )
-def figures(args: argparse.Namespace) -> int:
+def figures(args: Namespace) -> int:
     from pam.reporting import figures
 
     figures.write(args.kind, args.rest, f"python -m pam figures {args.kind}")

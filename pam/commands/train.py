@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import BooleanOptionalAction, Namespace
 
-from pam.commands import CONFIG, DATA, DEVICE, command, folder, option, path, run_with
+from pam.commands import CONFIG, DATA, DEVICE, SPLITS, command, folder, option, path, run_with
 from pam.run_folder import RunFolder
 
 
@@ -18,7 +18,7 @@ from pam.run_folder import RunFolder
     option("--code", "what the code is; a state of other code is not gone on from; None: its fingerprint"),
     option("--processes", "that share the training, on GPUs one each", type=int, default=1),
 )
-def train(args: argparse.Namespace) -> int:
+def train(args: Namespace) -> int:
     from pam.training.run import train
 
     run = RunFolder(args.run, args.config)
@@ -29,7 +29,7 @@ def train(args: argparse.Namespace) -> int:
 @command(
     "join trained models to an ensemble", run_with("run.yaml of an ensemble, beside the runs of its members"), CONFIG
 )
-def ensemble(args: argparse.Namespace) -> int:
+def ensemble(args: Namespace) -> int:
     from pam.training.run import join
 
     join(RunFolder(args.run, args.config))
@@ -41,11 +41,7 @@ def ensemble(args: argparse.Namespace) -> int:
     run_with("a trained model", required=False),
     CONFIG,
     folder("--model", "instead of --run: a model folder by itself"),
-    option(
-        "--split",
-        "of the prepared data; without this and --data, standard input is decoded",
-        choices=("train", "dev", "test"),
-    ),
+    option("--split", "of the prepared data; without this and --data, standard input is decoded", choices=SPLITS),
     DATA,
     path("--out", "predictions.tsv (default: in the run's folder)"),
     path("--record", "decoding.json: cost and unseen symbols"),
@@ -56,14 +52,10 @@ def ensemble(args: argparse.Namespace) -> int:
     option("--seed", "with --sample", type=int),
     option("--length-penalty", "log p is divided by length^this", type=float),
     option("--length-prior", "weight of log p(length)", type=float),
-    option(
-        "--replace-unknown",
-        "an unknown word becomes the source word most attended",
-        action=argparse.BooleanOptionalAction,
-    ),
+    option("--replace-unknown", "an unknown word becomes the source word most attended", action=BooleanOptionalAction),
     DEVICE,
 )
-def predict(args: argparse.Namespace) -> int:
+def predict(args: Namespace) -> int:
     from pam.decoding.generator import Generator, predict_lines, predict_split, sampling_of
     from pam.decoding.search import Sampling
     from pam.io import parse
@@ -98,23 +90,24 @@ def predict(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check_search(args: argparse.Namespace) -> None:
+def _check_search(args: Namespace) -> None:
     """Checks that the options of `predict` go together; if they do not, it raises a UserError."""
     from pam.io import UserError
 
-    if (args.run is None) == (args.model is None):
-        raise UserError("which model is not said", hint="name its folder: --run, or --model")
-    if args.split is None and args.data is None:
-        if args.out is not None or args.record is not None:
-            raise UserError(
-                "--out and --record are for prepared data",
-                hint="name a --split, or leave them out: typed lines go to standard output",
-            )
-    elif args.run is None and None in (args.data, args.out):
-        missing = "--data" if args.data is None else "--out"
-        raise UserError(f"a split and no {missing}", hint=f"name it with {missing}, or a run with --run")
+    typed, missing = args.split is None and args.data is None, "--data" if args.data is None else "--out"
     whole = "use a whole number, at least"
-    for wrong, named, hint in (
+    for wrong, message, hint in (
+        ((args.run is None) == (args.model is None), "which model is not said", "name its folder: --run, or --model"),
+        (
+            typed and not (args.out is None and args.record is None),
+            "--out and --record are for prepared data",
+            "name a --split, or leave them out: typed lines go to standard output",
+        ),
+        (
+            not typed and args.run is None and None in (args.data, args.out),
+            f"a split and no {missing}",
+            f"name it with {missing}, or a run with --run",
+        ),
         (args.beam is not None and args.beam < 1, f"beam {args.beam}", f"{whole} 1"),
         (args.n_best < 1, f"--n-best {args.n_best}", f"{whole} 1"),
         (
@@ -123,8 +116,11 @@ def _check_search(args: argparse.Namespace) -> None:
             "use a number above 0",
         ),
         (args.seed is not None and args.seed < 0, f"--seed {args.seed}", f"{whole} 0"),
+        (
+            not args.sample and not (args.temperature is None and args.seed is None),
+            "--temperature and --seed are for sampling",
+            "add --sample, or leave them out",
+        ),
     ):
         if wrong:
-            raise UserError(named, hint=hint)
-    if not args.sample and (args.temperature is not None or args.seed is not None):
-        raise UserError("--temperature and --seed are for sampling", hint="add --sample, or leave them out")
+            raise UserError(message, hint=hint)

@@ -31,11 +31,8 @@ _OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|bad_alloc|ALLOC
 def choose_device(wanted: str, local_rank: int = 0) -> torch.device:
     """The device that is `wanted`: `cpu`, `cuda`, or `auto`, which is CUDA where there is one, else the CPU.
 
-    Args:
-        local_rank: number of this process among those of this machine that work together, and of its CUDA device.
-
-    Raises:
-        UserError: `cuda` is wanted and there is none, or there are fewer devices than processes.
+    Of processes of this machine that work together, `local_rank` is the number of this one, and of its CUDA device. A
+    UserError says that there is no such device.
     """
     if wanted == "cuda" and not torch.cuda.is_available():
         raise UserError("no CUDA device is usable here", hint="use --device cpu, or check the driver")
@@ -128,10 +125,8 @@ def versions() -> dict[str, str]:
     """Versions of Python, of this package and of those that results depend on."""
     found = {"python": platform.python_version(), "pam": pam.__version__}
     for name in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     # What was imported is what ran: a build's local version is not in the metadata.
     return found | {"torch": torch.__version__}
 

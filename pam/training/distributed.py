@@ -21,7 +21,6 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure, get_error_handler
 
-from pam.data.dataset import Rows
 from pam.io import UserError
 from pam.training.devices import choose_device
 
@@ -34,12 +33,7 @@ OTHERS_FAILED = 3
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """The processes that share a training; by default this one alone.
-
-    Attributes:
-        rank: this process, from 0; size: how many there are.
-        device: where this one computes.
-    """
+    """The `size` processes that share a training, by default one; `rank` is this one, from 0, on its `device`."""
 
     rank: int = 0
     size: int = 1
@@ -49,10 +43,6 @@ class ProcessGroup:
     def is_main(self) -> bool:
         """Whether this is the process that reads, writes and reports for all."""
         return self.rank == 0
-
-    def share(self, rows: Rows) -> Rows:
-        """This process's part of a batch, long and short rows mixed as in it; none of a batch that is too small."""
-        return rows[self.rank :: self.size]
 
     def gather(self, *values: float) -> list[tuple[float, ...]]:
         """For each value, those of all processes. All processes call this together."""

@@ -36,19 +36,11 @@ log = logging.getLogger(__name__)
 def train(
     run: RunFolder, data: Path, state: Path, device: str = "auto", code: str | None = None, processes: int = 1
 ) -> int:
-    """Trains a model, or goes on from its last state; results are in the run's folder.
+    """Trains a model on prepared `data`, or goes on from its last `state`; results are in the run's folder.
 
-    Args:
-        data: folder of the prepared data; state: that of the training's state.
-        device: auto, cpu or cuda.
-        code: what the code is, since a state of other code is not gone on from; None: its fingerprint.
-        processes: how many share the training, on GPUs one each.
-
-    Returns:
-        0, or the exit code of a training that was stopped and can go on.
-
-    Raises:
-        UserError: an error in configuration, data or storage.
+    A state of other `code` is not gone on from; None: its fingerprint. Of `processes` that share the training, each has
+    a GPU of its own, where there are some. Returns 0, or the exit code of a training that was stopped and can go on; an
+    error in configuration, data or storage is a UserError.
     """
     deadline, launched = Deadline.of_job(), is_torchelastic_launched()  # by torchrun
     if processes > 1 and not launched:
@@ -155,8 +147,7 @@ def _record(run: RunConfig, progress: Progress, model: Model, group: ProcessGrou
 def join(run: RunFolder) -> None:
     """Makes the model of an ensemble from the runs of its members, with the same task and seed.
 
-    Raises:
-        UserError: it has no members, one of them is not trained, or they write different symbols.
+    A UserError says that it has no members, that one of them is not trained, or that they write different symbols.
     """
     watch = devices.Stopwatch(torch.device("cpu"))
     config = run.load()

@@ -59,11 +59,9 @@ class Trainer:
     """One training from its first step, or from a saved state, to its last epoch.
 
     Attributes:
-        config: the resolved configuration.
         model: on the group's device, with fresh weights, the same in each process.
         train, dev: examples; the resulting weights are those of the epoch that is best on `dev`.
         states: where the complete state is saved.
-        reporter: reports steps and epochs.
         group: the processes that share the training. All do the same steps, each with its part of every batch; the
             main one alone writes.
         stop: checked after each step.
@@ -92,9 +90,8 @@ class Trainer:
     def run(self) -> tuple[Weights, Progress]:
         """Trains; the resulting weights, and how it went.
 
-        Raises:
-            UserError: the loss is no number, or grows without end; out of memory.
-            Stopped: it stopped on request; its state is saved.
+        A UserError says that the loss is no number or grows without end, or that memory does not suffice; Stopped, that
+        it stopped on request and has saved its state.
         """
         training = self.config.training
         use_precision(training.precision)
@@ -162,7 +159,8 @@ class Trainer:
         self.model.progress(self.step / self.total_steps)
         self.optimizer.zero_grad()
         tokens = int(self.train.target_lengths[rows].sum())
-        own_loss = self._backward(self.group.share(rows), tokens)
+        # Long and short rows are mixed in each part as in the batch; of one that is too small a part is empty.
+        own_loss = self._backward(rows[self.group.rank :: self.group.size], tokens)
         norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), training.clip))
         losses, exit_codes = self._gather(own_loss, self.stop.exit_code())
         loss = sum(losses)
@@ -181,12 +179,9 @@ class Trainer:
         return int(max(exit_codes))
 
     def _backward(self, rows: Rows, tokens: int) -> float:
-        """Adds the gradient of `rows`, this process's part of the batch, which may be empty; returns their loss, a sum.
-
-        Gradients are divided by `tokens`, those of the batch in all processes.
-        """
+        """Adds the gradient of `rows`, this process's part of a batch of `tokens`; returns their loss, a sum."""
         self.model.train()
-        # Gradients are averaged over processes, though it is their sum that counts.
+        # Gradients are averaged over processes, though it is their sum that counts, over the tokens of all.
         scale, loss = self.group.size / tokens, 0.0
         count = min(self.config.training.accumulate, len(rows))
         parts = np.array_split(rows, count) if count else [rows]

@@ -37,7 +37,7 @@ def made(folder: Path, experiment: str, registry: str, **changes: Any) -> Workfl
     config = yaml.safe_load(experiment) | {"registries": [str(folder / "own.yaml")]} | changes
     file = folder / "experiment.yaml"
     file.write_text(yaml.safe_dump(config), encoding="utf-8")
-    return Workflow.load(config, [str(file)])
+    return Workflow(config, [str(file)])
 
 
 def _paths(registry: str) -> list[str]:
