@@ -26,7 +26,7 @@ if not workflow.configfiles:
 report: "workflow/report/workflow.rst"
 
 
-flow = or_exit(Workflow.load, config, workflow.configfiles)
+flow = or_exit(Workflow, config, workflow.configfiles)
 validate(config, "workflow/schemas/config.schema.yaml")
 EXPERIMENT, shown = flow.experiment, ReportFiles(flow)
 CONDA = "../../envs/environment.yaml"

@@ -28,31 +28,17 @@ from pam.io import UserError, parse, write_json
 from pam.models.build import build
 from pam.models.model import Model
 from pam.run_folder import command_line
-from pam.training.devices import (
-    choose_device,
-    hardware,
-    keep_heap,
-    peak_gpu_memory_mb,
-    peak_memory_mb,
-    use_precision,
-    versions,
-)
+from pam.training import devices
 
 Work = Callable[[Batch], object]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured.
+    """What is measured: each model has its turn `rounds` times, with so many `batches`, after `warm_up` untimed ones.
 
-    Attributes:
-        network: sizes; batch_size: examples per step, sentences decoded side by side.
-        rounds: how often each model has its turn; batches: per turn.
-        warm_up: batches before anything is timed. They also teach the models: attention that has
-            found its focus is cheaper to train than that of random weights.
-        beams: hypotheses of each search that is timed; 1 is greedy search.
-        precision: as of a training; with bf16 it takes the output layer's products in bfloat16.
-        threads: of each training.
+    Those also teach the models: attention that has found its focus is cheaper to train than that of random weights.
+    `beams` are those of each search that is timed, `precision` is that of a training, and `threads` has each process.
     """
 
     network: Network
@@ -112,18 +98,16 @@ def training(model: Model, plan: Plan) -> Work:
     return work
 
 
-def decoding(model: Model, actions: bool, beam: int) -> Work:
-    """A batch of decoding."""
-
-    def work(batch: Batch) -> None:
-        model.eval()
-        search(model, batch.source, batch.lengths, Decoding(beam=beam), actions)
-
-    return work
+def decode(model: Model, actions: bool, beam: int, batch: Batch) -> None:
+    model.eval()
+    search(model, batch.source, batch.lengths, Decoding(beam=beam), actions)
 
 
-def take_turns(runners: Sequence[Runner], plan: Plan, device: torch.device) -> None:
-    """Times all runners, one turn each per round, on the same rows in a round."""
+def take_turns(runners: Sequence[Runner], what: str, plan: Plan, device: torch.device) -> list[dict[str, Any]]:
+    """Times all runners, one turn each per round, on the same rows in a round; returns a row for each.
+
+    In it, `time_vs_first` is the median over rounds of the ratio in a round.
+    """
     for runner in runners:
         runner.turn(0, plan.warm_up)
     for number in range(plan.rounds):
@@ -135,11 +119,7 @@ def take_turns(runners: Sequence[Runner], plan: Plan, device: torch.device) -> N
             spent = clock(device) - began
             runner.rates.append(examples / spent)
             runner.tokens.append(tokens / spent)
-            runner.gpu_mb = max(runner.gpu_mb, peak_gpu_memory_mb(device) or 0.0)
-
-
-def rows_of(runners: Sequence[Runner], what: str) -> list[dict[str, Any]]:
-    """One row per runner; `time_vs_first` is the median over rounds of the ratio in a round."""
+            runner.gpu_mb = max(runner.gpu_mb, devices.peak_gpu_memory_mb(device) or 0.0)
     first = runners[0].rates
     return [
         {
@@ -162,24 +142,19 @@ def _spread(name: str, rates: Sequence[float]) -> dict[str, float]:
 def measure(models: dict[str, ModelConfig], data: Prepared, plan: Plan, device: torch.device) -> list[dict[str, Any]]:
     """Times training, greedy search and beam search of each model; the first is what the others are compared with.
 
-    Decoding is timed after training's turns, whose steps have taught a model to end its outputs about where they
-    should end.
+    Decoding is timed after training's turns, whose steps have taught a model where its outputs should end.
     """
     batches = {components.targets: batches_of(data, components, plan, device) for components in models.values()}
     made = {name: fresh(components, data, plan, device) for name, components in models.items()}
-
-    def timed(what: str, work: Callable[[Model, bool], Work]) -> list[dict[str, Any]]:
+    runners = [Runner(name, batches[models[name].targets], training(model, plan)) for name, model in made.items()]
+    rows = take_turns(runners, "training, examples", plan, device)
+    for beam in plan.beams:
         runners = []
         for name, model in made.items():
             targets = models[name].targets
-            runners.append(Runner(name, batches[targets], work(model, targets == "actions")))
-        take_turns(runners, plan, device)
-        return rows_of(runners, what)
-
-    rows = timed("training, examples", lambda model, actions: training(model, plan))
-    for beam in plan.beams:
+            runners.append(Runner(name, batches[targets], partial(decode, model, targets == "actions", beam)))
         how = "greedy" if beam == 1 else f"beam {beam}"
-        rows += timed(f"decoding ({how}), sentences", partial(decoding, beam=beam))
+        rows += take_turns(runners, f"decoding ({how}), sentences", plan, device)
     return rows
 
 
@@ -209,24 +184,12 @@ def named_model(name: str) -> ModelConfig:
     return parse(ModelConfig, given)
 
 
-def german_nouns(folder: Path) -> Path:
-    """Prepares the German nouns that the default experiment is trained on."""
-    dataset = find_dataset(["config/datasets.yaml"], "de-noun")
-    fetch("de-noun", dataset, folder / "raw")
-    prepare("de-noun", dataset, folder / "raw", folder / "prepared")
-    return folder / "prepared"
-
-
 def beside(components: ModelConfig, data: Prepared, plan: Plan, jobs: int) -> dict[str, Any]:
     """Times so many trainings, each a process on the CPU, at once and in turn, round by round.
 
-    Returns:
-        `at_once` and `in_turn`: examples per wall second of all trainings together, medians over
-        rounds; `lowest`, `highest`: of `at_once`; `time_ratio`: the median over rounds of the time
-        at once over that in turn, which is 1 / `jobs` where there are cores enough.
-
-    Raises:
-        UserError: an error in the data.
+    In the result, `at_once` and `in_turn` are examples per wall second of all trainings together, medians over rounds,
+    `lowest` and `highest` those of `at_once`, and `time_ratio` is the median over rounds of the time at once over that
+    in turn, which is 1 / `jobs` where there are cores enough.
     """
     # An error in the data is raised here, before other processes meet it.
     batches_of(data, components, plan, torch.device("cpu"))
@@ -261,7 +224,7 @@ def _timed(pipes: Sequence[Connection], number: int) -> tuple[float, int]:
 
 def _train_in_turns(pipe: Connection, components: ModelConfig, folder: Path, plan: Plan) -> None:
     """A training that does the turn whose number it is given, until it is given none."""
-    keep_heap()
+    devices.keep_heap()
     torch.set_num_threads(plan.threads)
     data, device = Prepared(folder), torch.device("cpu")
     work = training(fresh(components, data, plan, device), plan)
@@ -277,13 +240,18 @@ def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, job
 
     Without a folder of prepared data it takes the German nouns; with `jobs` it times so many trainings at once instead.
     """
-    keep_heap()
+    devices.keep_heap()
     torch.set_num_threads(plan.threads)
-    device = choose_device(device_name)
-    use_precision(plan.precision)
+    device = devices.choose_device(device_name)
+    devices.use_precision(plan.precision)
     models = {name: named_model(name) for name in names}
     with tempfile.TemporaryDirectory() as place:
-        data = Prepared(folder or german_nouns(Path(place)))
+        if folder is None:
+            folder, raw = Path(place, "data"), Path(place, "raw")
+            nouns = find_dataset(["config/datasets.yaml"], "de-noun")
+            fetch("de-noun", nouns, raw)
+            prepare("de-noun", nouns, raw, folder)
+        data = Prepared(folder)
         if jobs:
             rows = [{"model": name, **beside(one, data, plan, jobs)} for name, one in models.items()]
         else:
@@ -298,9 +266,9 @@ def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, job
         "batch_size": plan.batch_size,
         "precision": plan.precision,
         "vocabulary": {"source": len(data.source), "target": len(data.target)},
-        "hardware": hardware(device),
-        "versions": versions(),
-        "peak_memory_mb": round(peak_memory_mb()),
+        "hardware": devices.hardware(device),
+        "versions": devices.versions(),
+        "peak_memory_mb": round(devices.peak_memory_mb()),
         "rows": rows,
     }
     machine, clock_name = record["hardware"], record["clock"].removesuffix("s")

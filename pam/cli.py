@@ -13,19 +13,19 @@ from pam.commands import bench, data, evaluate, train
 from pam.io import UserError, storage_error
 
 COMMANDS = {
-    "fetch": data.FETCH,
-    "prepare": data.PREPARE,
-    "word-alignments": data.WORD_ALIGNMENTS,
-    "train": train.TRAIN,
-    "ensemble": train.ENSEMBLE,
-    "predict": train.PREDICT,
-    "analyze": evaluate.ANALYZE,
-    "attention": evaluate.ATTENTION,
-    "score": evaluate.SCORE,
-    "significance": evaluate.SIGNIFICANCE,
-    "tables": evaluate.TABLES,
-    "figures": evaluate.FIGURES,
-    "bench": bench.BENCH,
+    "fetch": data.fetch,
+    "prepare": data.prepare,
+    "word-alignments": data.word_alignments,
+    "train": train.train,
+    "ensemble": train.ensemble,
+    "predict": train.predict,
+    "analyze": evaluate.analyze,
+    "attention": evaluate.attention,
+    "score": evaluate.score,
+    "significance": evaluate.significance,
+    "tables": evaluate.tables,
+    "figures": evaluate.figures,
+    "bench": bench.bench,
 }
 """In the order in which a user meets them."""
 
@@ -43,11 +43,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command.
+    """Runs one command; the exit code is 0, or 2 after an error that the user can correct, printed in one message.
 
-    Returns:
-        0; 2 after an error that the user can correct, which is printed in one message; after an
-        interruption what a shell would give, 128 and the signal's number.
+    After an interruption it is what a shell would give, 128 and the signal's number.
     """
     args = parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s", force=True)

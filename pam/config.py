@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -28,9 +27,8 @@ from pam.models.options import COMPONENTS, DEEPEST, LARGEST, Options
 def read_options(component: str, kind: str, values: dict[str, Any]) -> Options:
     """The options of one kind, from a name and values that YAML wrote.
 
-    Raises:
-        PydanticCustomError: no such kind or option; `pam.io.parse` makes a UserError of it.
-        ValidationError: a value of a wrong type.
+    No such kind or option is a PydanticCustomError, a value of a wrong type a ValidationError: `pam.io.parse` makes
+    UserErrors of them.
     """
     kinds = COMPONENTS[component]
     if kind not in kinds:
@@ -43,8 +41,8 @@ def read_options(component: str, kind: str, values: dict[str, Any]) -> Options:
 
 
 @dataclass(frozen=True)
-class Component:
-    """Marks a field that holds a component's options. Kinds are looked up when it is read, registered ones too."""
+class Kind:
+    """Marks a field that holds the options of one of a component's kinds, which are looked up when it is read."""
 
     name: str
 
@@ -76,31 +74,25 @@ def _checked(layer: dict[str, dict[str, dict[str, Any]]]) -> dict[str, dict[str,
         if component not in COMPONENTS:
             raise refused(unknown("component", component, list(COMPONENTS)), component)
         for kind, values in kinds.items():
-            with _within(component, kind):
+            try:
                 read_options(component, kind, values)
+            except PydanticCustomError as error:
+                details = [InitErrorDetails(type=error, loc=(component, kind), input=None)]
+                raise ValidationError.from_exception_data("options", details) from error
+            except ValidationError as error:
+                details = [
+                    InitErrorDetails(
+                        type=PydanticCustomError(problem["type"], "{said}", {"said": problem["msg"]}),
+                        loc=(component, kind, *problem["loc"]),
+                        input=problem["input"],
+                    )
+                    for problem in error.errors()
+                    # An option that a layer leaves out is no error: the model has it.
+                    if problem["type"] != "missing"
+                ]
+                if details:
+                    raise ValidationError.from_exception_data("options", details) from error
     return layer
-
-
-@contextmanager
-def _within(*place: str) -> Iterator[None]:
-    """Errors below `place`. An option that a layer leaves out is no error: the model has it."""
-    try:
-        yield
-    except PydanticCustomError as error:
-        details = [InitErrorDetails(type=error, loc=place, input=None)]
-        raise ValidationError.from_exception_data("options", details) from error
-    except ValidationError as error:
-        details = [
-            InitErrorDetails(
-                type=PydanticCustomError(problem["type"], "{said}", {"said": problem["msg"]}),
-                loc=(*place, *problem["loc"]),
-                input=problem["input"],
-            )
-            for problem in error.errors()
-            if problem["type"] != "missing"
-        ]
-        if details:
-            raise ValidationError.from_exception_data("options", details) from error
 
 
 OptionLayer = Annotated[dict[str, dict[str, dict[str, Any]]], AfterValidator(_checked)]
@@ -207,14 +199,8 @@ class Decoding(Strict):
 
 
 AT_TEST_TIME = {
-    "beam",
-    "beams",
-    "dev",
-    "latent_samples",
-    "length_penalty",
-    "length_prior",
-    "replace_unknown",
-    "batch_size",
+    *("beam", "beams", "dev", "batch_size", "replace_unknown"),
+    *("latent_samples", "length_penalty", "length_prior"),
 }
 """Keys of `decoding` that decide outputs, or the memory that they take, and nothing before them."""
 
@@ -247,32 +233,24 @@ class ModelConfig(Strict):
     label: Text = Field(description="the model's name in tables and figures")
     source: Text = key("", "the paper and section that define it")
     members: list[Name] = key([], "models whose mean this one is, in place of a training of its own")
-    architecture: Annotated[Options, Component("architecture")] = key(options.Recurrent(), "what reads and writes")
-    score: Annotated[Options, Component("score")] = key(options.General(), "score e_t(a) of a source position")
-    window: Annotated[Options, Component("window")] = key(
+    architecture: Annotated[Options, Kind("architecture")] = key(options.Recurrent(), "what reads and writes")
+    score: Annotated[Options, Kind("score")] = key(options.General(), "score e_t(a) of a source position")
+    window: Annotated[Options, Kind("window")] = key(
         options.NoWindow(), "source positions that a step considers at all"
     )
-    distribution: Annotated[Options, Component("distribution")] = key(
-        options.Softmax(), "scores to alignment distribution"
-    )
-    coupling: Annotated[Options, Component("coupling")] = key(
-        options.NoCoupling(), "dependence on the previous alignment"
-    )
-    latent: Annotated[Options, Component("latent")] = key(
+    distribution: Annotated[Options, Kind("distribution")] = key(options.Softmax(), "scores to alignment distribution")
+    coupling: Annotated[Options, Kind("coupling")] = key(options.NoCoupling(), "dependence on the previous alignment")
+    latent: Annotated[Options, Kind("latent")] = key(
         options.NoLatent(), "latent vectors in addition to the alignment, of contexts or of the sentence"
     )
-    marginalization: Annotated[Options, Component("marginalization")] = key(
-        options.Input(), "where attention is summed out"
-    )
-    input_feeding: Annotated[Options, Component("input_feeding")] = key(
+    marginalization: Annotated[Options, Kind("marginalization")] = key(options.Input(), "where attention is summed out")
+    input_feeding: Annotated[Options, Kind("input_feeding")] = key(
         options.PriorFeeding(), "the alignment fed to the next state"
     )
-    inference: Annotated[Options, Component("inference")] = key(
+    inference: Annotated[Options, Kind("inference")] = key(
         options.NoInference(), "alignments given the whole target too, for a variational bound"
     )
-    estimator: Annotated[Options, Component("estimator")] = key(
-        options.Exact(), "how a bound's expectation is computed"
-    )
+    estimator: Annotated[Options, Kind("estimator")] = key(options.Exact(), "how a bound's expectation is computed")
     targets: Literal["symbols", "actions"] = key("symbols", "output alphabet: symbols, or symbols and pointer steps")
     network: dict[str, Any] = key({}, "overrides of `network` for this model")
     training: dict[str, Any] = key({}, "overrides of `training` for this model")
@@ -304,6 +282,11 @@ class TaskConfig(Strict):
         return f"{self.dataset} {others}"
 
 
+def _baseline(data: dict[str, Any]) -> str:
+    models = data.get("models") or ["soft"]
+    return "soft" if "soft" in models else str(models[0])
+
+
 class Experiment(Strict):
     """Everything one experiment runs."""
 
@@ -313,18 +296,18 @@ class Experiment(Strict):
     seeds: list[Seed] = key([1], "one training per seed", min_length=1)
     models: list[Name] = Field(min_length=1, description="names of files in config/models/")
     baseline: Name = Field(
-        default_factory=lambda data: _baseline(data.get("models", [])),
+        default_factory=_baseline,
         description="the model that others are compared with; not given: soft, else the first",
     )
     tasks: dict[Name, TaskConfig] = Field(min_length=1, description="task name to its data set")
-    network: Network = Field(default_factory=lambda: Network())
-    training: Training = Field(default_factory=lambda: Training())
-    decoding: Decoding = Field(default_factory=lambda: Decoding())
+    network: Network = Field(default_factory=Network)
+    training: Training = Field(default_factory=Training)
+    decoding: Decoding = Field(default_factory=Decoding)
     registries: list[str] = key(["config/datasets.yaml"], "registries of data sets", min_length=1)
     mirror: str | None = key(None, "folder or base address tried first")
     device: Literal["auto", "cpu", "cuda"] = key("auto", "where models train")
     attention_words: int = key(4, "rows of a test split drawn as heat maps", ge=1)
-    resources: ResourcesByModel = Field(default_factory=lambda: ResourcesByModel())
+    resources: ResourcesByModel = Field(default_factory=ResourcesByModel)
     options: OptionLayer = key({}, "options of components where a model uses them: component, kind, option")
 
     def models_of(self, task: str) -> list[str]:
@@ -343,10 +326,6 @@ class Experiment(Strict):
             for model in self.models_of(task):
                 for seed in self.seeds_of(task):
                     yield task, model, seed
-
-
-def _baseline(models: list[str]) -> str:
-    return "soft" if "soft" in models or not models else models[0]
 
 
 class Member(Strict):
@@ -391,11 +370,7 @@ class RunConfig(Strict):
 
 
 def load_model(name: str, folder: Path | str = "config/models") -> ModelConfig:
-    """Reads `<folder>/<name>.yaml`.
-
-    Raises:
-        UserError: no such model (names the closest), or an error in its file.
-    """
+    """Reads `<folder>/<name>.yaml`; a UserError names the closest if there is none, or what is wrong in it."""
     path = Path(folder) / f"{name}.yaml"
     if not path.is_file():
         known = sorted(file.stem for file in Path(folder).glob("*.yaml"))

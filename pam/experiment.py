@@ -49,32 +49,20 @@ class Plan:
     def run(self, task: str, model: str, seed: int) -> RunConfig:
         """The resolved configuration of one training, or of an ensemble.
 
-        Models outside the experiment's list can be run too, if they have a file.
-
-        Raises:
-            UserError: no such task or model, or an override that its section does not allow.
+        Models outside the experiment's list can be run too, if they have a file. A UserError says that there is no such
+        task or model, or that an override is not allowed.
         """
-        run = self._resolved(task, model, seed)
-        if not run.components.members:
-            return run
-        runs = [self.run(task, member, seed) for member in self.members(model)]
-        members = [Member(components=one.components, network=one.network) for one in runs]
-        # An ensemble writes what its members write.
-        joined = run.components.model_copy(update={"targets": runs[0].components.targets})
-        return run.model_copy(update={"components": joined, "members": members})
-
-    def _resolved(self, task: str, model: str, seed: int) -> RunConfig:
-        """Defaults, then the experiment's, the task's and the model's, later ones winning."""
         own, components = self.task(task), self._components(model)
 
         def layered(section: str, base: Section) -> Section:
+            """Defaults, then the experiment's, the task's and the model's, later ones winning."""
             kind, under = type(base), ("tasks", task, section)
             merged = parse(kind, base.model_dump() | getattr(own, section), self.files, under)
             override = getattr(components, section)
             return parse(kind, merged.model_dump() | override, _file_of(model), (section,))
 
         experiment = self.experiment
-        return RunConfig(
+        run = RunConfig(
             plugins=experiment.plugins,
             experiment=experiment.experiment,
             task=task,
@@ -86,6 +74,13 @@ class Plan:
             training=layered("training", experiment.training),
             decoding=layered("decoding", experiment.decoding),
         )
+        if not components.members:
+            return run
+        runs = [self.run(task, member, seed) for member in self.members(model)]
+        members = [Member(components=one.components, network=one.network) for one in runs]
+        # An ensemble writes what its members write.
+        joined = run.components.model_copy(update={"targets": runs[0].components.targets})
+        return run.model_copy(update={"components": joined, "members": members})
 
     def _components(self, model: str) -> ModelConfig:
         return self.components.get(model) or _checked_model(model)
@@ -93,8 +88,7 @@ class Plan:
     def members(self, model: str) -> list[str]:
         """The models whose mean a model is; none if it is trained by itself.
 
-        Raises:
-            UserError: no such model, or one among them is itself an ensemble, or writes another kind of output.
+        A UserError says that one is unknown, is itself an ensemble, or writes another kind of output.
         """
         members = self._components(model).members
         place = [_file_of(model)], ["members"]
@@ -114,7 +108,7 @@ class Plan:
     def task(self, name: str) -> TaskConfig:
         """One task's own configuration; an unknown task is a UserError, here and below."""
         tasks = self.experiment.tasks
-        _check_known("task", name, sorted(tasks))
+        check_known("task", name, sorted(tasks))
         return tasks[name]
 
     def beams(self, task: str) -> list[int]:
@@ -126,15 +120,14 @@ class Plan:
     def check_datasets(self, datasets: Mapping[str, Dataset]) -> None:
         """Checks that tasks' data sets are in a registry and can be read as wanted, and that models can learn them.
 
-        Raises:
-            UserError: one is not, a key of `format` makes no sense, or a model writes actions and
-                the task has none; names its line.
+        A UserError names the line of one that is not, of a wrong key of `format`, or of a task without actions that a
+        model writes.
         """
         for task, own in self.experiment.tasks.items():
             under, links = ["tasks", task], own.word_alignments
             for key, name in {"dataset": own.dataset, "word_alignments": links}.items():
                 if name is not None:
-                    _check_known("data set", name, sorted(datasets), self.files, [*under, key])
+                    check_known("data set", name, sorted(datasets), self.files, [*under, key])
             entry = datasets[own.dataset].with_format(own.format)
             kind = load_task(entry.task)
             if not kind.STAGES:
@@ -145,16 +138,13 @@ class Plan:
                 error = UserError(f"`{links}` holds no word alignments", hint="name a data set with `task: alignment`")
                 raise placed(error, self.files, [*under, "word_alignments"])
             parse(kind.Format, entry.format, self.files, (*under, "format"))
-            if not kind.has_actions:
-                self._check_targets(task, entry.task)
-
-    def _check_targets(self, task: str, kind: str) -> None:
-        """No model of a task without actions writes any."""
-        for model in self.experiment.models_of(task):
-            if any(self._components(one).targets == "actions" for one in [model, *self.members(model)]):
-                message = f"model `{model}` of task `{task}` writes actions, which a task of {kind} has none of"
-                error = UserError(message, hint=f"leave it out there: `without: [{model}]`")
-                raise placed(error, self.files, ["tasks", task])
+            for model in [] if kind.has_actions else self.experiment.models_of(task):
+                if any(self._components(one).targets == "actions" for one in [model, *self.members(model)]):
+                    message = (
+                        f"model `{model}` of task `{task}` writes actions, which a task of {entry.task} has none of"
+                    )
+                    error = UserError(message, hint=f"leave it out there: `without: [{model}]`")
+                    raise placed(error, self.files, under)
 
     def resources(self, task: str, model: str | None = None) -> Resources:
         """What jobs on this task, or on one of its models, ask for.
@@ -173,10 +163,9 @@ class Plan:
 
 
 def with_options(components: ModelConfig, *layers: OptionLayer) -> ModelConfig:
-    """The model with the options that its components are given, later layers winning.
+    """The model with the options that its components are given, later layers winning, its own file over all.
 
-    What the model's own file says wins over every layer. A layer changes nothing for models that
-    do not use the kind it names.
+    A layer changes nothing for models that do not use the kind it names.
     """
     if not components.architecture.has_components:
         layers = tuple({"architecture": layer.get("architecture", {})} for layer in layers)
@@ -195,36 +184,26 @@ def with_options(components: ModelConfig, *layers: OptionLayer) -> ModelConfig:
 def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] = ()) -> Plan:
     """Checks an experiment as a whole: every key, every model, every override.
 
-    Args:
-        config: the merged configuration; without it, the first of `files` is read.
-        files: the files it was merged from, the last one winning; they are named in messages.
-
-    Raises:
-        UserError: the first error, with file, line and hint.
+    `config` was merged from `files`, the last one winning; without it, the first of them is read. The first error is a
+    UserError with file, line and hint.
     """
     paths = tuple(Path(file) for file in files)
     # All are read, for what merging hides: a key that is given twice.
     contents = [read_yaml(path) for path in paths]
     experiment = parse(Experiment, contents[0] if config is None else config, paths)
     _check_names(experiment, paths)
-    components = {model: _read_model(model, paths) for model in experiment.models}
+    components = {}
+    for model in experiment.models:
+        try:
+            components[model] = _checked_model(model)
+        except UserError as error:
+            raise error if error.file else placed(error, paths, ["models", model]) from error
     plan = Plan(experiment, components, paths)
     for model in experiment.models:
         plan.members(model)
     for task in experiment.tasks:
-        _check_task_models(task, experiment, paths)
-        _check_resources(plan, task)
-        for model in experiment.models_of(task):
-            _check_run(plan, task, model)
+        _check_task(plan, task)
     return plan
-
-
-def _read_model(model: str, files: Sequence[Path]) -> ModelConfig:
-    """A model of the experiment in `files`."""
-    try:
-        return _checked_model(model)
-    except UserError as error:
-        raise error if error.file else placed(error, files, ["models", model]) from error
 
 
 def _checked_model(model: str) -> ModelConfig:
@@ -245,24 +224,6 @@ def _file_of(model: str) -> Path:
     return MODELS / f"{model}.yaml"
 
 
-def _check_run(plan: Plan, task: str, model: str) -> None:
-    """A model can be resolved for a task, and can have the sizes of the task."""
-    run = plan.run(task, model, plan.experiment.seeds_of(task)[0])
-    try:
-        check_sizes(run.components, run.network)
-        for member in run.members:
-            check_sizes(member.components, member.network)
-    except FitError as error:
-        placeless = UserError(f"model `{model}` of task `{task}`: {error.message}", hint=error.hint)
-        raise placed(placeless, plan.files, ["tasks", task]) from error
-
-
-def known_dataset(datasets: Mapping[str, Dataset], name: str) -> Dataset:
-    """The data set `name`; a UserError if no registry has it."""
-    _check_known("data set", name, sorted(datasets))
-    return datasets[name]
-
-
 def check_local(name: str, dataset: Dataset) -> list[Path]:
     """The user's own files that a data set is copied from; a UserError if one is missing."""
     for path in dataset.local_paths():
@@ -272,7 +233,8 @@ def check_local(name: str, dataset: Dataset) -> list[Path]:
     return dataset.local_paths()
 
 
-def _check_known(what: str, name: str, known: list[str], files: Sequence[Path] = (), keys: Sequence[str] = ()) -> None:
+def check_known(what: str, name: str, known: list[str], files: Sequence[Path] = (), keys: Sequence[str] = ()) -> None:
+    """Raises a UserError for a name that is unknown, with the closest one and the line where it is."""
     if name not in known:
         raise placed(unknown(what, name, known), files, keys)
 
@@ -296,30 +258,34 @@ def _check_names(experiment: Experiment, files: Sequence[Path]) -> None:
             if times > 1:
                 error = UserError(f"`{value}` is in `{keys[-1]}` twice", hint="remove one")
                 raise placed(error, files, [*keys, value])
-    _check_known("model of the experiment", experiment.baseline, experiment.models, files, ["baseline"])
+    check_known("model of the experiment", experiment.baseline, experiment.models, files, ["baseline"])
 
 
-def _check_task_models(task: str, experiment: Experiment, files: Sequence[Path]) -> None:
-    """A task's models are some of the experiment's, and at least one."""
-    own = experiment.tasks[task]
+def _check_task(plan: Plan, task: str) -> None:
+    """Models and resources of a task are the experiment's and make sense, and each model can have the task's sizes."""
+    experiment, own, files = plan.experiment, plan.experiment.tasks[task], plan.files
     for key, named in (("models", own.models or []), ("without", own.without)):
         for model in named:
             place = ["tasks", task, key, model]
-            _check_known("model of the experiment", model, experiment.models, files, place)
+            check_known("model of the experiment", model, experiment.models, files, place)
     if not experiment.models_of(task):
         none = UserError("no model is left to run", hint="name fewer in `without`")
         raise placed(none, files, ["tasks", task, "without"])
-
-
-def _check_resources(plan: Plan, task: str) -> None:
-    """What is asked for makes sense, for every model too, and those models are the experiment's."""
     plan.resources(task)
-    experiment, own = plan.experiment, plan.experiment.tasks[task].resources
     for layer, under in (
         (experiment.resources.models, ["resources"]),
-        (own.get("models", {}), ["tasks", task, "resources"]),
+        (own.resources.get("models", {}), ["tasks", task, "resources"]),
     ):
         for model in layer:
             place = [*under, "models", model]
-            _check_known("model of the experiment", model, experiment.models, plan.files, place)
+            check_known("model of the experiment", model, experiment.models, files, place)
             plan.resources(task, model)
+    for model in experiment.models_of(task):
+        run = plan.run(task, model, experiment.seeds_of(task)[0])
+        joined: list[RunConfig | Member] = [run, *run.members]
+        try:
+            for one in joined:
+                check_sizes(one.components, one.network)
+        except FitError as error:
+            placeless = UserError(f"model `{model}` of task `{task}`: {error.message}", hint=error.hint)
+            raise placed(placeless, files, ["tasks", task]) from error

@@ -14,27 +14,24 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pam.config import Resources, RunConfig, TaskConfig
 from pam.data.registry import Dataset, load_registries, load_task
-from pam.experiment import Plan, check_local, known_dataset, load_plan
+from pam.experiment import check_known, check_local, load_plan
 from pam.fingerprint import CODE, KINDS, fingerprint, model_modules
 from pam.io import UserError, dump_yaml
-from pam.reporting.catalogue import ANALYZED, FIGURES, TABLES, Item
+from pam.reporting.catalogue import ANALYZED, FIGURES, TABLES, FigureSpec, Item, TableSpec
 from pam.run_folder import GOLD, RunFolder
 
 Wildcards = Any
 """Snakemake's wildcards: the names in a rule's pattern as attributes, all strings."""
 
 Returned = TypeVar("Returned")
-ByJob = Callable[[Wildcards], Any]
-"""What Snakemake calls for each job."""
-
-PAPER = "config/paper_results.yaml"
-"""The papers' own results."""
+Given = ParamSpec("Given")
 
 
 def or_exit(function: Callable[..., Returned], *arguments: Any) -> Returned:
@@ -45,6 +42,18 @@ def or_exit(function: Callable[..., Returned], *arguments: Any) -> Returned:
         sys.exit(f"error: {error}")
 
 
+def by_job(
+    method: Callable[Concatenate[Any, Wildcards, Given], Returned],
+) -> Callable[Concatenate[Any, Given], Callable[[Wildcards], Returned]]:
+    """A rule calls the method without wildcards, and Snakemake what that gives, for each job with its own."""
+
+    @wraps(method)
+    def in_rule(self: Any, *given: Given.args, **named: Given.kwargs) -> Callable[[Wildcards], Returned]:
+        return lambda wildcards: method(self, wildcards, *given, **named)
+
+    return in_rule
+
+
 class Workflow:
     """An experiment as the rules see it.
 
@@ -53,10 +62,13 @@ class Workflow:
     trained by themselves and for ensembles; `gpus` is how many GPUs this machine has for its jobs.
     """
 
-    def __init__(self, plan: Plan, datasets: Mapping[str, Dataset], gpus: int = 0) -> None:
-        """`datasets` are the entries of all the experiment's registries."""
-        self.plan, self.datasets, self.gpus = plan, datasets, gpus
+    def __init__(self, config: dict[str, Any], files: Sequence[str]) -> None:
+        """The workflow of a configuration that was merged from these files; their errors are UserErrors."""
+        self.plan = plan = load_plan(config, files)
         self.experiment = plan.experiment
+        self.datasets = datasets = load_registries(self.experiment.registries)
+        plan.check_datasets(datasets)
+        self.gpus = 0
         self._configs: dict[tuple[str, str, int], RunConfig] = {}
         self.results = f"results/{self.experiment.experiment}"
         self.logs = f"{self.results}/logs"
@@ -71,21 +83,10 @@ class Workflow:
         self.joined = "|".join(map(re.escape, self.ensembles)) or "(?!)"
         self.trained = rf"(?!(?:{self.joined})(?:/|$))[^/]+"
 
-    @classmethod
-    def load(cls, config: dict[str, Any], files: Sequence[str], gpus: int = 0) -> Workflow:
-        """The workflow of a configuration that was merged from these files; their errors are UserErrors."""
-        plan = load_plan(config, files)
-        datasets = load_registries(plan.experiment.registries)
-        plan.check_datasets(datasets)
-        return cls(plan, datasets, gpus)
-
     # The experiment, its tasks and its runs. Errors that the user can correct end the process.
 
     def experiment_text(self, wildcards: Wildcards) -> str:
-        """The experiment as YAML, without where it runs, which is not part of what it is.
-
-        It takes wildcards though there are none: in a plain text Snakemake would look for some.
-        """
+        """The experiment as YAML, without where it runs. In a plain text Snakemake would look for wildcards."""
         return dump_yaml(self.experiment, exclude={"device": True, "mirror": True, "resources": True})
 
     def run_config(self, wildcards: Wildcards) -> RunConfig:
@@ -133,7 +134,8 @@ class Workflow:
         return self._dataset(own.dataset).with_format(own.format)
 
     def _dataset(self, name: str) -> Dataset:
-        return or_exit(known_dataset, self.datasets, name)
+        or_exit(check_known, "data set", name, sorted(self.datasets))
+        return self.datasets[name]
 
     # Names of files.
 
@@ -175,10 +177,6 @@ class Workflow:
         """Name of the data set of word alignments to which a task's attention is held."""
         return self._task(wildcards).word_alignments
 
-    def fetched(self, wildcards: Wildcards) -> str:
-        """The mark that a task's data set is there."""
-        return f"data/{self.dataset_of(wildcards)}/.fetched"
-
     def fetched_gold(self, wildcards: Wildcards) -> str:
         """The mark that a task's word alignments are there."""
         return f"data/{self.gold_of(wildcards)}/.fetched"
@@ -203,41 +201,32 @@ class Workflow:
 
     # Of the stages of preparing data, None is the last one.
 
-    def before(self, stage: str | None = None) -> ByJob:
+    @by_job
+    def before(self, wildcards: Wildcards, stage: str | None = None) -> list[str] | str:
         """What a stage of preparing data is made from."""
-
-        def needed(wildcards: Wildcards) -> list[str] | str:
-            _, name, stages = self._stage(wildcards, stage)
-            earlier = stages[: stages.index(name)]
-            folder = self.data.format(task=wildcards.task)
-            return [f"{folder}/{name}" for name in earlier] or self.fetched(wildcards)
-
-        return needed
+        _, name, stages = self._stage(wildcards, stage)
+        earlier = stages[: stages.index(name)]
+        folder = self.data.format(task=wildcards.task)
+        return [f"{folder}/{name}" for name in earlier] or f"data/{self.dataset_of(wildcards)}/.fetched"
 
     def last_stage(self, wildcards: Wildcards) -> str:
         """The stage that completes a task's data."""
         return self._stage(wildcards, None)[1]
 
-    def stage_options(self, stage: str | None = None) -> ByJob:
+    @by_job
+    def stage_options(self, wildcards: Wildcards, stage: str | None = None) -> dict[str, Any]:
         """What of an entry decides the result of a stage."""
+        entry, name, stages = self._stage(wildcards, stage)
+        own = entry.layout.model_dump(include=set(load_task(entry.task).keys(name)))
+        return {"format": own} | (_content(entry) if name == stages[0] else {})
 
-        def decided(wildcards: Wildcards) -> dict[str, Any]:
-            entry, name, stages = self._stage(wildcards, stage)
-            own = entry.layout.model_dump(include=set(load_task(entry.task).keys(name)))
-            return {"format": own} | (_content(entry) if name == stages[0] else {})
-
-        return decided
-
-    def stage_code(self, stage: str | None = None) -> ByJob:
+    @by_job
+    def stage_code(self, wildcards: Wildcards, stage: str | None = None) -> str:
         """Fingerprint of what runs a stage."""
-
-        def code(wildcards: Wildcards) -> str:
-            entry, name, stages = self._stage(wildcards, stage)
-            modules = load_task(entry.task).modules(name, entry.layout)
-            drawn = entry.generator_names() if name == stages[0] else []
-            return fingerprint(*CODE["prepare"], *modules, *drawn)
-
-        return code
+        entry, name, stages = self._stage(wildcards, stage)
+        modules = load_task(entry.task).modules(name, entry.layout)
+        drawn = entry.generator_names() if name == stages[0] else []
+        return fingerprint(*CODE["prepare"], *modules, *drawn)
 
     def format_argument(self, wildcards: Wildcards, output: Any) -> str:
         """A task's overrides of the format, as an argument.
@@ -265,15 +254,12 @@ class Workflow:
 
     # Runs: training, decoding, scores.
 
-    def run_code(self, command: str) -> ByJob:
+    @by_job
+    def run_code(self, wildcards: Wildcards, command: str) -> str:
         """Fingerprint of a command, of a run's model and of how its text becomes symbols."""
-
-        def code(wildcards: Wildcards) -> str:
-            entry = self._entry(wildcards)
-            codec = load_task(entry.task).modules("codec", entry.layout)
-            return fingerprint(*CODE[command], *model_modules(self.run_config(wildcards)), *codec)
-
-        return code
+        entry = self._entry(wildcards)
+        codec = load_task(entry.task).modules("codec", entry.layout)
+        return fingerprint(*CODE[command], *model_modules(self.run_config(wildcards)), *codec)
 
     @staticmethod
     def code(command: str, kind: str | None = None) -> str:
@@ -285,15 +271,12 @@ class Workflow:
         members = or_exit(self.plan.members, wildcards.model)
         return [str(self._run(wildcards).member(name).model / "weights.safetensors") for name in members]
 
-    def outputs_by_beam(self, file: str) -> ByJob:
+    @by_job
+    def outputs_by_beam(self, wildcards: Wildcards, file: str) -> list[str]:
         """This file of a run's outputs on the test split, with every beam of the task."""
-
-        def files(wildcards: Wildcards) -> list[str]:
-            self._task(wildcards)
-            places = [self._run(wildcards).predictions("test", beam) for beam in self.beams[wildcards.task]]
-            return [str(place.with_name(file)) for place in places]
-
-        return files
+        self._task(wildcards)
+        places = [self._run(wildcards).predictions("test", beam) for beam in self.beams[wildcards.task]]
+        return [str(place.with_name(file)) for place in places]
 
     def analysis(self, wildcards: Wildcards) -> list[str]:
         """A run's analysis of the test split, if its scores need one."""
@@ -313,38 +296,26 @@ class Workflow:
         feeds = {model: self.plan.components[model].input_feeding for model in self.compared(task)}
         return [model for model, feed in feeds.items() if feed.kind == "posterior"][:1]
 
-    def of_compared(self, *files: str) -> ByJob:
-        """These files of the models of a task that are compared with the baseline."""
-        return lambda wildcards: self._of_models(wildcards, self.compared(wildcards.task), files)
+    def baseline(self, task: str) -> list[str]:
+        return [self.experiment.baseline]
 
-    def of_baseline(self, *files: str) -> ByJob:
-        return lambda wildcards: self._of_models(wildcards, [self.experiment.baseline], files)
-
-    def of_posterior(self, *files: str) -> ByJob:
-        """These files of the first model of a task that attends a posteriori."""
-        return lambda wildcards: self._of_models(wildcards, self.posterior(wildcards.task), files)
-
-    def _of_models(self, wildcards: Wildcards, models: Iterable[str], files: Iterable[str]) -> list[str]:
-        """Files of runs of these models; `{beam}` in them is the task's main beam."""
+    @by_job
+    def of_models(self, wildcards: Wildcards, models: Callable[[str], list[str]], *files: str) -> list[str]:
+        """These files of runs of some of a task's `models`; `{beam}` in them is the task's main beam."""
         names = [file.format(beam=self.main_beam(wildcards)) for file in files]
-        runs = [self.run_of(wildcards.task, model, wildcards.seed) for model in models]
+        runs = [self.run_of(wildcards.task, model, wildcards.seed) for model in models(wildcards.task)]
         return [str(run.path / name) for run in runs for name in names]
 
     # Resources.
 
-    def resource(self, name: str) -> ByJob:
-        """How much of a resource the jobs of a task, or of one of its models, ask for."""
-        return lambda wildcards: getattr(self._resources(wildcards), name)
-
-    def resource_of_all(self, name: str) -> ByJob:
-        """The same, for all processes that share a training."""
-        return lambda wildcards: self.resource(name)(wildcards) * self._resources(wildcards).processes
+    @by_job
+    def resource(self, wildcards: Wildcards, name: str, of_all: bool = False) -> int:
+        """How much of a resource the jobs of a task or a model ask for; `of_all`: for all processes of a training."""
+        asked = self._resources(wildcards)
+        return int(getattr(asked, name)) * (asked.processes if of_all else 1)
 
     def gpu(self, wildcards: Wildcards) -> int:
-        """1 if a job that computes asks for a GPU, else 0.
-
-        Where nothing is said, it does if there is one or if the configuration insists on CUDA.
-        """
+        """1 if a job that computes asks for a GPU, else 0; unsaid, it does where there is one or `device` is cuda."""
         own, device = self._resources(wildcards).gpu, self.experiment.device
         asked = device == "cuda" or bool(self.gpus) if own is None else own
         return int(asked and device != "cpu")
@@ -385,27 +356,25 @@ class ReportFiles:
         maps = [f"attention_{task}_seed{self.experiment.seeds_of(task)[0]}" for task in tasks]
         return [f"{self.flow.results}/figures/{name}.svg" for name in [*self._shown(FIGURES), *maps]]
 
-    def table_inputs(self, wildcards: Wildcards) -> dict[str, list[str]]:
-        return self._inputs(TABLES[wildcards.table])
+    def inputs(self, wildcards: Wildcards) -> dict[str, list[str]]:
+        """The files that a table or figure is made of, by option of its command; `beside`: those it reads unasked."""
+        _, files, beside = self._item(wildcards)
+        return files | {"beside": beside}
 
-    def table_arguments(self, wildcards: Wildcards) -> list[str]:
-        """The same as arguments of the command `tables`."""
-        return self._arguments(TABLES[wildcards.table])
+    def arguments(self, wildcards: Wildcards) -> list[str]:
+        """The same as arguments of the command `tables` or `figures`, with a figure's other options."""
+        item, files, _ = self._item(wildcards)
+        options = item.options if isinstance(item, FigureSpec) else ()
+        return [*(word for name, found in files.items() if found for word in (f"--{name}", *found)), *options]
 
-    def table_labels(self, wildcards: Wildcards) -> dict[str, str]:
-        return {"table": TABLES[wildcards.table].label}
+    def labels(self, wildcards: Wildcards) -> dict[str, str]:
+        """A table's or a figure's place in the report's menu."""
+        item, *_ = self._item(wildcards)
+        return {"table" if isinstance(item, TableSpec) else "figure": item.label}
 
-    def table_category(self, wildcards: Wildcards) -> str:
+    def category(self, wildcards: Wildcards) -> str:
         """The heading under which a table is in the report's menu."""
         return TABLES[wildcards.table].category
-
-    def figure_inputs(self, wildcards: Wildcards) -> dict[str, list[str]]:
-        return self._inputs(FIGURES[wildcards.figure])
-
-    def figure_arguments(self, wildcards: Wildcards) -> list[str]:
-        """Arguments of the command `figures` after the kind: the files, then the options."""
-        item = FIGURES[wildcards.figure]
-        return [*self._arguments(item), *item.options]
 
     def figure_kind(self, wildcards: Wildcards) -> str:
         return FIGURES[wildcards.figure].draws
@@ -414,56 +383,37 @@ class ReportFiles:
         """Fingerprint of what draws it."""
         return self.flow.code("figures", self.figure_kind(wildcards))
 
-    def figure_labels(self, wildcards: Wildcards) -> dict[str, str]:
-        """A figure's place in the report's menu."""
-        return {"figure": FIGURES[wildcards.figure].label}
-
     def _shown(self, items: Mapping[str, Item]) -> list[str]:
         return [name for name, item in items.items() if item.shows(self.experiment, self.flow.kinds)]
 
-    def _inputs(self, item: Item) -> dict[str, list[str]]:
-        beside = {pattern.format(**place): None for place in self._places(item) for pattern in item.also_reads}
-        return self._files(item) | {"beside": list(beside)}
-
-    def _arguments(self, item: Item) -> list[str]:
-        return [word for name, files in self._files(item).items() if files for word in (f"--{name}", *files)]
-
-    def _files(self, item: Item) -> dict[str, list[str]]:
-        """The files that a table or figure is made of, each once, by option of its command."""
-        places = list(self._places(item))
-        return {
-            option: list(dict.fromkeys(pattern.format(**place) for place in places if option not in place["lacks"]))
-            for option, pattern in item.files.items()
-        }
-
-    def _places(self, item: Item) -> Iterator[dict[str, Any]]:
-        """What the files of a table or figure are named after, run by run."""
-        shown = item.shows(self.experiment, self.flow.kinds)
+    def _item(self, wildcards: Wildcards) -> tuple[TableSpec | FigureSpec, dict[str, list[str]], list[str]]:
+        """The table or figure that a job makes, its files by option of its command, and those that it reads unasked."""
+        item = TABLES[wildcards.table] if hasattr(wildcards, "table") else FIGURES[wildcards.figure]
+        tasks = item.shows(self.experiment, self.flow.kinds)
+        # Without repetitions and in order, as the keys of dictionaries.
+        files: dict[str, dict[str, None]] = {option: {} for option in item.files}
+        beside: dict[str, None] = {}
         for task, model, seed in self.experiment.runs():
-            if task in shown and not (item.trained and model in self.flow.ensembles):
-                yield {
-                    "task": f"{self.flow.results}/{task}",
-                    "run": str(self.flow.run_of(task, model, seed).path),
-                    "seed": seed,
-                    "beam": self.flow.beams[task][0],
-                    "lacks": self._lacking(task, model),
-                }
-
-    def _lacking(self, task: str, model: str) -> list[str]:
-        """Options of commands for which a model has no files on a task."""
-        found = {
-            # Without the baseline, or with nothing but it, nothing is tested against it.
-            "significance": bool(self.flow.compared(task)),
-            "gold-scores": self.experiment.tasks[task].word_alignments is not None,
-            # A test row has no pointer actions to be forced.
-            "analyses": self.flow.plan.components[model].targets == "symbols",
-        }
-        return [option for option, known in found.items() if not known]
-
-
-def captions(folder: str) -> list[str]:
-    """The texts of the report that are in a folder."""
-    return sorted(str(file) for file in Path(folder).glob("*.rst"))
+            if task not in tasks or (item.trained and model in self.flow.ensembles):
+                continue
+            exists = {
+                # Without the baseline, or with nothing but it, nothing is tested against it.
+                "significance": bool(self.flow.compared(task)),
+                "gold-scores": self.experiment.tasks[task].word_alignments is not None,
+                # A test row has no pointer actions to be forced.
+                "analyses": self.flow.plan.components[model].targets == "symbols",
+            }
+            named = {
+                "task": f"{self.flow.results}/{task}",
+                "run": str(self.flow.run_of(task, model, seed).path),
+                "seed": seed,
+                "beam": self.flow.beams[task][0],
+            }
+            for option, pattern in item.files.items():
+                if exists.get(option, True):
+                    files[option][pattern.format(**named)] = None
+            beside |= dict.fromkeys(pattern.format(**named) for pattern in item.also_reads)
+        return item, {option: list(names) for option, names in files.items()}, list(beside)
 
 
 def _content(entry: Dataset) -> dict[str, Any]:

@@ -12,18 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pam.run_folder import RunFolder
-
 Option = tuple[str, dict[str, Any]]
 """An option's name, and the rest of what argparse takes."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """One command: what it does in one line, the function that does it and returns the exit code, its options.
-
-    Of the options in a list only one may be given.
-    """
+    """One command: what it does in one line, the function that does it and returns the exit code, its options."""
 
     help: str
     run: Callable[[argparse.Namespace], int]
@@ -36,6 +31,11 @@ class Command:
             for name, settings in option if isinstance(option, list) else [option]:
                 group.add_argument(name, **settings)
         parser.set_defaults(call=self.run)
+
+
+def command(help: str, *options: Option | list[Option]) -> Callable[[Callable[[argparse.Namespace], int]], Command]:  # noqa: A002
+    """Makes a command of the function below it. Of the options in a list only one may be given."""
+    return lambda run: Command(help, run, options)
 
 
 def option(name: str, help: str | None = None, **settings: Any) -> Option:  # noqa: A002 -- argparse's name
@@ -55,11 +55,7 @@ def run_with(files: str, required: bool = True) -> Option:
     return folder("--run", f"folder of a run, results/EXPERIMENT/TASK/MODEL/seedK, with {files}", required=required)
 
 
-def run_folder(args: argparse.Namespace) -> RunFolder:
-    """The folder that --run names, with the configuration that --config gives."""
-    return RunFolder(args.run, args.config)
-
-
 CONFIG = option("--config", "the run's configuration (default: that in run.yaml)", metavar="YAML")
+SPLITS = ("train", "dev", "test")
 DATA = folder("--data", "prepared data (default: those of the run's task)")
 DEVICE = option("--device", choices=("auto", "cpu", "cuda"), default="auto")

@@ -2,55 +2,43 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 
-from pam.commands import Command, folder, option, path
+from pam.commands import command, folder, option, path
 
 MODELS = ["soft", "hard-mono", "prior-joint", "postr-joint", "postr-joint:6", "prox-postr-joint", "mono-postr-joint"]
 
 
-def run_bench(args: argparse.Namespace) -> int:
+@command(
+    "measure training and decoding speed of models, side by side, on one core",
+    folder("--data", "prepared data (default: prepares the German nouns)"),
+    option(
+        "--models", "names in config/models; NAME:K sums over the K most probable positions", nargs="+", default=MODELS
+    ),
+    option("--embedding", "units of an embedding", type=int, default=64),
+    option("--encoder", "LSTM units a direction", type=int, default=128),
+    option("--decoder", "LSTM units", type=int, default=128),
+    option("--layers", "of encoder and decoder", type=int, default=1),
+    option("--batch-size", type=int, default=64),
+    option("--rounds", "turns of each model", type=int, default=15),
+    option("--batches", "batches in a turn", type=int, default=10),
+    option("--warm-up", "batches before any is timed", type=int, default=10),
+    option("--beams", "searches to time; none: only training", type=int, nargs="*", default=[1, 4]),
+    option("--precision", choices=("float32", "tf32", "bf16"), default="float32"),
+    option("--threads", type=int, default=1),
+    option(
+        "--beside", "instead, whether N trainings at once take less time than one after another", type=int, metavar="N"
+    ),
+    option("--device", choices=("auto", "cpu", "cuda"), default="cpu"),
+    path("--out", "JSON with the same figures", default="results/bench.json"),
+)
+def bench(args: Namespace) -> int:
     from pam.benchmark import Plan, run
     from pam.config import Network
 
     sizes = {name: getattr(args, name) for name in ("embedding", "encoder", "decoder")}
     network = Network(**sizes, encoder_layers=args.layers, decoder_layers=args.layers)
-    plan = Plan(
-        network, args.batch_size, args.rounds, args.batches, args.warm_up, args.beams, args.precision, args.threads
-    )
+    given = ("batch_size", "rounds", "batches", "warm_up", "beams", "precision", "threads")
+    plan = Plan(network, **{name: getattr(args, name) for name in given})
     run(args.models, plan, args.data, args.device, args.beside, args.out)
     return 0
-
-
-BENCH = Command(
-    "measure training and decoding speed of models, side by side, on one core",
-    run_bench,
-    (
-        folder("--data", "prepared data (default: prepares the German nouns)"),
-        option(
-            "--models",
-            "names in config/models; NAME:K sums over the K most probable positions",
-            nargs="+",
-            default=MODELS,
-        ),
-        option("--embedding", "units of an embedding", type=int, default=64),
-        option("--encoder", "LSTM units a direction", type=int, default=128),
-        option("--decoder", "LSTM units", type=int, default=128),
-        option("--layers", "of encoder and decoder", type=int, default=1),
-        option("--batch-size", type=int, default=64),
-        option("--rounds", "turns of each model", type=int, default=15),
-        option("--batches", "batches in a turn", type=int, default=10),
-        option("--warm-up", "batches before any is timed", type=int, default=10),
-        option("--beams", "searches to time; none: only training", type=int, nargs="*", default=[1, 4]),
-        option("--precision", choices=("float32", "tf32", "bf16"), default="float32"),
-        option("--threads", type=int, default=1),
-        option(
-            "--beside",
-            "instead, whether N trainings at once take less time than one after another",
-            type=int,
-            metavar="N",
-        ),
-        option("--device", choices=("auto", "cpu", "cuda"), default="cpu"),
-        path("--out", "JSON with the same figures", default="results/bench.json"),
-    ),
-)

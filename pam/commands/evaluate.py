@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from typing import TYPE_CHECKING
+from argparse import REMAINDER, Namespace
 
-from pam.commands import DATA, DEVICE, Command, folder, option, path, run_with
+from pam.commands import DATA, DEVICE, SPLITS, command, folder, option, path, run_with
 from pam.run_folder import RunFolder
 
-if TYPE_CHECKING:
-    from pam.evaluation.scores import Scores
 
-SPLITS = ("train", "dev", "test", "gold")
-FILES = ("predictions", "decoding", "data", "analysis", "training", "kind")
-"""What `score` takes instead of a run."""
-
-
-def run_analyze(args: argparse.Namespace) -> int:
+@command(
+    "likelihood, entropy, coverage and word links of a split, under teacher forcing",
+    run_with("a trained model"),
+    option("--split", default="test", choices=(*SPLITS, "gold")),
+    DATA,
+    path("--out", "analysis.json (default: in the run's folder)"),
+    option("--batch-size", "rows side by side (default: the run's own)", type=int, metavar="N"),
+    DEVICE,
+)
+def analyze(args: Namespace) -> int:
     from pam.evaluation.analyze import analyze, load_writer_of_symbols
     from pam.evaluation.inputs import save
     from pam.io import UserError
@@ -35,7 +36,18 @@ def run_analyze(args: argparse.Namespace) -> int:
     return 0
 
 
-def run_attention(args: argparse.Namespace) -> int:
+@command(
+    "write the alignments of a model for rows of a split, under teacher forcing",
+    run_with("a trained model"),
+    option("--split", default="test", choices=SPLITS),
+    DATA,
+    path("--out", "attention.json (default: in the run's folder)"),
+    [
+        option("--rows", "row numbers from 0, separated by commas"),
+        option("--count", "so many telling rows, spread evenly", type=int, default=4),
+    ],
+)
+def attention(args: Namespace) -> int:
     from pam.evaluation.analyze import heat_maps, load_writer_of_symbols
     from pam.io import UserError, write_json
 
@@ -52,12 +64,30 @@ def run_attention(args: argparse.Namespace) -> int:
     return 0
 
 
-def run_score(args: argparse.Namespace) -> int:
+@command(
+    "score predictions or alignments, with intervals, and add up the cost",
+    run_with("all files that the options below would name", required=False),
+    option("--split", "that was predicted or aligned", default="test"),
+    path(
+        "--predictions",
+        "instead of a run: files of predictions, one a beam, the main beam's first",
+        nargs="+",
+        default=[],
+    ),
+    path("--decoding", "decoding.json of each file of predictions, for beam and cost", nargs="+", default=[]),
+    folder("--data", "prepared data that the rows must agree with"),
+    path("--analysis", "analysis.json, for perplexity or alignments"),
+    path("--training", "training.json, for the cost"),
+    option("--kind", "kind of scoring (default: the kind of task of --data)"),
+    path("--out", "scores.json (default: in the run's folder; no run: print metrics)"),
+)
+def score(args: Namespace) -> int:
     from pam.evaluation.inputs import save
     from pam.evaluation.scores import Scored, files_of, score
     from pam.io import UserError
 
-    given = {name: getattr(args, name) for name in FILES if getattr(args, name)}
+    instead = ("predictions", "decoding", "data", "analysis", "training", "kind")
+    given = {name: getattr(args, name) for name in instead if getattr(args, name)}
     if args.run is None:
         files = Scored(split=args.split, **given)
     elif given:
@@ -68,21 +98,24 @@ def run_score(args: argparse.Namespace) -> int:
     out = args.out or (args.run and RunFolder(args.run).scores(args.split))
     if out:
         save(found, out)
-    else:
-        _print(found)
-    return 0
-
-
-def _print(scores: Scores) -> None:
-    for name, value in scores.metrics.items():
+        return 0
+    for name, value in found.metrics.items():
         unit = f" {value.unit}" if value.unit else ""
         sys.stdout.write(
             f"{name}: {value.value:.2f}{unit} [{value.low:.2f}, {value.high:.2f}] "
-            f"of {value.n}, {len(scores.units)} {scores.over}\n"
+            f"of {value.n}, {len(found.units)} {found.over}\n"
         )
+    return 0
 
 
-def run_significance(args: argparse.Namespace) -> int:
+@command(
+    "test translations against the baseline's: sacreBLEU's paired bootstrap",
+    folder("--baseline", "run of the baseline", required=True),
+    folder("--systems", "runs of other models on the same task", nargs="+", required=True),
+    option("--split", default="test", choices=SPLITS),
+    path("--out", "JSON to write", required=True),
+)
+def significance(args: Namespace) -> int:
     from pam.evaluation.translation import compare_runs
     from pam.io import write_json
 
@@ -91,7 +124,24 @@ def run_significance(args: argparse.Namespace) -> int:
     return 0
 
 
-def run_tables(args: argparse.Namespace) -> int:
+@command(
+    "make a table of an experiment: CSV, Markdown, LaTeX, HTML",
+    option(
+        "--table",
+        "table1, table2, attentions, examples, costs, ...: a wrong name is answered with all",
+        required=True,
+        metavar="NAME",
+    ),
+    path("--experiment", "the experiment's configuration (YAML)", required=True),
+    path("--scores", "scores.json of every run; for table3, gold_scores.json", nargs="+", default=()),
+    path("--predictions", "for examples: predictions.tsv of every run, in its folder beam<k>", nargs="+", default=()),
+    path("--significance", "what the command of that name wrote", nargs="+", default=()),
+    path("--gold-scores", "for attentions: gold_scores.json of runs", nargs="+", default=()),
+    path("--analyses", "for attentions: analysis.json of runs", nargs="+", default=()),
+    path("--paper", "the papers' figures (%(default)s)", default="config/paper_results.yaml"),
+    folder("--out", "folder; files are <table>.csv, ...", required=True),
+)
+def tables(args: Namespace) -> int:
     from pam.reporting import comparison, render, runs, tables
 
     files = {name: getattr(args, name) for name in ("scores", "predictions", "significance", "gold_scores", "analyses")}
@@ -101,100 +151,14 @@ def run_tables(args: argparse.Namespace) -> int:
     return 0
 
 
-def run_figures(args: argparse.Namespace) -> int:
+@command(
+    "draw one figure, as SVG and PNG",
+    option("kind", "quality, gains, ...: a wrong one is answered with all"),
+    # Read later, by the module of that kind: importing all of them would slow down every command.
+    option("rest", "options; `KIND --help` lists them", nargs=REMAINDER),
+)
+def figures(args: Namespace) -> int:
     from pam.reporting import figures
 
     figures.write(args.kind, args.rest, f"python -m pam figures {args.kind}")
     return 0
-
-
-ANALYZE = Command(
-    "likelihood, entropy, coverage and word links of a split, under teacher forcing",
-    run_analyze,
-    (
-        run_with("a trained model"),
-        option("--split", default="test", choices=SPLITS),
-        DATA,
-        path("--out", "analysis.json (default: in the run's folder)"),
-        option("--batch-size", "rows side by side (default: the run's own)", type=int, metavar="N"),
-        DEVICE,
-    ),
-)
-ATTENTION = Command(
-    "write the alignments of a model for rows of a split, under teacher forcing",
-    run_attention,
-    (
-        run_with("a trained model"),
-        option("--split", default="test", choices=SPLITS[:3]),
-        DATA,
-        path("--out", "attention.json (default: in the run's folder)"),
-        [
-            option("--rows", "row numbers from 0, separated by commas"),
-            option("--count", "so many telling rows, spread evenly", type=int, default=4),
-        ],
-    ),
-)
-SCORE = Command(
-    "score predictions or alignments, with intervals, and add up the cost",
-    run_score,
-    (
-        run_with("all files that the options below would name", required=False),
-        option("--split", "that was predicted or aligned", default="test"),
-        path(
-            "--predictions",
-            "instead of a run: files of predictions, one a beam, the main beam's first",
-            nargs="+",
-            default=[],
-        ),
-        path("--decoding", "decoding.json of each file of predictions, for beam and cost", nargs="+", default=[]),
-        folder("--data", "prepared data that the rows must agree with"),
-        path("--analysis", "analysis.json, for perplexity or alignments"),
-        path("--training", "training.json, for the cost"),
-        option("--kind", "kind of scoring (default: the kind of task of --data)"),
-        path("--out", "scores.json (default: in the run's folder; no run: print metrics)"),
-    ),
-)
-SIGNIFICANCE = Command(
-    "test translations against the baseline's: sacreBLEU's paired bootstrap",
-    run_significance,
-    (
-        folder("--baseline", "run of the baseline", required=True),
-        folder("--systems", "runs of other models on the same task", nargs="+", required=True),
-        option("--split", default="test", choices=SPLITS[:3]),
-        path("--out", "JSON to write", required=True),
-    ),
-)
-TABLES = Command(
-    "make a table of an experiment: CSV, Markdown, LaTeX, HTML",
-    run_tables,
-    (
-        option(
-            "--table",
-            "table1, table2, attentions, examples, costs, ...: a wrong name is answered with all",
-            required=True,
-            metavar="NAME",
-        ),
-        path("--experiment", "the experiment's configuration (YAML)", required=True),
-        *(
-            path(name, what, nargs="+", default=())
-            for name, what in (
-                ("--scores", "scores.json of every run; for table3, gold_scores.json"),
-                ("--predictions", "for examples: predictions.tsv of every run, in its folder beam<k>"),
-                ("--significance", "what the command of that name wrote"),
-                ("--gold-scores", "for attentions: gold_scores.json of runs"),
-                ("--analyses", "for attentions: analysis.json of runs"),
-            )
-        ),
-        path("--paper", "the papers' figures (%(default)s)", default="config/paper_results.yaml"),
-        folder("--out", "folder; files are <table>.csv, ...", required=True),
-    ),
-)
-FIGURES = Command(
-    "draw one figure, as SVG and PNG",
-    run_figures,
-    (
-        option("kind", "quality, gains, ...: a wrong one is answered with all"),
-        # Read later, by the module of that kind: importing all of them would slow down every command.
-        option("rest", "options; `KIND --help` lists them", nargs=argparse.REMAINDER),
-    ),
-)

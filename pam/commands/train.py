@@ -2,53 +2,86 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING
+from argparse import BooleanOptionalAction, Namespace
 
-from pam.commands import CONFIG, DATA, DEVICE, Command, folder, option, path, run_folder, run_with
-
-if TYPE_CHECKING:
-    from pam.config import RunConfig
-    from pam.decoding.search import Sampling
-
-SEARCH = ("beam", "length_penalty", "length_prior", "replace_unknown")
-"""Options that override the run's `decoding`."""
+from pam.commands import CONFIG, DATA, DEVICE, SPLITS, command, folder, option, path, run_with
+from pam.run_folder import RunFolder
 
 
-def run_train(args: argparse.Namespace) -> int:
+@command(
+    "train one model; goes on from its last state if it was stopped",
+    run_with("run.yaml; results are written there"),
+    CONFIG,
+    DATA,
+    folder("--state", "the training's state (default: RUN/state)"),
+    DEVICE,
+    option("--code", "what the code is; a state of other code is not gone on from; None: its fingerprint"),
+    option("--processes", "that share the training, on GPUs one each", type=int, default=1),
+)
+def train(args: Namespace) -> int:
     from pam.training.run import train
 
-    run = run_folder(args)
+    run = RunFolder(args.run, args.config)
     data, state = args.data or run.data(), args.state or run.path / "state"
     return train(run, data, state, args.device, args.code, args.processes)
 
 
-def run_ensemble(args: argparse.Namespace) -> int:
+@command(
+    "join trained models to an ensemble", run_with("run.yaml of an ensemble, beside the runs of its members"), CONFIG
+)
+def ensemble(args: Namespace) -> int:
     from pam.training.run import join
 
-    join(run_folder(args))
+    join(RunFolder(args.run, args.config))
     return 0
 
 
-def run_predict(args: argparse.Namespace) -> int:
-    from pam.decoding.generator import Generator, predict_lines, predict_split
+@command(
+    "decode a split, or each line of standard input",
+    run_with("a trained model", required=False),
+    CONFIG,
+    folder("--model", "instead of --run: a model folder by itself"),
+    option("--split", "of the prepared data; without this and --data, standard input is decoded", choices=SPLITS),
+    DATA,
+    path("--out", "predictions.tsv (default: in the run's folder)"),
+    path("--record", "decoding.json: cost and unseen symbols"),
+    option("--beam", "hypotheses kept (default: the run's own)", type=int),
+    option("--n-best", "outputs a source", type=int, default=1, metavar="N"),
+    option("--sample", "draw outputs instead of searching", action="store_true"),
+    option("--temperature", "with --sample: below 1 less random", type=float),
+    option("--seed", "with --sample", type=int),
+    option("--length-penalty", "log p is divided by length^this", type=float),
+    option("--length-prior", "weight of log p(length)", type=float),
+    option("--replace-unknown", "an unknown word becomes the source word most attended", action=BooleanOptionalAction),
+    DEVICE,
+)
+def predict(args: Namespace) -> int:
+    from pam.decoding.generator import Generator, predict_lines, predict_split, sampling_of
+    from pam.decoding.search import Sampling
+    from pam.io import parse
     from pam.models.checkpoint import load_model
     from pam.training.devices import choose_device, keep_heap, limit_threads
 
     keep_heap()
     limit_threads()
-    _check(args)
-    run_dir = run_folder(args) if args.run else None
+    _check_search(args)
+    run_dir = RunFolder(args.run, args.config) if args.run else None
     model_folder = run_dir.model if run_dir else args.model
     model = load_model(model_folder, choose_device(args.device))
     # Of a run that was only trained there is no run.yaml.
     known = run_dir is not None and (args.config or run_dir.config_file.is_file())
-    run = _with_options(run_dir.load() if run_dir and known else model.run, args)
-    decoder = Generator(model, model_folder, run.decoding, args.n_best, _sampling(args, run))
+    run = run_dir.load() if run_dir and known else model.run
+    given = {name: getattr(args, name) for name in ("beam", "length_penalty", "length_prior", "replace_unknown")}
+    changed = {name: value for name, value in given.items() if value is not None}
+    decoding = parse(type(run.decoding), run.decoding.model_dump() | changed)
+    sampling = sampling_of(decoding, run.seed)
+    if args.sample:
+        sampling = Sampling(args.temperature or 1.0, 1 if args.seed is None else args.seed)
+    decoder = Generator(model, model_folder, decoding, args.n_best, sampling)
     if args.split is None and args.data is None:
         predict_lines(decoder, args.n_best)
         return 0
-    split, beam, record = args.split or "test", run.decoding.beam, args.record
+    split, beam, record = args.split or "test", decoding.beam, args.record
     out, data = args.out, args.data
     if run_dir:
         record = record or (None if out else run_dir.decoding(split, beam))
@@ -57,27 +90,24 @@ def run_predict(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check(args: argparse.Namespace) -> None:
-    """Checks that options go together.
-
-    Raises:
-        UserError: they do not.
-    """
+def _check_search(args: Namespace) -> None:
+    """Checks that the options of `predict` go together; if they do not, it raises a UserError."""
     from pam.io import UserError
 
-    if (args.run is None) == (args.model is None):
-        raise UserError("which model is not said", hint="name its folder: --run, or --model")
-    if args.split is None and args.data is None:
-        if args.out is not None or args.record is not None:
-            raise UserError(
-                "--out and --record are for prepared data",
-                hint="name a --split, or leave them out: typed lines go to standard output",
-            )
-    elif args.run is None and None in (args.data, args.out):
-        missing = "--data" if args.data is None else "--out"
-        raise UserError(f"a split and no {missing}", hint=f"name it with {missing}, or a run with --run")
+    typed, missing = args.split is None and args.data is None, "--data" if args.data is None else "--out"
     whole = "use a whole number, at least"
-    for wrong, named, hint in (
+    for wrong, message, hint in (
+        ((args.run is None) == (args.model is None), "which model is not said", "name its folder: --run, or --model"),
+        (
+            typed and not (args.out is None and args.record is None),
+            "--out and --record are for prepared data",
+            "name a --split, or leave them out: typed lines go to standard output",
+        ),
+        (
+            not typed and args.run is None and None in (args.data, args.out),
+            f"a split and no {missing}",
+            f"name it with {missing}, or a run with --run",
+        ),
         (args.beam is not None and args.beam < 1, f"beam {args.beam}", f"{whole} 1"),
         (args.n_best < 1, f"--n-best {args.n_best}", f"{whole} 1"),
         (
@@ -86,77 +116,11 @@ def _check(args: argparse.Namespace) -> None:
             "use a number above 0",
         ),
         (args.seed is not None and args.seed < 0, f"--seed {args.seed}", f"{whole} 0"),
+        (
+            not args.sample and not (args.temperature is None and args.seed is None),
+            "--temperature and --seed are for sampling",
+            "add --sample, or leave them out",
+        ),
     ):
         if wrong:
-            raise UserError(named, hint=hint)
-    if not args.sample and (args.temperature is not None or args.seed is not None):
-        raise UserError("--temperature and --seed are for sampling", hint="add --sample, or leave them out")
-
-
-def _with_options(run: RunConfig, args: argparse.Namespace) -> RunConfig:
-    """The run, with how it is decoded as the options say; a value that is not possible is a UserError."""
-    from pam.io import parse
-
-    given = {name: getattr(args, name) for name in SEARCH if getattr(args, name) is not None}
-    decoding = parse(type(run.decoding), run.decoding.model_dump() | given)
-    return run.model_copy(update={"decoding": decoding})
-
-
-def _sampling(args: argparse.Namespace, run: RunConfig) -> Sampling | None:
-    """How outputs are drawn, if they are: by the options, or else by the run and its seed."""
-    from pam.decoding.generator import sampling_of
-    from pam.decoding.search import Sampling
-
-    if args.sample:
-        return Sampling(args.temperature or 1.0, 1 if args.seed is None else args.seed)
-    return sampling_of(run.decoding, run.seed)
-
-
-TRAIN = Command(
-    "train one model; goes on from its last state if it was stopped",
-    run_train,
-    (
-        run_with("run.yaml; results are written there"),
-        CONFIG,
-        DATA,
-        folder("--state", "the training's state (default: RUN/state)"),
-        DEVICE,
-        option("--code", "what the code is; a state of other code is not gone on from; None: its fingerprint"),
-        option("--processes", "that share the training, on GPUs one each", type=int, default=1),
-    ),
-)
-ENSEMBLE = Command(
-    "join trained models to an ensemble",
-    run_ensemble,
-    (run_with("run.yaml of an ensemble, beside the runs of its members"), CONFIG),
-)
-PREDICT = Command(
-    "decode a split, or each line of standard input",
-    run_predict,
-    (
-        run_with("a trained model", required=False),
-        CONFIG,
-        folder("--model", "instead of --run: a model folder by itself"),
-        option(
-            "--split",
-            "of the prepared data; without this and --data, standard input is decoded",
-            choices=("train", "dev", "test"),
-        ),
-        DATA,
-        path("--out", "predictions.tsv (default: in the run's folder)"),
-        path("--record", "decoding.json: cost and unseen symbols"),
-        option("--beam", "hypotheses kept (default: the run's own)", type=int),
-        option("--n-best", "outputs a source", type=int, default=1, metavar="N"),
-        option("--sample", "draw outputs instead of searching", action="store_true"),
-        option("--temperature", "with --sample: below 1 less random", type=float),
-        option("--seed", "with --sample", type=int),
-        option("--length-penalty", "log p is divided by length^this", type=float),
-        option("--length-prior", "weight of log p(length)", type=float),
-        option(
-            "--replace-unknown",
-            "an unknown word becomes the source word most attended",
-            action=argparse.BooleanOptionalAction,
-        ),
-        DEVICE,
-    ),
-)
+            raise UserError(message, hint=hint)

@@ -67,9 +67,7 @@ class Progress:
 def pack(model: nn.Module, optimizer: torch.optim.Optimizer, best: Weights, recent: list[Weights]) -> dict[str, Tensor]:
     """All tensors of a training under names of one level.
 
-    Args:
-        best: weights of the best epoch.
-        recent: weights of epochs that a later mean will hold, the oldest first.
+    `best` are weights of the best epoch, `recent` those of epochs that a later mean will hold, the oldest first.
     """
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     tensors |= {f"best.{name}": value for name, value in best.items()}
@@ -104,29 +102,22 @@ def unpack(
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Holds the state folder for one process, after waiting for another one that trains there.
-
-    Raises:
-        UserError: see `pam.jobs.take`.
-    """
+    """Holds the state folder for one process, after waiting for another one that trains there."""
     with waited_for(folder / "lock", log.warning):
         clear_parts(folder)
         (folder / SPARE).unlink(missing_ok=True)
         yield
 
 
+@dataclass(frozen=True)
 class StateFolder:
     """States of one training, the newest and the one before.
 
-    Args:
-        folder: where they are.
-        key: what the training is: configuration, data and code. A state with another key is of
-            another training and is not resumed.
+    The `key` is what the training is: configuration, data and code. A state with another one is not resumed.
     """
 
-    def __init__(self, folder: Path, key: str) -> None:
-        self.folder = folder
-        self.key = key
+    folder: Path
+    key: str
 
     def save(self, tensors: dict[str, Tensor], progress: Progress) -> None:
         """Writes a state as a whole; the state before is the reserve."""
@@ -164,11 +155,9 @@ class StateFolder:
 
 
 class CheckpointTimer:
-    """How long after one state the next is saved.
+    """How long after one state the next is saved: `every_s` seconds at least; 0: after every batch, come what may.
 
-    Args:
-        every_s: seconds at least; more where saving takes so long that it would take more than its share of the time,
-            as that of a large model to a slow disk does. 0: after every batch, however long it takes.
+    It is more where saving would take more than its share of the time, as that of a large model to a slow disk does.
     """
 
     def __init__(self, every_s: float) -> None:
@@ -190,19 +179,16 @@ class CheckpointTimer:
         self.took_s = self.saved_at - start
 
 
+@dataclass(frozen=True)
 class Results:
-    """The results of one training: written here as a whole, then published where they are wanted.
+    """The results of one training, by its `key`: written here as a whole, then published where they are wanted.
 
-    A workflow that was killed while its training lived on deletes what that training wrote, and
-    starts it once more. The second finds here what the first has made.
-
-    Args:
-        folder: holds the results and nothing else.
-        key: what the training is: configuration, data and code.
+    A workflow that was killed while its training lived on deletes what that training wrote, and starts it once more.
+    The second finds in this folder, which holds nothing else, what the first has made.
     """
 
-    def __init__(self, folder: Path, key: str) -> None:
-        self.folder, self.key = folder, key
+    folder: Path
+    key: str
 
     def whole(self) -> bool:
         """Whether the results of this training, and of no other, are here undamaged."""
@@ -221,11 +207,7 @@ class Results:
         write_json(self.folder / FINISHED, self._content())
 
     def publish(self, out: Path) -> None:
-        """Puts the results into `out`, each as a whole, as new as if just made.
-
-        Raises:
-            UserError: the disk is full, or the folder may not be written to.
-        """
+        """Puts the results into `out`, each as a whole, as new as if just made; a UserError if that is not possible."""
         try:
             for name in self._names():
                 _link_or_copy(self.folder / name, out / name)

@@ -10,7 +10,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,8 @@ _OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|bad_alloc|ALLOC
 def choose_device(wanted: str, local_rank: int = 0) -> torch.device:
     """The device that is `wanted`: `cpu`, `cuda`, or `auto`, which is CUDA where there is one, else the CPU.
 
-    Args:
-        local_rank: number of this process among those of this machine that work together, and of its CUDA device.
-
-    Raises:
-        UserError: `cuda` is wanted and there is none, or there are fewer devices than processes.
+    Of processes of this machine that work together, `local_rank` is the number of this one, and of its CUDA device. A
+    UserError says that there is no such device.
     """
     if wanted == "cuda" and not torch.cuda.is_available():
         raise UserError("no CUDA device is usable here", hint="use --device cpu, or check the driver")
@@ -116,27 +113,20 @@ class Stopwatch:
 def hardware(device: torch.device) -> dict[str, Any]:
     """The machine that did the work."""
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
-    return {"cpu": _processor(), "cores": os.cpu_count(), "gpu": gpu, "system": platform.system()}
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    text = ""
+    with suppress(OSError):
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    named = re.search(r"^model name.*?:(.*)$", text, re.MULTILINE)
+    cpu = named[1].strip() if named else platform.processor() or platform.machine()
+    return {"cpu": cpu, "cores": os.cpu_count(), "gpu": gpu, "system": platform.system()}
 
 
 def versions() -> dict[str, str]:
     """Versions of Python, of this package and of those that results depend on."""
     found = {"python": platform.python_version(), "pam": pam.__version__}
     for name in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     # What was imported is what ran: a build's local version is not in the metadata.
     return found | {"torch": torch.__version__}
 

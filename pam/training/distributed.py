@@ -9,20 +9,18 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import torch
-from torch import distributed, nn
+from torch import distributed
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure, get_error_handler
-from torch.nn.parallel import DistributedDataParallel
 
-from pam.data.dataset import Rows
 from pam.io import UserError
 from pam.training.devices import choose_device
 
@@ -35,12 +33,7 @@ OTHERS_FAILED = 3
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """The processes that share a training; by default this one alone.
-
-    Attributes:
-        rank: this process, from 0; size: how many there are.
-        device: where this one computes.
-    """
+    """The `size` processes that share a training, by default one; `rank` is this one, from 0, on its `device`."""
 
     rank: int = 0
     size: int = 1
@@ -51,10 +44,6 @@ class ProcessGroup:
         """Whether this is the process that reads, writes and reports for all."""
         return self.rank == 0
 
-    def share(self, rows: Rows) -> Rows:
-        """This process's part of a batch, long and short rows mixed as in it; none of a batch that is too small."""
-        return rows[self.rank :: self.size]
-
     def gather(self, *values: float) -> list[tuple[float, ...]]:
         """For each value, those of all processes. All processes call this together."""
         if self.size == 1:
@@ -63,23 +52,6 @@ class ProcessGroup:
         everyone = [torch.empty_like(own) for _ in range(self.size)]
         distributed.all_gather(everyone, own)
         return list(zip(*(one.tolist() for one in everyone), strict=True))
-
-    def barrier(self) -> None:
-        """Waits until all processes are here."""
-        self.gather(0.0)
-
-    def synchronized(self, module: nn.Module) -> nn.Module:
-        """The module, with gradients that are the mean over processes after each backward pass."""
-        if self.size == 1:
-            return module
-        return DistributedDataParallel(module, gradient_as_bucket_view=True)
-
-
-def unsynchronized(module: nn.Module) -> AbstractContextManager[None]:
-    """In this context, gradients of a module that `synchronized` gave stay each process's own."""
-    if isinstance(module, DistributedDataParallel):
-        return module.no_sync()
-    return nullcontext()
 
 
 def step_seed(seed: int, step: int, rank: int) -> int:
@@ -91,11 +63,6 @@ def step_seed(seed: int, step: int, rank: int) -> int:
     return int(np.random.SeedSequence([seed, step, rank]).generate_state(1, np.uint64)[0])
 
 
-def launched() -> bool:
-    """Whether torchrun started this process."""
-    return distributed.is_torchelastic_launched()
-
-
 @contextmanager
 def joined(device: str) -> Iterator[ProcessGroup]:
     """The processes that torchrun started, with this one among them; else this one alone.
@@ -103,7 +70,7 @@ def joined(device: str) -> Iterator[ProcessGroup]:
     An error here goes to torchrun, which ends the other processes; not each prints it. For `device` see
     `choose_device`; on CUDA, each process has a GPU of its own.
     """
-    if not launched():
+    if not distributed.is_torchelastic_launched():
         yield ProcessGroup(device=choose_device(device))
         return
     rank, size, local_rank = (int(os.environ[key]) for key in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))

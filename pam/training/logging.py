@@ -29,15 +29,19 @@ log = logging.getLogger(__name__)
 class Reporter:
     """Reports steps and epochs: a bar on a terminal or plain lines in a log, and curves.
 
-    Each line begins with `name`; TensorBoard's events are in the folder `events`.
+    Each line begins with `name`; TensorBoard's events are in the folder `events`. Without one it reports nothing, as in
+    all processes of a group but the main one.
     """
 
-    def __init__(self, name: str, events: Path) -> None:
+    def __init__(self, name: str, events: Path | None) -> None:
         self.name, self.events = name, events
 
     @contextmanager
     def open(self, per_epoch: int, steps: int, progress: Progress) -> Iterator[None]:
         """Begins to report a run of so many steps, an epoch and all, of which some may be done."""
+        if self.events is None:
+            yield
+            return
         self.per_epoch, self.steps = per_epoch, steps
         self.epochs = -(-steps // per_epoch)
         self.resumed_at = progress.steps(per_epoch)
@@ -62,6 +66,8 @@ class Reporter:
 
     def step(self, progress: Progress) -> None:
         """After each step."""
+        if self.events is None:
+            return
         self.bar.update()
         now = time.monotonic()
         if not self.bar.disable or now - self.last_line < LINE_EVERY_S:
@@ -77,6 +83,8 @@ class Reporter:
 
     def epoch(self, row: dict[str, Any]) -> None:
         """After each epoch, with its row of the history."""
+        if self.events is None:
+            return
         for key in CURVES:
             if row[key] is not None:
                 self.writer.add_scalar(key, row[key], row["epoch"])
@@ -89,23 +97,6 @@ class Reporter:
             f"{self.name}: epoch {row['epoch']} of {self.epochs}, train loss {row['train_loss']:.4f}, "
             f"dev loss {row['dev_loss']:.4f}, dev {quality}, {row['cpu_s']:.0f} CPU s"
         )
-
-
-class Silence(Reporter):
-    """Reports nothing: for all processes of a group but the main one."""
-
-    def __init__(self) -> None:
-        super().__init__("", Path())
-
-    @contextmanager
-    def open(self, per_epoch: int, steps: int, progress: Progress) -> Iterator[None]:
-        yield
-
-    def step(self, progress: Progress) -> None:
-        pass
-
-    def epoch(self, row: dict[str, Any]) -> None:
-        pass
 
 
 @contextmanager

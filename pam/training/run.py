@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.distributed import is_torchelastic_launched
 
 from pam.config import RunConfig
 from pam.data.dataset import Examples, Prepared
@@ -19,23 +20,13 @@ from pam.decoding.hypotheses import LENGTHS, LengthPrior
 from pam.fingerprint import fingerprint, model_modules
 from pam.io import UserError, sha256_of, write_json, write_text
 from pam.models.build import build, parameters_of
-from pam.models.checkpoint import SavedModel, belongings, load_model, save_model
+from pam.models.checkpoint import belongings, load_model, save_model
 from pam.models.model import Model
 from pam.run_folder import RunFolder, command_line
-from pam.training import distributed
-from pam.training.checkpoint import Progress, Results, StateFolder, Weights, locked
-from pam.training.devices import (
-    Stopwatch,
-    enough_for,
-    hardware,
-    keep_heap,
-    limit_threads,
-    peak_gpu_memory_mb,
-    peak_memory_mb,
-    versions,
-)
+from pam.training import devices, distributed
+from pam.training.checkpoint import Progress, Results, StateFolder, locked
 from pam.training.distributed import ProcessGroup
-from pam.training.logging import Reporter, Silence, write_history
+from pam.training.logging import Reporter, write_history
 from pam.training.preemption import Deadline, Stop, Stopped
 from pam.training.trainer import Trainer
 
@@ -45,21 +36,13 @@ log = logging.getLogger(__name__)
 def train(
     run: RunFolder, data: Path, state: Path, device: str = "auto", code: str | None = None, processes: int = 1
 ) -> int:
-    """Trains a model, or goes on from its last state; results are in the run's folder.
+    """Trains a model on prepared `data`, or goes on from its last `state`; results are in the run's folder.
 
-    Args:
-        data: folder of the prepared data; state: that of the training's state.
-        device: auto, cpu or cuda.
-        code: what the code is, since a state of other code is not gone on from; None: its fingerprint.
-        processes: how many share the training, on GPUs one each.
-
-    Returns:
-        0, or the exit code of a training that was stopped and can go on.
-
-    Raises:
-        UserError: an error in configuration, data or storage.
+    A state of other `code` is not gone on from; None: its fingerprint. Of `processes` that share the training, each has
+    a GPU of its own, where there are some. Returns 0, or the exit code of a training that was stopped and can go on; an
+    error in configuration, data or storage is a UserError.
     """
-    deadline, launched = Deadline.of_job(), distributed.launched()
+    deadline, launched = Deadline.of_job(), is_torchelastic_launched()  # by torchrun
     if processes > 1 and not launched:
         exit_code = distributed.launch(processes, sys.argv[1:])
     else:
@@ -80,8 +63,8 @@ def _train_in_group(
     folder: RunFolder, data_folder: Path, state: Path, code: str | None, group: ProcessGroup, stop: Stop
 ) -> None:
     """Makes the results: trains, unless this very training is finished already."""
-    keep_heap()
-    limit_threads()
+    devices.keep_heap()
+    devices.limit_threads()
     run, data = folder.load(), Prepared(data_folder)
     if run.components.members:
         raise UserError(
@@ -91,8 +74,12 @@ def _train_in_group(
         )
     train, dev = (_examples(data, name, run) for name in ("train", "dev"))
     # What the model will be saved with is read now: an error must not show after the training.
-    _ = data.summary, data.codec
-    key = _key(run, data, code or fingerprint(f"{__name__}:train", *model_modules(run)))
+    kind, sums, _ = data.summary["task"], data.summary["outputs_sha256"], data.codec
+    code = code or fingerprint(f"{__name__}:train", *model_modules(run))
+    # The files have been read, and checked against what the summary says of them.
+    files = [sums[name] for name in ("train.safetensors", "dev.safetensors", "source.vocab", "target.vocab")]
+    parts = [json.dumps(run.training_config(), sort_keys=True), code, *files]
+    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     with locked(state) if group.is_main else nullcontext():
         results, states = Results(state / "finished", key), StateFolder(state, key)
         # The other processes wait here for the first, which has waited for the lock.
@@ -101,15 +88,18 @@ def _train_in_group(
             log.info("finished already: to train it once more, delete %s", results.folder)
         else:
             torch.manual_seed(run.seed)  # decides the first weights
-            with enough_for("making the network", "lower the sizes in `network`"):
+            with devices.enough_for("making the network", "lower the sizes in `network`"):
                 model = build(run.components, run.network, len(data.source), len(data.target)).to(group.device)
             name = f"{run.task}/{run.model}/seed{run.seed}"
-            reporter = Reporter(name, folder.path / "events") if group.is_main else Silence()
+            reporter = Reporter(name, folder.path / "events" if group.is_main else None)
             with stop.handle_signals():
                 weights, progress = Trainer(run, model, train, dev, states, reporter, group, stop).run()
             if group.is_main:
                 results.clear()
-                _write(results.folder, run, data, weights, progress, _record(run, progress, model, group))
+                LengthPrior.of(data.split("train")).save(results.folder / "model" / LENGTHS)
+                save_model(results.folder / "model", run, kind, data.folder, weights)
+                write_history(results.folder / "history.csv", progress.history)
+                write_json(results.folder / "training.json", _record(run, progress, model, group))
                 results.complete()
                 states.clear()
         if group.is_main:
@@ -127,25 +117,6 @@ def _examples(data: Prepared, name: str, run: RunConfig) -> Examples:
         raise UserError(error.message, file=path, hint=error.hint) from error
 
 
-def _key(run: RunConfig, data: Prepared, code: str) -> str:
-    """What decides a training's result; a state with another key is not gone on from."""
-    files = ("train.safetensors", "dev.safetensors", "source.vocab", "target.vocab")
-    # The files have been read, and checked against what the summary says of them.
-    parts = [json.dumps(run.training_config(), sort_keys=True), code]
-    parts += [data.summary["outputs_sha256"][name] for name in files]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def _write(
-    folder: Path, run: RunConfig, data: Prepared, weights: Weights, progress: Progress, record: dict[str, Any]
-) -> None:
-    """Writes the results, the record last."""
-    LengthPrior.of(data.split("train")).save(folder / "model" / LENGTHS)
-    save_model(folder / "model", run, data.summary["task"], data.folder, weights)
-    write_history(folder / "history.csv", progress.history)
-    write_json(folder / "training.json", record)
-
-
 def _record(run: RunConfig, progress: Progress, model: Model, group: ProcessGroup) -> dict[str, Any]:
     """Cost, origin and outcome of a training; peaks of memory are the first process's."""
     best: dict[str, Any] = progress.best or {}
@@ -156,8 +127,8 @@ def _record(run: RunConfig, progress: Progress, model: Model, group: ProcessGrou
         "gpu_s": progress.gpu_s,
         "device": str(group.device),
         "processes": group.size,
-        "hardware": hardware(group.device),
-        "versions": versions(),
+        "hardware": devices.hardware(group.device),
+        "versions": devices.versions(),
         "seed": run.seed,
         "epochs": len(progress.history),
         "best_epoch": best.get("epoch"),
@@ -166,8 +137,8 @@ def _record(run: RunConfig, progress: Progress, model: Model, group: ProcessGrou
         "parameters": parameters_of(model),
         "examples_per_second": last["examples"] / progress.wall_s,
         "tokens_per_second": last["tokens"] / progress.wall_s,
-        "peak_memory_mb": peak_memory_mb(),
-        "peak_gpu_memory_mb": peak_gpu_memory_mb(group.device),
+        "peak_memory_mb": devices.peak_memory_mb(),
+        "peak_gpu_memory_mb": devices.peak_gpu_memory_mb(group.device),
         "resumed": progress.resumed,
         "command": command_line(),
     }
@@ -176,10 +147,9 @@ def _record(run: RunConfig, progress: Progress, model: Model, group: ProcessGrou
 def join(run: RunFolder) -> None:
     """Makes the model of an ensemble from the runs of its members, with the same task and seed.
 
-    Raises:
-        UserError: it has no members, one of them is not trained, or they write different symbols.
+    A UserError says that it has no members, that one of them is not trained, or that they write different symbols.
     """
-    watch = Stopwatch(torch.device("cpu"))
+    watch = devices.Stopwatch(torch.device("cpu"))
     config = run.load()
     folders = [run.member(name).model for name in config.components.members]
     if not folders:
@@ -189,7 +159,15 @@ def join(run: RunFolder) -> None:
             hint="use `pam train`, or name `members` in the model's file",
         )
     members = [load_model(folder) for folder in folders]
-    _check_symbols(folders, members)
+    for folder, member in zip(folders[1:], members[1:], strict=True):
+        for name in belongings(member.task):
+            first = folders[0] / name
+            if not first.is_file() or sha256_of(first) != sha256_of(folder / name):
+                raise UserError(
+                    f"its symbols are not those of {first}",
+                    file=folder / name,
+                    hint="join models that were trained on the same prepared data",
+                )
     write_text(run.model / LENGTHS, (folders[0] / LENGTHS).read_text(encoding="utf-8"))
     weights = {
         f"members.{place}.{name}": tensor
@@ -201,24 +179,11 @@ def join(run: RunFolder) -> None:
     record = {
         **watch.restart(),  # the cost of joining: trainings count with the members, once
         "device": "cpu",
-        "hardware": hardware(watch.device),
-        "versions": versions(),
+        "hardware": devices.hardware(watch.device),
+        "versions": devices.versions(),
         "seed": config.seed,
         "parameters": sum(parameters_of(member.network) for member in members),
         "members": [str(folder) for folder in folders],
         "command": command_line(),
     }
     write_json(run.training, record)
-
-
-def _check_symbols(folders: list[Path], members: list[SavedModel]) -> None:
-    """Checks that all read and write the same symbols; a UserError names the one that does not."""
-    for folder, member in zip(folders[1:], members[1:], strict=True):
-        for name in belongings(member.task):
-            first = folders[0] / name
-            if not first.is_file() or sha256_of(first) != sha256_of(folder / name):
-                raise UserError(
-                    f"its symbols are not those of {first}",
-                    file=folder / name,
-                    hint="join models that were trained on the same prepared data",
-                )

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from pam.config import Decoding, RunConfig, Training
 from pam.data.dataset import Batch, Examples, Rows
@@ -21,7 +22,7 @@ from pam.io import UserError
 from pam.models.model import Model
 from pam.training.checkpoint import CheckpointTimer, Progress, StateFolder, Weights, pack, unpack
 from pam.training.devices import Stopwatch, enough_for, use_precision
-from pam.training.distributed import ProcessGroup, step_seed, unsynchronized
+from pam.training.distributed import ProcessGroup, step_seed
 from pam.training.logging import Reporter
 from pam.training.preemption import Stop, Stopped
 
@@ -58,11 +59,9 @@ class Trainer:
     """One training from its first step, or from a saved state, to its last epoch.
 
     Attributes:
-        config: the resolved configuration.
         model: on the group's device, with fresh weights, the same in each process.
         train, dev: examples; the resulting weights are those of the epoch that is best on `dev`.
         states: where the complete state is saved.
-        reporter: reports steps and epochs.
         group: the processes that share the training. All do the same steps, each with its part of every batch; the
             main one alone writes.
         stop: checked after each step.
@@ -91,15 +90,19 @@ class Trainer:
     def run(self) -> tuple[Weights, Progress]:
         """Trains; the resulting weights, and how it went.
 
-        Raises:
-            UserError: the loss is no number, or grows without end; out of memory.
-            Stopped: it stopped on request; its state is saved.
+        A UserError says that the loss is no number or grows without end, or that memory does not suffice; Stopped, that
+        it stopped on request and has saved its state.
         """
         training = self.config.training
         use_precision(training.precision)
-        self._resume()
-        objective = Objective(self.model, training.precision == "bf16", self.group.size > 1)
-        self.objective = self.group.synchronized(objective)
+        if found := self.states.load():
+            tensors, self.progress = found
+            self.progress.resumed += 1
+            self.best, self.recent = unpack(tensors, self.model, self.optimizer)
+            log.info(f"going on from epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}")
+        self.objective: nn.Module = Objective(self.model, training.precision == "bf16", self.group.size > 1)
+        if self.group.size > 1:  # then gradients are the mean over processes after each backward pass
+            self.objective = DistributedDataParallel(self.objective, gradient_as_bucket_view=True)
         self.stopwatch = Stopwatch(self.group.device)
         self.timer = CheckpointTimer(training.state_every_s)
         progress = self.progress
@@ -112,7 +115,7 @@ class Trainer:
                 self._save()
                 done = f"batch {progress.batch} of {self.steps_per_epoch}"
                 log.info(f"stopped in epoch {progress.epoch + 1} after {done}; the state is saved")
-                self.group.barrier()
+                self.group.gather(0.0)  # waits until all processes are here
                 raise
         return self.best, progress
 
@@ -149,13 +152,15 @@ class Trainer:
     def _step(self, rows: Rows) -> int:
         """Learns from a batch; returns the exit code of a process that is to stop, or 0."""
         progress, training = self.progress, self.config.training
-        self._seed()
+        # What is drawn depends on the step alone, here and in an evaluation, so that a resumed run draws the same.
+        torch.manual_seed(step_seed(self.config.seed, self.step, self.group.rank))
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(training, self.step, self.total_steps)
         self.model.progress(self.step / self.total_steps)
         self.optimizer.zero_grad()
         tokens = int(self.train.target_lengths[rows].sum())
-        own_loss = self._backward(self.group.share(rows), tokens)
+        # Long and short rows are mixed in each part as in the batch; of one that is too small a part is empty.
+        own_loss = self._backward(rows[self.group.rank :: self.group.size], tokens)
         norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), training.clip))
         losses, exit_codes = self._gather(own_loss, self.stop.exit_code())
         loss = sum(losses)
@@ -173,24 +178,18 @@ class Trainer:
         progress.examples += len(rows)
         return int(max(exit_codes))
 
-    def _seed(self) -> None:
-        """Seeds what is drawn next by the step alone, so that a resumed run draws the same."""
-        torch.manual_seed(step_seed(self.config.seed, self.step, self.group.rank))
-
     def _backward(self, rows: Rows, tokens: int) -> float:
-        """Adds the gradient of `rows`, this process's part of the batch, which may be empty; returns their loss, a sum.
-
-        Gradients are divided by `tokens`, those of the batch in all processes.
-        """
+        """Adds the gradient of `rows`, this process's part of a batch of `tokens`; returns their loss, a sum."""
         self.model.train()
-        # Gradients are averaged over processes, though it is their sum that counts.
+        # Gradients are averaged over processes, though it is their sum that counts, over the tokens of all.
         scale, loss = self.group.size / tokens, 0.0
         count = min(self.config.training.accumulate, len(rows))
         parts = np.array_split(rows, count) if count else [rows]
         for index, part in enumerate(parts, start=1):
             batch = self.train.batch(part).to(self.group.device) if len(part) else None
-            with nullcontext() if index == len(parts) else unsynchronized(self.objective):
-                total = self.objective(batch)
+            objective, more = self.objective, index < len(parts)
+            with objective.no_sync() if more and isinstance(objective, DistributedDataParallel) else nullcontext():
+                total = objective(batch)
                 (total * scale).backward()
             loss += float(total.detach())
         return loss
@@ -209,52 +208,8 @@ class Trainer:
         progress = self.progress
         weights, dev = self._evaluate()
         self._gather()
-        row = self._history_row(dev)
-        self._check_divergence(row)
-        self.reporter.epoch(row)
-        progress.history.append(row)
-        if self._is_best(row):
-            progress.best, self.best = row, _clone(weights)
-        if progress.batch == self.steps_per_epoch:
-            progress.epoch, progress.batch = progress.epoch + 1, 0
-        progress.loss, progress.tokens, progress.examples = 0.0, 0, 0
-        self._save()
-
-    def _evaluate(self) -> tuple[Weights, dict[str, float]]:
-        """Weights that may be the best, a mean over the last epochs, and their scores on `dev`."""
-        average = self.config.training.average
-        if average == 1:
-            return self.model.state_dict(), self._measure()
-        own = _clone(self.model.state_dict())
-        recent = [*self.recent, own][-average:]
-        mean = {name: torch.stack([one[name] for one in recent]).mean(0) for name in own}
-        self.model.load_state_dict(mean)
-        try:
-            measured = self._measure()
-        finally:
-            self.model.load_state_dict(own)
-        self.recent = recent
-        return mean, measured
-
-    def _measure(self) -> dict[str, float]:
-        self._seed()
-        config = self.config
-        return evaluate(
-            self.model,
-            self.dev,
-            config.decoding,
-            self.group,
-            self.stop,
-            actions=config.components.targets == "actions",
-            accuracy=config.training.select == "accuracy",
-            eval_metrics=config.training.eval_metrics,
-        )
-
-    def _history_row(self, dev: dict[str, float]) -> dict[str, Any]:
-        """This epoch's row of history.csv."""
-        progress = self.progress
         before = progress.history[-1] if progress.history else {"examples": 0, "tokens": 0}
-        return {
+        row: dict[str, Any] = {
             "epoch": progress.epoch + 1,
             "step": self.step,
             "examples": before["examples"] + progress.examples,
@@ -268,6 +223,50 @@ class Trainer:
             "wall_s": progress.wall_s,
             "cpu_s": progress.cpu_s,
         }
+        self._check_divergence(row)
+        self.reporter.epoch(row)
+        progress.history.append(row)
+        # On equal terms the later epoch is the best: its learning rate is the lower one.
+        best, select = progress.best or row, self.config.training.select
+        if select == "loss":
+            better = row["dev_loss"] <= best["dev_loss"]
+        else:
+            better = select == "last" or row["dev_accuracy"] >= best["dev_accuracy"]
+        if better:
+            progress.best, self.best = row, _clone(weights)
+        if progress.batch == self.steps_per_epoch:
+            progress.epoch, progress.batch = progress.epoch + 1, 0
+        progress.loss, progress.tokens, progress.examples = 0.0, 0, 0
+        self._save()
+
+    def _evaluate(self) -> tuple[Weights, dict[str, float]]:
+        """Weights that may be the best, a mean over the last epochs, and their scores on `dev`."""
+        config, average = self.config, self.config.training.average
+        mean = own = self.model.state_dict()
+        recent = self.recent
+        if average > 1:
+            own = _clone(own)
+            recent = [*recent, own][-average:]
+            mean = {name: torch.stack([one[name] for one in recent]).mean(0) for name in own}
+            self.model.load_state_dict(mean)
+        torch.manual_seed(step_seed(config.seed, self.step, self.group.rank))
+        try:
+            measured = evaluate(
+                self.model,
+                self.dev,
+                config.decoding,
+                self.group,
+                self.stop,
+                actions=config.components.targets == "actions",
+                accuracy=config.training.select == "accuracy",
+                eval_metrics=config.training.eval_metrics,
+            )
+        finally:
+            if average > 1:
+                self.model.load_state_dict(own)
+        # Not before: a training that is stopped in an evaluation does it once more.
+        self.recent = recent
+        return mean, measured
 
     def _check_divergence(self, row: dict[str, Any]) -> None:
         """Stops a training that diverges, also if only its last steps do, by a UserError."""
@@ -282,26 +281,12 @@ class Trainer:
                     hint="lower `training.learning_rate`, or raise `training.divergence`",
                 )
 
-    def _is_best(self, row: dict[str, Any]) -> bool:
-        """On equal terms the later epoch is the best: its learning rate is the lower one."""
-        best, select = self.progress.best or row, self.config.training.select
-        if select == "loss":
-            return bool(row["dev_loss"] <= best["dev_loss"])
-        return select == "last" or row["dev_accuracy"] >= best["dev_accuracy"]
-
     def _save(self) -> None:
         with self.timer.saving():
             if self.group.is_main:
                 needed = self.config.training.average - 1
                 recent = self.recent[-needed:] if needed else []
                 self.states.save(pack(self.model, self.optimizer, self.best, recent), self.progress)
-
-    def _resume(self) -> None:
-        if found := self.states.load():
-            tensors, self.progress = found
-            self.progress.resumed += 1
-            self.best, self.recent = unpack(tensors, self.model, self.optimizer)
-            log.info(f"going on from epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}")
 
 
 def _clone(weights: Weights) -> Weights:
@@ -341,7 +326,6 @@ def evaluate(
 
     Args:
         group: the processes that share this evaluation, batch by batch; stop: checked after each batch.
-        actions: whether the model writes pointer actions.
         accuracy: whether outputs are searched and compared; eval_metrics: whether the last two results are wanted.
 
     Returns:
@@ -357,30 +341,24 @@ def evaluate(
             break
         with enough_for(f"the evaluation of {len(batch.rows)} examples side by side", EVALUATION_HINT):
             batch = batch.to(group.device)
-            log_probs = model.log_likelihood(batch.source, batch.lengths, batch.target)
-            loss -= float(log_probs.double()[batch.mask].sum())
+            given = batch.source, batch.lengths, batch.target
+            loss -= float(model.log_likelihood(*given).double()[batch.mask].sum())
             tokens += int(batch.mask.sum())
             if accuracy:
                 matches += _exact_matches(model, examples, batch, greedy, actions)
             if eval_metrics:
-                metrics += _token_metrics(model, batch)
+                objective, correct = model.objective(*given), model.teacher_force(*given).correct
+                metrics += torch.stack([part.double()[batch.mask].sum() for part in (correct, objective)]).cpu()
     *sums, codes = group.gather(loss, tokens, matches, *metrics.tolist(), stop.exit_code())
     if any(codes):
         raise Stopped(int(max(codes)))
-    all_loss, all_tokens, all_matches, correct, objective = map(sum, sums)
+    all_loss, all_tokens, all_matches, all_correct, all_objective = map(sum, sums)
     measured = {"loss": all_loss / all_tokens}
     if accuracy:
         measured["accuracy"] = all_matches / len(examples)
     if eval_metrics:
-        measured |= {"token_accuracy": correct / all_tokens, "objective": objective / all_tokens}
+        measured |= {"token_accuracy": all_correct / all_tokens, "objective": all_objective / all_tokens}
     return measured
-
-
-def _token_metrics(model: Model, batch: Batch) -> Tensor:
-    """(2) of a batch: how many symbols are the most probable ones, and the summed objective."""
-    given = batch.source, batch.lengths, batch.target
-    objective, correct = model.objective(*given), model.teacher_force(*given).correct
-    return torch.stack([part.double()[batch.mask].sum() for part in (correct, objective)]).cpu()
 
 
 def _exact_matches(model: Model, examples: Examples, batch: Batch, decoding: Decoding, actions: bool) -> int:

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from pam.cli import COMMANDS
 from pam.commands import Command
-from pam.commands.data import FETCH, PREPARE, WORD_ALIGNMENTS
 from pam.data.download import MIRROR
 from pam.io import UserError
 
 from .conftest import ROOT, write_rows
+
+FETCH, PREPARE, WORD_ALIGNMENTS = (COMMANDS[name] for name in ("fetch", "prepare", "word-alignments"))
 
 
 def called(command: Command, *arguments: str | Path) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pam.commands.evaluate import SCORE
+from pam.commands import evaluate
 from pam.data.dataset import write_summary
 from pam.evaluation.inputs import load, save
 from pam.evaluation.scores import Scores
@@ -35,8 +35,8 @@ SUMMARY = {"dataset": "tiny", "task": "inflection"}
 
 def run(*arguments: object) -> int:
     parser = ArgumentParser()
-    SCORE.add_to(parser)
-    return SCORE.run(parser.parse_args([str(argument) for argument in arguments]))
+    evaluate.score.add_to(parser)
+    return evaluate.score.run(parser.parse_args([str(argument) for argument in arguments]))
 
 
 @pytest.fixture

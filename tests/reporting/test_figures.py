@@ -33,8 +33,8 @@ from pam.reporting.runs import history_columns, load_experiment
 
 def draw(kind: str, *arguments: object) -> None:
     parser = argparse.ArgumentParser()
-    evaluate.FIGURES.add_to(parser)
-    assert evaluate.FIGURES.run(parser.parse_args([kind, *map(str, arguments)])) == 0
+    evaluate.figures.add_to(parser)
+    assert evaluate.figures.run(parser.parse_args([kind, *map(str, arguments)])) == 0
 
 
 def arguments(kind: str, made: MadeExperiment) -> list[object]:

@@ -30,11 +30,11 @@ COLUMNS = "task,model,metric,mean,sd,n,low,high,paper,difference,p_vs_soft,verdi
 def make(made: MadeExperiment, name: str, out: Path, **files: Sequence[Path]) -> list[dict[str, str]]:
     """Makes a table by its command, of scores or the files given; returns the CSV's rows."""
     parser = argparse.ArgumentParser()
-    evaluate.TABLES.add_to(parser)
+    evaluate.tables.add_to(parser)
     arguments = ["--table", name, "--experiment", str(made.config), "--paper", str(made.paper)]
     for option, paths in (files or {"scores": made.scores}).items():
         arguments += [f"--{option}", *map(str, paths)]
-    assert evaluate.TABLES.run(parser.parse_args([*arguments, "--out", str(out)])) == 0
+    assert evaluate.tables.run(parser.parse_args([*arguments, "--out", str(out)])) == 0
     with (out / f"{name}.csv").open(encoding="utf-8", newline="") as handle:
         return list(csv.DictReader(handle))
 
@@ -195,9 +195,9 @@ def test_p_by_sacrebleu_stands_with_ours_one_a_seed(translated: MadeExperiment, 
         baseline, system = (translated.run("de-en", model, seed) for model in ("soft", "postr-joint"))
         files.append(tmp_path / f"seed{seed}.json")
         parser = argparse.ArgumentParser()
-        evaluate.SIGNIFICANCE.add_to(parser)
+        evaluate.significance.add_to(parser)
         words = ["--baseline", baseline, "--systems", system, "--out", files[-1]]
-        assert evaluate.SIGNIFICANCE.run(parser.parse_args(list(map(str, words)))) == 0
+        assert evaluate.significance.run(parser.parse_args(list(map(str, words)))) == 0
     rows = make(translated, "table1_more", tmp_path, scores=translated.scores, significance=files)
     found = {(row["metric"], row["model"]): row["p_sacrebleu"] for row in rows}
     assert len(found["sacrebleu_b4", "postr-joint"].split("; ")) == 2

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
+from torch.distributed import TCPStore
 
 from pam.config import RunConfig
 from pam.io import read_json, write_json
 from pam.models.checkpoint import load_tensors, save_tensors
 from pam.training.distributed import joined
-from pam.training.logging import Silence
+from pam.training.logging import Reporter
 from tests.training.runs import CONTEXT
 from tests.training.trainers import trainer
 
@@ -37,11 +37,12 @@ class Outcome:
 
 def train(run: RunConfig, data: Path, out: Path, processes: int) -> Outcome:
     """A training by so many processes, with gloo where there are several."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    # As torchrun's, it is held until all have ended: a port that is merely free may be taken before it is bound again.
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     out.mkdir(exist_ok=True)
-    started = [CONTEXT.Process(target=_work, args=(rank, processes, port, run, data, out)) for rank in range(processes)]
+    started = [
+        CONTEXT.Process(target=_work, args=(rank, processes, store.port, run, data, out)) for rank in range(processes)
+    ]
     for process in started:
         process.start()
     for process in started:
@@ -61,10 +62,11 @@ def _work(rank: int, size: int, port: int, run: RunConfig, data: Path, out: Path
             "WORLD_SIZE": str(size),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
             "TORCHELASTIC_RUN_ID": "test",
         }
     with joined("cpu") as group:
-        made = trainer(run, data, out, reporter=Silence(), group=group)
+        made = trainer(run, data, out, reporter=Reporter("", None), group=group)
         made.model.double()
         weights, progress = made.run()
     save_tensors(out / f"last{rank}", made.model.state_dict(), {})

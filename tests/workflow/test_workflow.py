@@ -37,7 +37,7 @@ def made(folder: Path, experiment: str, registry: str, **changes: Any) -> Workfl
     config = yaml.safe_load(experiment) | {"registries": [str(folder / "own.yaml")]} | changes
     file = folder / "experiment.yaml"
     file.write_text(yaml.safe_dump(config), encoding="utf-8")
-    return Workflow.load(config, [str(file)])
+    return Workflow(config, [str(file)])
 
 
 def _paths(registry: str) -> list[str]:
@@ -174,10 +174,10 @@ def test_models_are_compared_with_the_baseline_where_it_is_run(pairs: Workflow) 
     assert pairs.compared("pairs") == pairs.posterior("pairs") == ["postr-joint"]
     assert pairs.compared("yy-xx") == pairs.posterior("yy-xx") == []
     folder = "results/translated/pairs/postr-joint/seed1"
-    found = pairs.of_compared("run.yaml", "beam{beam}/predictions.tsv")(where)
+    found = pairs.of_models(pairs.compared, "run.yaml", "beam{beam}/predictions.tsv")(where)
     assert found == [f"{folder}/run.yaml", f"{folder}/beam2/predictions.tsv"]
-    assert pairs.of_posterior("attention.json")(where) == [f"{folder}/attention.json"]
-    assert pairs.of_baseline("run.yaml")(where) == ["results/translated/pairs/soft/seed1/run.yaml"]
+    assert pairs.of_models(pairs.posterior, "attention.json")(where) == [f"{folder}/attention.json"]
+    assert pairs.of_models(pairs.baseline, "run.yaml")(where) == ["results/translated/pairs/soft/seed1/run.yaml"]
 
 
 def test_ensembles_are_told_from_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +215,7 @@ def test_a_gpu_is_asked_for_where_there_is_one_or_one_is_wanted(
     run = job(task="nouns", model="soft", seed="1")
     assert (flow.gpu(run), flow.device(run)) == expected
     assert flow.gpu_model(run) == ("a100" if expected[0] else "")
-    assert (flow.gpus_of_all(run), flow.resource_of_all("threads")(run)) == (3 * expected[0], 6)
+    assert (flow.gpus_of_all(run), flow.resource("threads", of_all=True)(run)) == (3 * expected[0], 6)
     assert flow.resource("mem_mb")(run) == 7
 
 
@@ -231,23 +231,23 @@ def test_tables_and_figures_are_those_of_the_experiments_tasks(nouns: Workflow, 
 
 def test_a_table_is_made_of_the_files_of_all_runs_it_shows(pairs: Workflow) -> None:
     shown, table = ReportFiles(pairs), job(table="table1_more")
-    inputs = shown.table_inputs(table)
+    inputs = shown.inputs(table)
     assert inputs["significance"] == ["results/translated/pairs/significance/seed1.json"]
     assert len(inputs["scores"]) == 3 and inputs["beside"] == []
-    words = shown.table_arguments(table)
+    words = shown.arguments(table)
     assert words == ["--scores", *inputs["scores"], "--significance", *inputs["significance"]]
-    assert shown.table_labels(table)["table"].startswith("sacreBLEU")
+    assert shown.labels(table)["table"].startswith("sacreBLEU")
     # Of a task without word alignments there are no scores of them.
-    gold = shown.table_inputs(job(table="attentions"))["gold-scores"]
+    gold = shown.inputs(job(table="attentions"))["gold-scores"]
     assert {file.split("/")[2] for file in gold} == {"pairs"}
 
 
 def test_a_figure_has_its_options_and_what_it_reads_beside_its_files(nouns: Workflow) -> None:
     shown, figure = ReportFiles(nouns), job(figure="curves")
     assert shown.figure_kind(figure) == "curves"
-    assert shown.figure_inputs(figure)["beside"][0] == f"{SOFT}/run.yaml"
-    assert shown.figure_arguments(figure)[:2] == ["--histories", f"{SOFT}/history.csv"]
-    assert "--metric" in shown.figure_arguments(job(figure="accuracy"))
+    assert shown.inputs(figure)["beside"][0] == f"{SOFT}/run.yaml"
+    assert shown.arguments(figure)[:2] == ["--histories", f"{SOFT}/history.csv"]
+    assert "--metric" in shown.arguments(job(figure="accuracy"))
     assert shown.figure_code(figure) != shown.figure_code(job(figure="accuracy"))
 
 

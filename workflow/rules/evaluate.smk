@@ -194,8 +194,8 @@ use rule score_run as score_word_alignments with:
 
 rule test_significance:
     input:
-        baseline=flow.of_baseline("run.yaml", "beam{beam}/predictions.tsv"),
-        systems=flow.of_compared("run.yaml", "beam{beam}/predictions.tsv"),
+        baseline=flow.of_models(flow.baseline, "run.yaml", "beam{beam}/predictions.tsv"),
+        systems=flow.of_models(flow.compared, "run.yaml", "beam{beam}/predictions.tsv"),
         data=flow.prepared("test"),
     output:
         f"{flow.results}/{{task}}/significance/seed{{seed}}.json",

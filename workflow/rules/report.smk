@@ -1,9 +1,11 @@
 # All runs of the experiment: tables, figures, and one page of everything.
 
-from pam.reporting.catalogue import FIGURES, TABLES
-from pam.workflow import PAPER, captions
+from pathlib import Path
 
-TEXTS = os.path.relpath(os.path.join(workflow.basedir, "workflow/report"))
+from pam.reporting.catalogue import FIGURES, TABLES
+
+TEXTS = Path(os.path.relpath(os.path.join(workflow.basedir, "workflow/report")))
+PAPER = "config/paper_results.yaml"
 
 
 localrules:
@@ -20,7 +22,7 @@ wildcard_constraints:
 
 rule make_table:
     input:
-        unpack(shown.table_inputs),
+        unpack(shown.inputs),
         experiment=flow.resolved,
         paper=local(PAPER),
     output:
@@ -28,8 +30,8 @@ rule make_table:
         html=report(
             f"{flow.results}/tables/{{table}}.html",
             caption="../report/table.rst",
-            category=shown.table_category,
-            labels=shown.table_labels,
+            category=shown.category,
+            labels=shown.labels,
         ),
     log:
         f"{flow.logs}/tables/{{table}}.log",
@@ -37,7 +39,7 @@ rule make_table:
         CONDA
     params:
         code=flow.code("tables"),
-        files=shown.table_arguments,
+        files=shown.arguments,
         out=output_folder("html"),
     shell:
         "logged {log:q} python -m pam tables --table {wildcards.table:q} "
@@ -47,7 +49,7 @@ rule make_table:
 
 rule draw_figure:
     input:
-        unpack(shown.figure_inputs),
+        unpack(shown.inputs),
         experiment=flow.resolved,
         paper=local(PAPER),
     output:
@@ -56,7 +58,7 @@ rule draw_figure:
             f"{flow.results}/figures/{{figure}}.svg",
             caption="../report/figure.rst",
             category="2. Figures",
-            labels=shown.figure_labels,
+            labels=shown.labels,
         ),
     log:
         f"{flow.logs}/figures/{{figure}}.log",
@@ -67,7 +69,7 @@ rule draw_figure:
     params:
         code=shown.figure_code,
         kind=shown.figure_kind,
-        options=shown.figure_arguments,
+        options=shown.arguments,
     shell:
         "logged {log:q} python -m pam figures {params.kind:q} --experiment {input.experiment:q} "
         "{params.options:q} --out {output.svg:q}"
@@ -75,8 +77,8 @@ rule draw_figure:
 
 rule draw_attention:
     input:
-        base=flow.of_baseline("attention.json"),
-        other=flow.of_posterior("attention.json"),
+        base=flow.of_models(flow.baseline, "attention.json"),
+        other=flow.of_models(flow.posterior, "attention.json"),
     output:
         png=f"{flow.results}/figures/attention_{{task}}_seed{{seed}}.png",
         svg=report(
@@ -131,7 +133,7 @@ rule write_report:
         rules.write_summary.output.front,
         data=rules.write_summary.output.data,
         experiment=flow.resolved,
-        captions=[local(text) for text in captions(TEXTS)],
+        captions=[local(str(text)) for text in sorted(TEXTS.glob("*.rst"))],
         style=local(f"{TEXTS}/report.css"),
     output:
         page=flow.report,

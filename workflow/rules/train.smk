@@ -55,7 +55,7 @@ rule train_run:
         model=flow.trained,
     conda:
         CONDA
-    threads: flow.resource_of_all("threads")
+    threads: flow.resource("threads", of_all=True)
     resources:
         mem_mb=flow.resource("mem_mb"),
         runtime=flow.resource("runtime"),
