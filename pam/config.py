@@ -169,7 +169,7 @@ class Training(Strict):
     select: Literal["accuracy", "loss", "last"] = key(
         "accuracy", "which epoch's weights are the model, by the development split"
     )
-    eval_metrics: bool = key(False, "measure accuracy of symbols and the objective too, after each epoch")
+    eval_metrics: bool = key(False, "measure accuracy of symbols, objective, positions summed over, after each epoch")
     average: int = key(1, "mean of the weights after each of so many last epochs, that one's too", ge=1)
     precision: Literal["float32", "tf32", "bf16"] = key("float32", "of large products in training; tf32 is for CUDA")
     state_every_s: float = key(

@@ -41,6 +41,10 @@ class Marginalization(nn.Module, ABC):
     def log_likelihood(self, gold: TokenGold) -> Tensor:
         """log p(y_t | y_<t, x) of all tokens of a batch, (N,)."""
 
+    def positions(self, log_prior: Tensor) -> Tensor:
+        """How many positions are summed over, (n,), of priors (n, m); 1 where there is a single context."""
+        return torch.ones_like(log_prior[:, 0], dtype=torch.long)
+
 
 class Input(Marginalization):
     """p(y_t) = p(y_t | s_t, sum_a prior_t(a) h_a) (equations 2 and 8)."""
@@ -103,6 +107,9 @@ class Output(Marginalization):
         if self.mass is not None and self.mass < 1:
             return possible & is_nucleus(log_prior.exp(), self.mass)
         return possible
+
+    def positions(self, log_prior: Tensor) -> Tensor:
+        return self.kept(log_prior).sum(1)
 
     def emission(self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout) -> Emission:
         kept = self.kept(attention.log_prior)

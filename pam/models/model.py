@@ -23,6 +23,7 @@ class TeacherForced:
         correct: (B, T) whether y_t is the most probable symbol.
         prior: (B, T, m).
         alignment: (B, T, m) what was handed on; of a chain, its marginals given the whole target.
+        positions: (B, T) how many positions were summed over; 1 where there is a single context.
     """
 
     log_probs: Tensor
@@ -30,6 +31,7 @@ class TeacherForced:
     correct: Tensor
     prior: Tensor
     alignment: Tensor
+    positions: Tensor
 
 
 class Encoded(Protocol):
@@ -126,7 +128,8 @@ class Model(nn.Module, ABC):
             exact = self.exact(step, symbol)
             state, before = self.update(memory, step, symbol), symbol
             alignment = state.alignment
-            columns.append((gold, gold if exact is None else exact, correct, step.log_prior.exp(), alignment))
+            exact, one = gold if exact is None else exact, torch.ones_like(symbol)
+            columns.append((gold, exact, correct, step.log_prior.exp(), alignment, one))
         return TeacherForced(*(torch.stack(column, 1) for column in zip(*columns, strict=True)))
 
     def exact(self, step: Any, symbol: Tensor) -> Tensor | None:

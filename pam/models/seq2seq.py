@@ -424,7 +424,8 @@ class Seq2Seq(Model):
     def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor) -> TeacherForced:
         found = super().teacher_force(source, lengths, target)
         known = self.coupling.given_all(found.alignment, (target != PAD).sum(1))
-        return replace(found, alignment=known)
+        summed = self.marginalization.positions(found.prior.flatten(0, 1).log()).view_as(target)
+        return replace(found, alignment=known, positions=summed)
 
     def exact(self, step: Step, symbol: Tensor) -> Tensor | None:
         return step.emission.exact(symbol)

@@ -205,7 +205,7 @@ def load_outputs(paths: Sequence[Path], experiment: Experiment) -> ByTask[Output
 
 
 HISTORY_COLUMNS = ("epoch", "step", "train_loss", "dev_loss")
-OPTIONAL_COLUMNS = ("dev_accuracy", "dev_token_accuracy", "dev_objective")
+OPTIONAL_COLUMNS = ("dev_accuracy", "dev_token_accuracy", "dev_objective", "dev_positions")
 """Columns that are empty where a training did not measure them after each epoch."""
 
 

@@ -22,7 +22,10 @@ from pam.io import storage_error, write_text
 from pam.training.checkpoint import Progress
 
 LINE_EVERY_S = 20.0
-CURVES = (*("train_loss", "dev_loss", "dev_accuracy", "dev_token_accuracy", "dev_objective"), "learning_rate")
+CURVES = (
+    *("train_loss", "dev_loss", "dev_accuracy", "dev_token_accuracy", "dev_objective", "dev_positions"),
+    "learning_rate",
+)
 log = logging.getLogger(__name__)
 
 

@@ -220,6 +220,7 @@ class Trainer:
             "dev_accuracy": dev.get("accuracy"),
             "dev_token_accuracy": dev.get("token_accuracy"),
             "dev_objective": dev.get("objective"),
+            "dev_positions": dev.get("positions"),
             "wall_s": progress.wall_s,
             "cpu_s": progress.cpu_s,
         }
@@ -326,16 +327,17 @@ def evaluate(
 
     Args:
         group: the processes that share this evaluation, batch by batch; stop: checked after each batch.
-        accuracy: whether outputs are searched and compared; eval_metrics: whether the last two results are wanted.
+        accuracy: whether outputs are searched and compared; eval_metrics: whether the last three results are wanted.
 
     Returns:
         `loss` in nats per target token, end symbol included; `accuracy` from 0 to 1; `token_accuracy`, how often the
         most probable next symbol is the target's; `objective`, what training maximizes, be it log p or a bound, in nats
-        per target token. What an objective draws comes from torch's generator. Stopped is raised if a process is to.
+        per target token; `positions`, how many are summed over for a token. What an objective draws comes from torch's
+        generator. Stopped is raised if a process is to.
     """
     model.eval()
     greedy = decoding.model_copy(update={"beam": 1})
-    loss, tokens, matches, metrics = 0.0, 0, 0, torch.zeros(2, dtype=torch.float64)
+    loss, tokens, matches, metrics = 0.0, 0, 0, torch.zeros(3, dtype=torch.float64)
     for batch in islice(examples.in_order(decoding.batch_size), group.rank, None, group.size):
         if stop.exit_code():
             break
@@ -347,17 +349,19 @@ def evaluate(
             if accuracy:
                 matches += _exact_matches(model, examples, batch, greedy, actions)
             if eval_metrics:
-                objective, correct = model.objective(*given), model.teacher_force(*given).correct
-                metrics += torch.stack([part.double()[batch.mask].sum() for part in (correct, objective)]).cpu()
+                objective, forced = model.objective(*given), model.teacher_force(*given)
+                parts = forced.correct, objective, forced.positions
+                metrics += torch.stack([part.double()[batch.mask].sum() for part in parts]).cpu()
     *sums, codes = group.gather(loss, tokens, matches, *metrics.tolist(), stop.exit_code())
     if any(codes):
         raise Stopped(int(max(codes)))
-    all_loss, all_tokens, all_matches, all_correct, all_objective = map(sum, sums)
+    all_loss, all_tokens, all_matches, *all_metrics = map(sum, sums)
     measured = {"loss": all_loss / all_tokens}
     if accuracy:
         measured["accuracy"] = all_matches / len(examples)
     if eval_metrics:
-        measured |= {"token_accuracy": all_correct / all_tokens, "objective": all_objective / all_tokens}
+        names = "token_accuracy", "objective", "positions"
+        measured |= {name: value / all_tokens for name, value in zip(names, all_metrics, strict=True)}
     return measured
 
 

@@ -76,6 +76,7 @@ def test_the_whole_posterior_over_the_nucleus_is_fed_back() -> None:
     forced = summed("postr-joint", 0.6).teacher_force(*tiny.batch())
     left_out = ~is_nucleus(forced.prior.flatten(0, 1), 0.6).view_as(forced.prior)
     assert (forced.alignment[left_out] == 0).all() and left_out.any()
+    assert torch.equal(forced.positions, (~left_out).sum(2))
     torch.testing.assert_close(forced.alignment.sum(2), torch.ones(4, 5).double())
 
 

@@ -54,7 +54,7 @@ CONTEXT.set_forkserver_preload(
 
 COLUMNS = [
     *("epoch", "step", "examples", "tokens", "learning_rate", "train_loss", "dev_loss"),
-    *("dev_accuracy", "dev_token_accuracy", "dev_objective", "wall_s", "cpu_s"),
+    *("dev_accuracy", "dev_token_accuracy", "dev_objective", "dev_positions", "wall_s", "cpu_s"),
 ]
 """Of history.csv."""
 

@@ -56,13 +56,18 @@ EVAL_METRICS = (
     Kind("dev_loss", "perplexity", "a symbol", np.exp),
 )
 """What Figures 1 to 3 of Orlova et al. show, on the development split."""
+POSITIONS = Kind("dev_positions", "positions summed over", "a symbol")
 
 
 def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> Figure:
     """A row of panels per task: accuracy or training loss, then development loss; or `EVAL_METRICS`."""
     known = load_experiment(experiment)
     tasks = load_histories(histories, known)
-    columns = len(EVAL_METRICS) if eval_metrics else 2
+    drawn = EVAL_METRICS if eval_metrics else (LEFT[0], RIGHT)
+    every = [one for of_task in tasks.values() for seeds in of_task.values() for one in seeds]
+    if eval_metrics and all(POSITIONS.column in one.columns for one in every):
+        drawn = (*drawn, POSITIONS)
+    columns = len(drawn)
     figure, axes = style.panels(len(tasks), columns, height=0.75 + 2.5 * len(tasks))
     for index, (task, of_task) in enumerate(tasks.items()):
         own = [one for seeds in of_task.values() for one in seeds]
@@ -71,7 +76,7 @@ def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> F
         steps = {int(one.columns["step"][0]) for one in own}
         epoch = f"epoch of {steps.pop():,} steps" if len(steps) == 1 else "epoch"
         row = axes[columns * index :]
-        for panel, kind in zip(row, EVAL_METRICS if eval_metrics else (left, RIGHT), strict=False):
+        for panel, kind in zip(row, drawn if eval_metrics else (left, RIGHT), strict=False):
             _panel(panel, of_task, kind)
             panel.set_xlabel(epoch)
         style.head(row[0], label_of(task, known), across=columns)
