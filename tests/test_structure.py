@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "pam").rglob("*.py"))
-LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 90, 18_600
+LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 90, 17_700
 """Bounds that only go down; the aim for lines is 16,000."""
 
 

@@ -43,8 +43,9 @@ def safe_log(probabilities: Tensor) -> Tensor:
 
 
 def is_possible(log_probs: Tensor) -> Tensor:
-    """Which probabilities are not zero, of any shape: `ZERO` may have been rounded."""
-    return log_probs > ZERO / 2
+    """Which probabilities are not zero, of any shape: `ZERO` may have been rounded. What is no number counts, so that
+    whoever sums it sees it."""
+    return ~(log_probs <= ZERO / 2)
 
 
 def is_most_probable(log_probs: Tensor, top_k: int) -> Tensor:
@@ -58,7 +59,7 @@ def is_nucleus(probs: Tensor, mass: float) -> Tensor:
     at least one (Holtzman et al. 2020, of symbols). The first of equals comes first."""
     falling, order = probs.sort(dim=1, descending=True, stable=True)
     before = falling.cumsum(1) - falling
-    return torch.zeros_like(probs, dtype=torch.bool).scatter(1, order, before < mass)
+    return torch.zeros_like(probs, dtype=torch.bool).scatter(1, order, ~(before >= mass))
 
 
 def draw(log_probs: Tensor, gumbel: Tensor) -> Tensor:

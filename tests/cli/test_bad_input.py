@@ -249,7 +249,7 @@ def test_a_run_is_not_trained_and_an_ensemble_not_joined_by_the_others_command(
 
 def test_components_that_do_not_fit_together_are_refused(called: Call, data: Path, tmp_path: Path) -> None:
     folder = run(tmp_path, model="postr-joint")
-    summed = "marginalization:\n    kind: output\n    top_k: null"
+    summed = "marginalization:\n    kind: output\n    top_k: null\n    mass: null"
     replaced(folder / "run.yaml", summed, "marginalization: input")
     said = called("train", "--run", folder, "--data", data)
     assert "the posterior needs p(y | s, h_a) of each position" in said.message()[0]

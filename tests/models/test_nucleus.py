@@ -47,6 +47,14 @@ def test_every_row_keeps_its_likeliest_position() -> None:
     assert is_nucleus(prior, 1e-6).tolist() == [[False, True, False], [True, False, False], [True, False, False]]
 
 
+@pytest.mark.parametrize("mass", [None, 0.9])
+def test_what_is_no_number_is_not_left_out(mass: float | None) -> None:
+    model = summed("postr-joint", mass)
+    for parameter in model.score.parameters():
+        parameter.data.fill_(torch.nan)
+    assert model.log_likelihood(*tiny.batch()).isnan().any()
+
+
 @pytest.mark.parametrize("name", [*JOINT, "variational"])
 def test_all_of_the_mass_is_the_exact_sum(name: str) -> None:
     exact, whole, batch = summed(name, None), summed(name, 1.0), tiny.batch()
