@@ -226,8 +226,8 @@ class Input(Options):
 
 class _Summed(Options):
     gives_positions: ClassVar[bool] = True
-    top_k: Units | None = Field(None, description="positions summed over, the likeliest; null: all")
-    mass: Mass | None = Field(None, description="prior mass summed over, of the fewest positions; null: all")
+    top_k: Units | None = Field(None, description="positions summed over; null: all")
+    mass: Mass | None = Field(None, description="prior mass of the fewest positions summed over; null: all")
 
     @model_validator(mode="after")
     def _is_cut_once(self) -> Self:
@@ -243,7 +243,7 @@ class Output(_Summed):
 
 
 class Bound(_Summed):
-    """At the output, trained by a variational bound; `top_k` and `mass` cut its likelihood."""
+    """At the output, trained by a variational bound."""
 
     needs_inference: ClassVar[bool] = True
     kind: Literal["bound"] = "bound"
