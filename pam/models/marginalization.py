@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pam.models import options
 from pam.models.interfaces import Attention, Emission, Estimator, Memory, Sizes
 from pam.models.logspace import ZERO, is_most_probable, is_nucleus, is_possible
-from pam.models.output_kernels import Pairs, mixture_log_probs
+from pam.models.output_kernels import SearchedMixture
 from pam.models.posterior import Observation
 from pam.models.readout import Readout, TokenGold
 
@@ -131,7 +131,7 @@ class MixtureEmission(Emission):
         log_prior: (n, m). projected: (n, R).
         kept: (n, m) positions that are summed over.
         truncated: (n,) which sums are cut to K positions, or None: none is.
-        norms: (n, m) of hypotheses that search has chosen, the normalizer of each position.
+        chosen: of hypotheses that search has chosen, what they were chosen from, and which rows they were.
     """
 
     log_prior: Tensor
@@ -139,33 +139,26 @@ class MixtureEmission(Emission):
     kept: Tensor
     truncated: Tensor | None
     memory: Memory
-    norms: Tensor | None = None
-
-    @property
-    def log_probs(self) -> Tensor:
-        return self._mixture[0]
+    chosen: tuple[SearchedMixture, Tensor] | None = None
 
     @cached_property
-    def _sentences(self) -> Tensor:
-        return torch.arange(len(self.kept), device=self.kept.device) // self.memory.beam
-
-    @cached_property
-    def _mixture(self) -> tuple[Tensor, Tensor]:
+    def mixture(self) -> SearchedMixture:
+        """What is known of every symbol, for search."""
         views, layer = self.memory.views, self.memory.layer
         assert views is not None and layer is not None
-        given = views, self.projected, self.log_prior.exp(), self.kept, self._sentences
-        return mixture_log_probs(*given, layer)
+        sentences = torch.arange(len(self.kept), device=self.kept.device) // self.memory.beam
+        return SearchedMixture(views, self.projected, self.log_prior.exp(), self.kept, sentences, layer)
+
+    @cached_property
+    def log_probs(self) -> Tensor:
+        return self.mixture.log_probs()
 
     def observe(self, symbol: Tensor) -> Observation:
-        views, layer = self.memory.views, self.memory.layer
         if self.memory.likelihood is not None:
             log_likelihood = self.memory.likelihood(self.projected, symbol, self.kept)
         else:
-            assert views is not None and layer is not None
-            pairs = Pairs(self.kept, layer.width, self._sentences)
-            logits = layer.logits_of(pairs.hidden(views, self.projected), symbol[pairs.rows])
-            norms = self._mixture[1] if self.norms is None else self.norms
-            log_likelihood = pairs.spread(logits) - norms
+            mixture, rows = self.chosen or (self.mixture, torch.arange(len(symbol), device=symbol.device))
+            log_likelihood = mixture.log_likelihood(rows, symbol)
         log_prior = self.log_prior.masked_fill(~self.kept, ZERO)
         return Observation(log_prior, log_likelihood, self.truncated)
 
@@ -179,7 +172,7 @@ class MixtureEmission(Emission):
     def select(self, rows: Tensor) -> Emission:
         truncated = None if self.truncated is None else self.truncated[rows]
         chosen = self.log_prior[rows], self.projected[rows], self.kept[rows], truncated
-        return MixtureEmission(*chosen, self.memory, self._mixture[1][rows])
+        return MixtureEmission(*chosen, self.memory, (self.mixture, rows))
 
 
 class Bound(Output):

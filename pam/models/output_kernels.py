@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -106,21 +105,24 @@ class OutputLayer:
             z: (n, R); symbols: (n,); out: (n, V), where the gradient is to be held.
         """
         error, logits = self.probs(z, out)
-        # Not by `scatter_`, which copies all of a tensor in bfloat16.
-        chosen = torch.arange(len(z), device=z.device), symbols
-        likely = error[chosen].to(self.dtype)
         if self.bf16:
+            # Not by `scatter_`, which copies all of a tensor in bfloat16.
+            chosen = torch.arange(len(z), device=z.device), symbols
+            likely = error[chosen].to(self.dtype)
             # What all others have, so that 1 - p is right where p is rounded to 1.
             error[chosen] = 0.0
-            rest = error.sum(1).to(self.dtype)
+            rest = error.sum(1)
+            error[chosen] = -rest
             found = (likely / (likely + rest)).log()
         else:
-            rest, found = 1 - likely, likely.log()
-        lost = (likely < SMALLEST).nonzero().squeeze(1)
-        if len(lost):
+            column = symbols[:, None]
+            likely = error.gather(1, column).squeeze(1)
+            error.scatter_(1, column, (likely - 1)[:, None])
+            found = likely.log()
+        if float(likely.amin()) < SMALLEST:
+            lost = (likely < SMALLEST).nonzero().squeeze(1)
             exact = torch.log_softmax(logits[lost].to(self.dtype), dim=1)
             found[lost] = exact.gather(1, symbols[lost, None]).squeeze(1)
-        error[chosen] = -rest.to(error.dtype)
         return found, error
 
     def logits_of(self, z: Tensor, symbols: Tensor) -> Tensor:
@@ -214,13 +216,13 @@ class Pairs:
     def __init__(self, kept: Tensor, width: int, sentences: Tensor | None = None) -> None:
         self.kept, self.sentences = kept, sentences
         self.whole = (kept.numel() - int(kept.sum())) * width <= PICKING * kept.numel()
-        taken = torch.ones_like(kept) if self.whole else kept
-        self.rows, self.positions = taken.nonzero(as_tuple=True)
+        if not self.whole:
+            self.rows, self.positions = kept.nonzero(as_tuple=True)
+            self.index = self.rows * kept.shape[1] + self.positions
 
-    @cached_property
-    def index(self) -> Tensor:
-        """The place of each pair in n x m, (P,)."""
-        return self.rows * self.kept.shape[1] + self.positions
+    def of_rows(self, values: Tensor) -> Tensor:
+        """What belongs to rows, (n,), for each of their pairs: (P,)."""
+        return values[:, None].expand(self.kept.shape).flatten() if self.whole else values[self.rows]
 
     def of(self, values: Tensor) -> Tensor:
         """Those of values (n, m): (P,)."""
@@ -307,7 +309,7 @@ class _Position(Function):
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, tape: _PositionTape, query: Tensor, symbols: Tensor, kept: Tensor) -> Tensor:
         layer, pairs = tape.layer, Pairs(kept, tape.layer.width)
-        z, gold = pairs.hidden(tape.views, query), symbols[pairs.rows]
+        z, gold = pairs.hidden(tape.views, query), pairs.of_rows(symbols)
         ctx.error = None
         if tape.keeps and any(ctx.needs_input_grad):
             ctx.error = layer.weight.new_empty(len(z), layer.width)
@@ -399,7 +401,7 @@ class _Mixture(Function):
         share, dweights, dquery = torch.empty_like(weights), torch.empty_like(weights), torch.empty_like(query)
         dviews = None if views is None or not differentiable else torch.zeros_like(views)
         for tokens, pairs in pieces(given.kept, given.sentences, layer):
-            z, gold = pairs.hidden(views, query[tokens]), given.symbols[tokens][pairs.rows]
+            z, gold = pairs.hidden(views, query[tokens]), pairs.of_rows(given.symbols[tokens])
             log_likelihood, error = layer.errors(z, gold)
             each = pairs.spread(log_likelihood)
             if given.summed:
@@ -431,36 +433,59 @@ class _Mixture(Function):
         layer, dquery = OutputLayer(weight, bias, given.bf16), torch.empty_like(query)
         dviews = None if views is None else torch.zeros_like(views)
         for tokens, pairs in pieces(given.kept, given.sentences, layer):
-            z, gold = pairs.hidden(views, query[tokens]), given.symbols[tokens][pairs.rows]
+            z, gold = pairs.hidden(views, query[tokens]), pairs.of_rows(given.symbols[tokens])
             dx = backward_rows(layer, z, None, gold, pairs.of(share[tokens] * scale[tokens, None]))
             dquery[tokens] = pairs.backward(dx, dviews)
         return dviews, dquery, dweights, *layer.gradients(), None
 
 
-@torch.no_grad()
-def mixture_log_probs(
-    views: Tensor, query: Tensor, weights: Tensor, kept: Tensor, sentences: Tensor, layer: OutputLayer
-) -> tuple[Tensor, Tensor]:
-    """log sum_a w(a) p(y | x_a) of every symbol, for search: nothing is kept for a gradient.
+class SearchedMixture:
+    """sum_a w(a) p(y | x_a) of every symbol, for search: nothing is kept for a gradient.
 
     Distributions of positions are made and summed a few rows at a time, as all of them together
-    are many times larger than any cache.
+    are many times larger than any cache. Those that fit into a piece stay; of others the normalizers do.
 
     Args:
         views: (B, m, R) W_x h_a; query: (N, R) W_s s + b; weights: (N, m) probabilities.
         kept: (N, m) which positions count; sentences: (N,).
-
-    Returns:
-        (N, V), and the log of the normalizer of each position, (N, m): the log-likelihood of a
-        symbol is its logit less that.
     """
-    norms, found = torch.zeros_like(weights), weights.new_empty(len(weights), layer.width)
-    for tokens, pairs in pieces(kept, sentences, layer):
-        probs, logits = layer.probs(pairs.hidden(views, query[tokens]))
-        norms[tokens] = pairs.spread(logits.amax(1).to(layer.dtype) - probs.amax(1).to(layer.dtype).log())
-        # One product sums the positions of each token: its weights are zero at those of others.
-        block = probs.new_zeros(len(pairs.kept), len(probs))
-        columns = torch.arange(len(probs), device=probs.device)
-        block[pairs.rows, columns] = pairs.of(weights[tokens] * pairs.kept).to(probs.dtype)
-        found[tokens] = block @ probs
-    return found.clamp_min_(torch.finfo(found.dtype).tiny).log_(), norms
+
+    @torch.no_grad()
+    def __init__(
+        self, views: Tensor, query: Tensor, weights: Tensor, kept: Tensor, sentences: Tensor, layer: OutputLayer
+    ) -> None:
+        self.views, self.query, self.kept, self.sentences, self.layer = views, query, kept, sentences, layer
+        self.sums = weights.new_empty(len(weights), layer.width)
+        self.norms = torch.zeros_like(weights)
+        fits = kept.numel() * layer.bytes <= CHUNK
+        self.probs = layer.weight.new_empty(*kept.shape, layer.width) if fits else None
+        for tokens, pairs in pieces(kept, sentences, layer):
+            probs, logits = layer.probs(pairs.hidden(views, query[tokens]))
+            shares = weights[tokens] * pairs.kept
+            if self.probs is not None:
+                self.probs[tokens] = pairs.spread(probs)
+            else:
+                largest = logits.amax(1).to(layer.dtype), probs.amax(1).to(layer.dtype)
+                self.norms[tokens] = pairs.spread(largest[0] - largest[1].log())
+            if pairs.whole:
+                self.sums[tokens] = torch.bmm(shares[:, None], probs.view(*kept[tokens].shape, -1)).squeeze(1)
+            else:
+                # One product sums the positions of each token: its weights are zero at those of others.
+                block = probs.new_zeros(len(shares), len(probs))
+                block[pairs.rows, torch.arange(len(probs), device=probs.device)] = pairs.of(shares)
+                self.sums[tokens] = block @ probs
+
+    def log_probs(self) -> Tensor:
+        """Their logarithms, (N, V), written over them."""
+        return self.sums.clamp_min_(torch.finfo(self.sums.dtype).tiny).log_()
+
+    @torch.no_grad()
+    def log_likelihood(self, rows: Tensor, symbols: Tensor) -> Tensor:
+        """log p(y | x_a) of one symbol (n,) each for some of the N, `rows` (n,): (n, m)."""
+        if self.probs is not None:
+            positions = torch.arange(self.kept.shape[1], device=rows.device)
+            likely = self.probs[rows[:, None], positions, symbols[:, None]]
+            return likely.clamp_min(torch.finfo(likely.dtype).tiny).log()
+        pairs = Pairs(self.kept[rows], self.layer.width, self.sentences[rows])
+        logits = self.layer.logits_of(pairs.hidden(self.views, self.query[rows]), pairs.of_rows(symbols))
+        return pairs.spread(logits) - self.norms[rows]

@@ -19,11 +19,10 @@ from pam.models.kernels import LSTMCell, SharedLinear, SourceMatrix, Tape, lstm_
 from pam.models.output_kernels import (
     Mixture,
     OutputLayer,
-    Pairs,
     PositionLikelihood,
+    SearchedMixture,
     gold_log_probs_plain,
     mixture_log_likelihood,
-    mixture_log_probs,
     mixture_plain,
     nonzero_rows,
 )
@@ -368,22 +367,19 @@ def test_leaving_rows_of_no_weight_out_changes_no_gradient(summed: bool, monkeyp
 
 @pytest.mark.parametrize("chunk", [ALL, LITTLE])
 @pytest.mark.parametrize("picking", [0, 10**6])
-def test_search_knows_every_symbol_and_the_normalizer_of_each_position(
-    picking: int, chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_search_knows_every_symbol_at_every_position(picking: int, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_kernels, "PICKING", picking)
     monkeypatch.setattr(output_kernels, "CHUNK", chunk)
     views, query, log_weights, weight, bias = mixture_given(True)
-    layer, pairs = OutputLayer(weight, bias), Pairs(FEW, 7, SENTENCES)
-    log_probs, norms = mixture_log_probs(views, query, log_weights.exp(), FEW, SENTENCES, layer)
+    layer = OutputLayer(weight, bias)
+    found = SearchedMixture(views, query, log_weights.exp(), FEW, SENTENCES, layer)
     logits = torch.tanh(views[SENTENCES] + query[:, None]) @ weight.t() + bias
     of_each = torch.log_softmax(logits, 2)
     masked = log_weights.masked_fill(~FEW, -torch.inf)
-    torch.testing.assert_close(log_probs, torch.logsumexp(masked[:, :, None] + of_each, 1))
-    torch.testing.assert_close(norms[FEW], torch.logsumexp(logits, 2)[FEW])
-    found = layer.logits_of(pairs.hidden(views, query), SYMBOLS[pairs.rows]) - pairs.of(norms)
-    wanted = of_each.gather(2, SYMBOLS[:, None, None].expand(-1, 4, 1)).squeeze(2)
-    torch.testing.assert_close(pairs.spread(found)[FEW], wanted[FEW])
+    torch.testing.assert_close(found.log_probs(), torch.logsumexp(masked[:, :, None] + of_each, 1))
+    rows, symbols = torch.tensor([4, 0, 0]), torch.tensor([2, 6, 1])
+    wanted = of_each[rows].gather(2, symbols[:, None, None].expand(-1, 4, 1)).squeeze(2)
+    torch.testing.assert_close(found.log_likelihood(rows, symbols)[FEW[rows]], wanted[FEW[rows]])
 
 
 # The coupling of a softmax.

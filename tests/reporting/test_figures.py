@@ -224,6 +224,17 @@ def test_measured_trainings_show_symbols_bound_and_perplexity(tmp_path: Path) ->
         assert {axes.get_xlabel() for axes in figure.axes[:3]} == {"epoch of 296 steps"}
 
 
+def test_where_sums_are_measured_a_panel_shows_their_positions(tmp_path: Path) -> None:
+    made = make_experiment(tmp_path, tasks=["de-noun"], models=["soft"], seeds=[1], count=5)
+    path = made.histories[0]
+    rows = path.read_text(encoding="utf-8").split()
+    named = f"{rows[0]},dev_token_accuracy,dev_objective,dev_positions"
+    path.write_text("\n".join([named, *(f"{row},0.5,-1.5,4.6" for row in rows[1:])]) + "\n", encoding="utf-8")
+    with drawn("curves", made, "--eval-metrics") as figure:
+        assert figure.axes[3].get_ylabel() == "positions summed over (a symbol)"
+        assert float(figure.axes[3].lines[0].get_ydata()[0]) == 4.6
+
+
 def test_a_training_of_one_epoch_is_a_point(tmp_path: Path) -> None:
     made = make_experiment(tmp_path, tasks=["de-noun"], models=["soft"], seeds=[1], count=5)
     lines = made.histories[0].read_text(encoding="utf-8").split("\n")[:2]
