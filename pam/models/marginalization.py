@@ -91,6 +91,10 @@ class Output(Marginalization):
     With `top_k`, only the K most probable positions are summed (equation 7). With `mass`, they are the fewest of which
     the prior is at least `mass`: a nucleus. The sum is not renormalized, so that the likelihood is a lower bound of the
     exact one. As p(y | s, h_a) is at most 1, a nucleus takes at most 1 - mass from p(y_t).
+
+    In training, where positions know too little yet to be told apart, such a bound pays for nothing but less spread:
+    attention ends on one position. So what is trained on a nucleus is its sum renormalized, log p - log sum prior; it
+    is at most -log mass above the bound, and has no gradient where all positions explain y_t alike.
     """
 
     gives_positions = True
@@ -111,16 +115,24 @@ class Output(Marginalization):
     def positions(self, log_prior: Tensor) -> Tensor:
         return self.kept(log_prior).sum(1)
 
+    def weights(self, log_prior: Tensor, kept: Tensor) -> Tensor:
+        """Log weights (n, m) of what is summed, `ZERO` elsewhere."""
+        weights = log_prior.masked_fill(~kept, ZERO)
+        cut = self.mass is not None and self.mass < 1
+        return torch.log_softmax(weights, dim=1) if cut and self.training else weights
+
     def emission(self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout) -> Emission:
         kept = self.kept(attention.log_prior)
         truncated = None
         if self.top_k is not None:
             truncated = (kept != is_possible(attention.log_prior)).any(1)
-        return MixtureEmission(attention.log_prior, projected, kept, truncated, memory)
+        weights = self.weights(attention.log_prior, kept)
+        return MixtureEmission(attention.log_prior, weights, projected, kept, truncated, memory)
 
     def log_likelihood(self, gold: TokenGold) -> Tensor:
         log_prior = gold.tokens.log_prior
-        return gold.mixture(log_prior, self.kept(log_prior))
+        kept = self.kept(log_prior)
+        return gold.mixture(self.weights(log_prior, kept), kept)
 
 
 @dataclass(frozen=True)
@@ -128,13 +140,14 @@ class MixtureEmission(Emission):
     """That of every position, weighted by the prior.
 
     Attributes:
-        log_prior: (n, m). projected: (n, R).
+        log_prior: (n, m); weights: (n, m) by `Output.weights`; projected: (n, R).
         kept: (n, m) positions that are summed over.
         truncated: (n,) which sums are cut to K positions, or None: none is.
         chosen: of hypotheses that search has chosen, what they were chosen from, and which rows they were.
     """
 
     log_prior: Tensor
+    weights: Tensor
     projected: Tensor
     kept: Tensor
     truncated: Tensor | None
@@ -159,19 +172,18 @@ class MixtureEmission(Emission):
         else:
             mixture, rows = self.chosen or (self.mixture, torch.arange(len(symbol), device=symbol.device))
             log_likelihood = mixture.log_likelihood(rows, symbol)
-        log_prior = self.log_prior.masked_fill(~self.kept, ZERO)
-        return Observation(log_prior, log_likelihood, self.truncated)
+        return Observation(self.weights, log_likelihood, self.truncated)
 
     def exact(self, symbol: Tensor) -> Tensor | None:
         possible = is_possible(self.log_prior)
         if torch.equal(possible, self.kept):
             return None
-        whole = MixtureEmission(self.log_prior, self.projected, possible, None, self.memory)
+        whole = MixtureEmission(self.log_prior, self.log_prior, self.projected, possible, None, self.memory)
         return whole.log_probs.gather(1, symbol[:, None]).squeeze(1)
 
     def select(self, rows: Tensor) -> Emission:
         truncated = None if self.truncated is None else self.truncated[rows]
-        chosen = self.log_prior[rows], self.projected[rows], self.kept[rows], truncated
+        chosen = self.log_prior[rows], self.weights[rows], self.projected[rows], self.kept[rows], truncated
         return MixtureEmission(*chosen, self.memory, (self.mixture, rows))
 
 
