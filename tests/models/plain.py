@@ -115,7 +115,7 @@ class PlainStep:
         truncated = None
         if self.model.marginalization.top_k is not None:
             truncated = self.kept.sum(1) < (self.attention.log_prior > ZERO / 2).sum(1)
-        return Observation(self.attention.log_prior.masked_fill(~self.kept, ZERO), of_each, truncated)
+        return Observation(_weights(self.model, self.attention.log_prior, self.kept), of_each, truncated)
 
     def each(self) -> Tensor:
         """log p(y_t | s_t, h_a), (n, m)."""
@@ -154,12 +154,11 @@ def step(
         return PlainStep(*given, None, None, torch.log_softmax(made.output(torch.tanh(hidden)), 1))
     hidden = made.of_values(memory.values) + projected[:, None]
     positions = torch.log_softmax(made.output(torch.tanh(hidden)), 2)
-    joint = attention.log_prior[:, :, None] + positions
     kept = attention.log_prior > ZERO / 2
     if marginalization.top_k is not None or marginalization.mass is not None:
         for row, log_prior in zip(kept, attention.log_prior, strict=True):
             row &= torch.tensor(_summed(log_prior.exp().tolist(), marginalization))
-        joint = joint.masked_fill(~kept[:, :, None], -torch.inf)
+    joint = _weights(model, attention.log_prior, kept)[:, :, None] + positions
     return PlainStep(*given, positions, kept, torch.logsumexp(joint, 1))
 
 
@@ -171,6 +170,14 @@ def _summed(prior: list[float], marginalization: Output) -> list[bool]:
             break
         chosen[place], reached = True, reached + prior[place]
     return chosen
+
+
+def _weights(model: Seq2Seq, log_prior: Tensor, kept: Tensor) -> Tensor:
+    """Log weights of what is summed over, which in training are those of a nucleus renormalized."""
+    weights = log_prior.masked_fill(~kept, ZERO)
+    if model.training and model.marginalization.mass is not None:
+        weights = weights - torch.logsumexp(weights, 1, keepdim=True)
+    return weights
 
 
 def update(made: PlainStep, symbol: Tensor) -> State:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -78,6 +79,23 @@ def test_the_likelihood_grows_with_the_mass(name: str) -> None:
     values = [summed(name, mass).log_likelihood(*tiny.batch()) for mass in (0.01, 0.5, 0.8, 0.95, 1.0)]
     for lower, higher in pairwise(values):
         assert (lower <= higher + 1e-12).all() and (lower < higher - 1e-6).any()
+
+
+def test_training_pays_for_no_concentration_of_attention() -> None:
+    """Where all positions explain a symbol alike, the bound rewards less spread; what is trained does not."""
+    model, pulls = summed("prior-joint", 0.6, input_feeding="none"), []
+    model.readout.of_values.weight.data.zero_()
+    for training in (False, True):
+        model.train(training).zero_grad()
+        model.objective(*tiny.batch()).sum().backward()
+        pulls.append(max(float(p.grad.abs().max()) for p in model.score.parameters() if p.grad is not None))
+    assert pulls[0] > 1e-2 and pulls[1] < 1e-12
+
+
+def test_what_is_trained_is_above_the_bound_by_the_rest_of_the_mass_at_most() -> None:
+    model, batch = summed("prior-joint", 0.6), tiny.batch()
+    bound, trained = model.eval().log_likelihood(*batch), model.train().objective(*batch)
+    assert (trained >= bound).all() and (trained <= bound - math.log(0.6)).all() and (trained > bound + 0.1).any()
 
 
 def test_the_whole_posterior_over_the_nucleus_is_fed_back() -> None:
