@@ -33,35 +33,27 @@ from pam.models.model import Model
 from pam.training.devices import Stopwatch, enough_for, hardware
 
 HINT = "lower `decoding.batch_size`, or the beam"
-MOST_UNSEEN = 100
-"""Symbols that the record of a decoding counts one by one."""
+MOST_UNSEEN = 100  # symbols that the record of a decoding counts one by one
 REPORT_EVERY_S = 20.0
-SEED = 2019
-"""Of draws of latent vectors: the same sources in the same batches give the same outputs."""
+SEED = 2019  # of draws of latent vectors: the same sources in the same batches give the same outputs
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One output as text.
+    """One output as text."""
 
-    Attributes:
-        target: a target column as prepared data has it; text: the same for people to read.
-        output: its symbols, pointer steps included; replaced: how many unknown ones became source words.
-    """
-
-    target: str
-    text: str
-    output: Output
-    replaced: int
+    target: str  # a target column as prepared data has it
+    text: str  # the same for people to read
+    output: Output  # its symbols, pointer steps included
+    replaced: int  # how many unknown ones became source words
 
 
 class Generator:
     """Sources as symbols to outputs as text.
 
     Args:
-        folder: where the model was read from, for the table of lengths.
-        n_best: outputs per source.
+        folder: where the model was read from, for the table of lengths; n_best: outputs per source.
         sampling: draws outputs; None: searches for the best.
 
     Raises:
@@ -133,17 +125,14 @@ def decode(
     """Decodes sources of any length, similar lengths side by side.
 
     Args:
-        model: in evaluation mode.
-        sources: ids without the end symbol, which is added here.
+        model: in evaluation mode; sources: ids without the end symbol, which is added here.
         decoding: beam, ranking, limits, and how many are decoded side by side.
-        actions: whether the model writes pointer actions.
-        prior: of target lengths, for `decoding.length_prior`.
+        actions: whether the model writes pointer actions; prior: of target lengths, for `decoding.length_prior`.
         sampling: draws outputs instead of searching for the best.
         first: number of the first source; sampling depends on a source's number.
         on_progress: called after each batch with the number of sources that are done.
 
-    Returns:
-        For each source, in the order given, its `n_best` outputs: the best first, or as drawn.
+    Returns: For each source, in the order given, its `n_best` outputs: the best first, or as drawn.
     """
     device = next(model.parameters()).device
     order = sorted(range(len(sources)), key=lambda row: len(sources[row]))
@@ -210,8 +199,7 @@ def detokenize(output: Output, target: Vocabulary, source: Sequence[str], codec:
     Args:
         source: symbols of the source, without the end symbol.
 
-    Returns:
-        the symbols, and how many of them replace unknown ones.
+    Returns: the symbols, and how many of them replace unknown ones.
     """
     symbols, count = [], 0
     words = target.spell(output.symbols)

@@ -23,8 +23,7 @@ from pam.decoding.hypotheses import (
 )
 from pam.models.model import Model
 
-KEEP_SHARE = 0.75
-"""Finished sentences leave the batch once so many of it, at most, are still open."""
+KEEP_SHARE = 0.75  # finished sentences leave the batch once so many of it, at most, are still open
 
 
 def search(model: Model, source: Tensor, lengths: Tensor, decoding: Decoding, actions: bool = False) -> list[Output]:
@@ -49,13 +48,11 @@ def beam_search(
     beam larger than the search space finds the best.
 
     Args:
-        model: in evaluation mode.
-        source: (B, m) padded at the end; lengths: (B,).
+        model: in evaluation mode; source: (B, m) padded at the end; lengths: (B,).
         actions: whether the model writes pointer actions; steps stay in the output.
         prior: of target lengths, for `decoding.length_prior`.
 
-    Returns:
-        For each sentence its `n_best` outputs, the best one first; fewer where the beam finds fewer.
+    Returns: For each sentence its `n_best` outputs, the best one first; fewer where the beam finds fewer.
     """
     limits = limits_of(lengths, decoding)
     beams = _Beams(Ranking(decoding, lengths, limits, prior), limits, decoding, n_best)
@@ -161,15 +158,10 @@ def _wide(parents: Tensor, written: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How outputs are drawn.
+    """How outputs are drawn."""
 
-    Attributes:
-        temperature: symbols are drawn with probability proportional to p^(1 / temperature).
-        seed: outputs depend on it and on the sentence's number, not on the batch.
-    """
-
-    temperature: float = 1.0
-    seed: int = 1
+    temperature: float = 1.0  # symbols are drawn with probability proportional to p^(1 / temperature)
+    seed: int = 1  # outputs depend on it and on the sentence's number, not on the batch
 
 
 @torch.no_grad()
@@ -186,8 +178,7 @@ def sample(
     """Draws outputs for each sentence of a batch.
 
     Args:
-        model: in evaluation mode.
-        source: (B, m) padded at the end; lengths: (B,).
+        model: in evaluation mode; source: (B, m) padded at the end; lengths: (B,).
         decoding: length limits; its beam and its ranking do not matter.
         numbers: (B,) what tells the sentences apart, so that each has random numbers of its own.
         actions: whether the model writes pointer actions; steps stay in the output.

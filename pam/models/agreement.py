@@ -16,8 +16,8 @@ class Agreement(Seq2Seq):
 
         log p(y | x) + log p(x | y) + weight * tr(A_{x to y} A_{y to x}),
 
-    where row t of A_{x to y} is the attention of y_t over x, and row a of A_{y to x} that of x_a
-    over y: the trace is high where they are each other's transpose. It decodes as a model x to y.
+    where row t of A_{x to y} is the attention of y_t over x, and row a of A_{y to x} that of x_a over y: the trace is
+    high where they are each other's transpose. It decodes as a model x to y.
     """
 
     def __init__(self, ahead: Seq2Seq, back: Seq2Seq, weight: float) -> None:

@@ -45,10 +45,9 @@ def build(components: ModelConfig, network: Network, source: int, target: int) -
     """Makes a model with fresh weights.
 
     Args:
-        components: the model's components; that they fit together is checked when an experiment is
-            read (`pam.models.fitting`).
-        network: sizes of encoder and decoder.
-        source, target: number of source and target symbols.
+        components: the model's components; that they fit together is checked when an experiment is read
+            (`pam.models.fitting`).
+        network: sizes of encoder and decoder; source, target: number of source and target symbols.
     """
     architecture = implementation(ARCHITECTURES, components.architecture)
     model: Model = architecture(components, network, source, target)

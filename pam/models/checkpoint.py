@@ -73,18 +73,13 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A trained model with all that is needed to use it.
-
-    Attributes:
-        task: the kind of task, such as `inflection`.
-        codec: text to symbols and back, as the model learned them.
-    """
+    """A trained model with all that is needed to use it."""
 
     run: RunConfig
-    task: str
+    task: str  # the kind of task, such as `inflection`
     source: Vocabulary
     target: Vocabulary
-    codec: Codec
+    codec: Codec  # text to symbols and back, as the model learned them
     network: Model
 
 
@@ -95,8 +90,8 @@ def save_model(folder: Path, run: RunConfig, task: str, origin: Path, weights: M
 
     Args:
         task: the kind of task.
-        origin: prepared data, or another model; the vocabularies and the files that this kind of
-            task needs are copied from there.
+        origin: prepared data, or another model; the vocabularies and the files that this kind of task needs are copied
+            from there.
     """
     for name in belongings(task):
         write_text(folder / name, (origin / name).read_text(encoding="utf-8"))

@@ -15,8 +15,7 @@ from pam.models.distributions import Softmax
 from pam.models.interfaces import AttentionHistory, Coupling, Distribution, Memory, Sizes
 from pam.models.logspace import ZERO, safe_log
 
-BOUND = 10.0
-"""Energies of `proximity` are within +-BOUND, so that exp(k) cannot overflow."""
+BOUND = 10.0  # energies of `proximity` are within +-BOUND, so that exp(k) cannot overflow
 
 
 class NoCoupling(Coupling):
@@ -33,11 +32,11 @@ class NoCoupling(Coupling):
 
 
 class RelativeCoupling(Coupling):
-    """prior_t(a) = sum_a' previous(a') softmax_a(e_t(a) + k(a - a')) (section 2.3.1): the energy
-    depends on the distance alone.
+    """prior_t(a) = sum_a' previous(a') softmax_a(e_t(a) + k(a - a')) (section 2.3.1): the energy depends on the
+    distance alone.
 
-    The paper does not say what the first step is coupled to. `first` is `free`: nothing, k = 0, as
-    there is no previous alignment; or `before`: a position just before the source, a' = -1.
+    The paper does not say what the first step is coupled to. `first` is `free`: nothing, k = 0, as there is no previous
+    alignment; or `before`: a position just before the source, a' = -1.
     """
 
     def __init__(self, options: options.Proximity | options.Monotone) -> None:
@@ -75,8 +74,7 @@ def coupled(scores: Tensor, mask: Tensor, energies: Tensor, previous: Tensor, di
     Args:
         scores: (n, m); mask: (n, m); energies: (m, m) k(a', a); previous: (n, m).
 
-    Returns:
-        (n, m).
+    Returns: (n, m).
     """
     log_transition = distribution(scores[:, None, :] + energies, mask[:, None, :])
     return torch.logsumexp(safe_log(previous)[:, :, None] + log_transition, dim=1)
@@ -85,8 +83,8 @@ def coupled(scores: Tensor, mask: Tensor, energies: Tensor, previous: Tensor, di
 def coupled_softmax(scores: Tensor, mask: Tensor, energies: Tensor, previous: Tensor) -> Tensor:
     """`coupled` of a softmax, in two products with M = exp(k), (a', a).
 
-    With u = softmax(e), the softmax from a' is u(a) M(a', a) / z(a') with z = M u, so that
-    prior = u * M^T (previous / z). As z is at least the smallest of M, nothing is divided by zero.
+    With u = softmax(e), the softmax from a' is u(a) M(a', a) / z(a') with z = M u, so that prior = u * M^T (previous /
+    z). As z is at least the smallest of M, nothing is divided by zero.
     """
     weights = energies.exp()
     log_u = torch.log_softmax(scores.masked_fill(~mask, -torch.inf), dim=1)
@@ -116,8 +114,8 @@ class Monotone(RelativeCoupling):
 
 
 class Proximity(RelativeCoupling):
-    """k(a, a') = delta_{a - a'} where |a - a'| < width, else 0 (section 2.3.1). The
-    paper has a width of 3, hence five learned energies, from -2 to +2."""
+    """k(a, a') = delta_{a - a'} where |a - a'| < width, else 0 (section 2.3.1). The paper has a width of 3, hence five
+    learned energies, from -2 to +2."""
 
     def __init__(self, options: options.Proximity, sizes: Sizes) -> None:
         super().__init__(options)
@@ -216,8 +214,7 @@ def smoothed(filtered: Tensor, transitions: Tensor, lengths: Tensor) -> Tensor:
     Args:
         filtered: (B, n, m); transitions: (m, m) as above; lengths: (B,) real steps.
 
-    Returns:
-        (B, n, m); steps beyond a row's length are left as they are.
+    Returns: (B, n, m); steps beyond a row's length are left as they are.
     """
     tiny = torch.finfo(filtered.dtype).tiny
     found = [filtered[:, -1]]

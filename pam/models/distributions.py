@@ -14,8 +14,7 @@ from pam.models import options
 from pam.models.interfaces import Distribution, Sizes
 from pam.models.logspace import masked_log_softmax, safe_log
 
-TOLERANCE = 1e-10
-"""Below this a difference of levels, of scores of order 1 in float64, is taken for rounding."""
+TOLERANCE = 1e-10  # below this a difference of levels, of scores of order 1 in float64, is taken for rounding
 
 
 class Softmax(Distribution):
@@ -39,8 +38,7 @@ class Projection(Distribution):
             scores: (..., m), of any value where `mask` is false.
             mask: (..., m), broadcastable, true at real positions, at least one in each row.
 
-        Returns:
-            (..., m), exactly 0 outside the support and at padding.
+        Returns: (..., m), exactly 0 outside the support and at padding.
         """
 
     @abstractmethod
@@ -90,8 +88,8 @@ class Sparsemax(Projection):
 class Fusedmax(Projection):
     """argmin over the simplex of |p - e|^2 / 2 + weight sum_a |p(a+1) - p(a)|.
 
-    It is the sparsemax of the scores after total variation denoising (Niculae & Blondel 2017). The
-    default weight is that of the example which the paper's authors published with their code.
+    It is the sparsemax of the scores after total variation denoising (Niculae & Blondel 2017). The default weight is
+    that of the example which the paper's authors published with their code.
     """
 
     def __init__(self, options: options.Fusedmax, sizes: Sizes) -> None:
@@ -108,8 +106,8 @@ class Fusedmax(Projection):
 def sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
     """max(e - tau, 0) with tau such that it sums to one (algorithm 1); see `Projection.project`.
 
-    With the highest score moved to 0, -1 <= tau < 0. Lower scores are therefore not in the support
-    and can be raised to -1, as can padding, which then needs no care of its own.
+    With the highest score moved to 0, -1 <= tau < 0. Lower scores are therefore not in the support and can be raised to
+    -1, as can padding, which then needs no care of its own.
     """
     scores = scores.masked_fill(~mask, -torch.inf)
     scores = (scores - scores.amax(-1, keepdim=True)).clamp_min(-1.0)
@@ -131,9 +129,9 @@ def sparsemax_gradient(probabilities: Tensor, upstream: Tensor) -> Tensor:
 def fusedmax(scores: Tensor, mask: Tensor, weight: float) -> Tensor:
     """sparsemax(denoise(e)); see `Projection.project`.
 
-    Denoising lowers the best score by at most 2 weight, and a score that lies 2 weight below a
-    level stays below it and draws its neighbours down as far as any could. So scores that lie more
-    than 1 + 4 weight below the best need no distinction.
+    Denoising lowers the best score by at most 2 weight, and a score that lies 2 weight below a level stays below it and
+    draws its neighbours down as far as any could. So scores that lie more than 1 + 4 weight below the best need no
+    distinction.
     """
     if weight == 0:
         return sparsemax(scores, mask)
@@ -163,12 +161,10 @@ def denoise(values: Tensor, mask: Tensor, weight: float) -> Tensor:
     is the divide and conquer over levels of Chambolle & Darbon (2009): a handful of passes, for all rows at once.
 
     Args:
-        values: (..., m) in float64, of order 1.
-        mask: (..., m) true at real positions, which stand before padding.
+        values: (..., m) in float64, of order 1; mask: (..., m) true at real positions, which stand before padding.
         weight: more than 0.
 
-    Returns:
-        (..., m); equal neighbours are equal to the last bit. Padding carries no meaning.
+    Returns: (..., m); equal neighbours are equal to the last bit. Padding carries no meaning.
     """
     cut = ~(mask[..., 1:] & mask[..., :-1])
     sent = torch.zeros_like(values[..., 1:])  # along cut edges, from left to right; 0 at padding

@@ -47,8 +47,8 @@ class PosteriorFeeding(InputFeeding):
         return share * weights + (1 - share) * attention.prior
 
     def share(self, truncated: Tensor | None) -> Tensor | float | None:
-        """The share of the posterior, (n, 1), where `truncated` (n,) says which sums are cut
-        (None: no sum is); None where it is all of it."""
+        """The share of the posterior, (n, 1), where `truncated` (n,) says which sums are cut (None: no sum is); None
+        where it is all of it."""
         if self.mix is not None:
             return self.mix
         return None if truncated is None else torch.where(truncated, 0.5, 1.0)[:, None]
@@ -57,8 +57,8 @@ class PosteriorFeeding(InputFeeding):
 class SampleFeeding(InputFeeding):
     """c_t = h_a with a drawn from prior_t: hard attention (Xu et al. 2015).
 
-    The draw is the estimator's own, which reads the same noise. At test time, where nothing is
-    drawn, it is the most probable position. No gradient flows through the choice.
+    The draw is the estimator's own, which reads the same noise. At test time, where nothing is drawn, it is the most
+    probable position. No gradient flows through the choice.
     """
 
     draws = True

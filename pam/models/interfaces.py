@@ -1,8 +1,8 @@
 """What the parts of a model hand each other, and what each part has to offer.
 
-Shapes: B sentences of a batch, n rows of a step (in training the sentences that have not ended, in
-decoding the hypotheses of all sentences), m source positions, D units of an encoder state, H of a
-decoder state, R of the readout, V target symbols.
+Shapes: B sentences of a batch, n rows of a step (in training the sentences that have not ended, in decoding the
+hypotheses of all sentences), m source positions, D units of an encoder state, H of a decoder state, R of the readout, V
+target symbols.
 """
 
 from __future__ import annotations
@@ -19,31 +19,21 @@ from pam.models.kernels import LSTMCell, SharedLinear, SourceMatrix
 from pam.models.output_kernels import OutputLayer, PositionLikelihood
 from pam.models.posterior import Observation
 
-Hidden = tuple[tuple[Tensor, Tensor], ...]
-"""The decoder's state: per layer (h, c), each (n, H)."""
+Hidden = tuple[tuple[Tensor, Tensor], ...]  # the decoder's state: per layer (h, c), each (n, H)
 
 Embed = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a component needs to know to make its parameters.
+    """What a component needs to know to make its parameters."""
 
-    Attributes:
-        query: units H of the decoder state s_t.
-        values: units D of an encoder state h_a (of both directions, where there are two).
-        embedding: units E of an embedding, of a source or a target symbol.
-        direction: units of an encoder state of one direction.
-        layers: layers of the encoder.
-        rate: dropout rate.
-    """
-
-    query: int
-    values: int
-    embedding: int
-    direction: int
-    layers: int
-    rate: float
+    query: int  # units H of the decoder state s_t
+    values: int  # units D of an encoder state h_a (of both directions, where there are two)
+    embedding: int  # units E of an embedding, of a source or a target symbol
+    direction: int  # units of an encoder state of one direction
+    layers: int  # layers of the encoder
+    rate: float  # dropout rate
 
 
 @dataclass(frozen=True)
@@ -53,41 +43,26 @@ class Memory:
     Plain tensors have a row for each row of a step; kernels know of the rows by themselves.
 
     Attributes:
-        values: (n, m, D) encoder states h_a.
-        mask: (n, m) true at real positions.
-        source: h_a, to be read with the weights of an alignment.
-        keys: the score's view of the values: (n, m, .), or a kernel.
-        start: the decoder's first state.
-        cells: the decoder's layers.
-        project: W_s s + b, the readout's view of a query.
-        views: (B, m, R) W_x h_a, the readout's view of the values, where positions have outputs.
-        layer: the output layer, where positions have outputs and are searched.
-        likelihood: p(y_t | s_t, h_a) of given symbols, under teacher forcing.
-        transitions: what the coupling computes once, (m, m), or None.
-        readout_shift: (n, R) what a latent vector of the sentence adds to W_s s, or None.
-        variance: (n, m, D) of the Gaussian around each value, or None.
-        log_ratios: (n, m, m) log density of a draw around the first position's value under the
-            Gaussian of the second, less that under the prior; or None.
-        cost: (n,) nats that the objective pays for the sentence's latent vector, or None.
-        beam: hypotheses of each sentence.
+        log_ratios: (n, m, m) log density of a draw around the first position's value under the Gaussian of the second,
+            less that under the prior; or None.
     """
 
-    values: Tensor
-    mask: Tensor
-    source: SourceMatrix
-    keys: Any
-    start: Hidden
-    cells: tuple[LSTMCell, ...]
-    project: SharedLinear
-    views: Tensor | None = None
-    layer: OutputLayer | None = None
-    likelihood: PositionLikelihood | None = None
-    transitions: Tensor | None = None
-    readout_shift: Tensor | None = None
-    variance: Tensor | None = None
+    values: Tensor  # (n, m, D) encoder states h_a
+    mask: Tensor  # (n, m) true at real positions
+    source: SourceMatrix  # h_a, to be read with the weights of an alignment
+    keys: Any  # the score's view of the values: (n, m, .), or a kernel
+    start: Hidden  # the decoder's first state
+    cells: tuple[LSTMCell, ...]  # the decoder's layers
+    project: SharedLinear  # W_s s + b, the readout's view of a query
+    views: Tensor | None = None  # (B, m, R) W_x h_a, the readout's view of the values, where positions have outputs
+    layer: OutputLayer | None = None  # the output layer, where positions have outputs and are searched
+    likelihood: PositionLikelihood | None = None  # p(y_t | s_t, h_a) of given symbols, under teacher forcing
+    transitions: Tensor | None = None  # what the coupling computes once, (m, m), or None
+    readout_shift: Tensor | None = None  # (n, R) what a latent vector of the sentence adds to W_s s, or None
+    variance: Tensor | None = None  # (n, m, D) of the Gaussian around each value, or None
     log_ratios: Tensor | None = None
-    cost: Tensor | None = None
-    beam: int = 1
+    cost: Tensor | None = None  # (n,) nats that the objective pays for the sentence's latent vector, or None
+    beam: int = 1  # hypotheses of each sentence
 
     def read(self, alignment: Tensor) -> Tensor:
         """The context, sum_a alignment(a) h_a: (n, m) to (n, D)."""
@@ -133,15 +108,13 @@ class AttentionHistory:
     """What was attended before a step.
 
     Attributes:
-        steps: how many symbols were written, t - 1.
-        alignment: (n, m) what the last step handed on; None before the first output, unless the
-            input feeding begins with an alignment.
-        summed: (n, m) what all steps handed on, added up; None before the first output.
+        alignment: (n, m) what the last step handed on; None before the first output, unless the input feeding begins
+            with an alignment.
     """
 
-    steps: int = 0
+    steps: int = 0  # how many symbols were written, t - 1
     alignment: Tensor | None = None
-    summed: Tensor | None = None
+    summed: Tensor | None = None  # (n, m) what all steps handed on, added up; None before the first output
 
     def then(self, alignment: Tensor) -> AttentionHistory:
         """The history of the next step."""
@@ -155,15 +128,10 @@ class AttentionHistory:
 
 @dataclass(frozen=True)
 class Noise:
-    """What training draws at random for a batch, ahead of the steps: for one, or with time first.
+    """What training draws at random for a batch, ahead of the steps: for one, or with time first."""
 
-    Attributes:
-        gumbel: (..., B, m) standard Gumbel noise, by which positions are drawn.
-        normal: (..., B, D) standard normal noise, by which contexts are.
-    """
-
-    gumbel: Tensor
-    normal: Tensor
+    gumbel: Tensor  # (..., B, m) standard Gumbel noise, by which positions are drawn
+    normal: Tensor  # (..., B, D) standard normal noise, by which contexts are
 
     @classmethod
     def draw(cls, steps: int, values: Tensor) -> Noise:
@@ -181,26 +149,16 @@ class Noise:
 
 @dataclass(frozen=True)
 class Attention:
-    """What a step attends to, before its symbol is chosen.
+    """What a step attends to, before its symbol is chosen."""
 
-    Attributes:
-        query: (n, H) s_t.
-        log_prior: (n, m) log of the alignment before y_t is seen; prior: the alignment itself.
-        context: (n, D) sum_a prior_t(a) h_a, with what a latent adds; None where nobody reads it.
-        hidden: the decoder's new state.
-        shift: (n, D) what the latent adds to a context, or None.
-        cost: (n,) nats that the objective pays for that, or None.
-        gumbel: (n, m) the noise of the step, or None.
-    """
-
-    query: Tensor
-    log_prior: Tensor
-    prior: Tensor
-    context: Tensor | None
-    hidden: Hidden
-    shift: Tensor | None = None
-    cost: Tensor | None = None
-    gumbel: Tensor | None = None
+    query: Tensor  # (n, H) s_t
+    log_prior: Tensor  # (n, m) log of the alignment before y_t is seen
+    prior: Tensor  # the alignment itself
+    context: Tensor | None  # (n, D) sum_a prior_t(a) h_a, with what a latent adds; None where nobody reads it
+    hidden: Hidden  # the decoder's new state
+    shift: Tensor | None = None  # (n, D) what the latent adds to a context, or None
+    cost: Tensor | None = None  # (n,) nats that the objective pays for that, or None
+    gumbel: Tensor | None = None  # (n, m) the noise of the step, or None
 
     def select(self, rows: Tensor) -> Attention:
         """The attention of the given hypotheses."""
@@ -243,8 +201,7 @@ class Emission(ABC):
 class Score(nn.Module, ABC):
     """e_t(a): how well position a fits the query."""
 
-    costs = False
-    """Whether the objective pays for what was attended in all."""
+    costs = False  # whether the objective pays for what was attended in all
 
     @abstractmethod
     def keys(self, values: Tensor) -> Any:
@@ -264,8 +221,8 @@ class Window(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, scores: Tensor, query: Tensor, mask: Tensor, history: AttentionHistory) -> tuple[Tensor, Tensor]:
-        """Scores (n, m) as the window weighs them, and the mask (n, m) of what it shows: at least
-        one position of each row. `query` is (n, H), `mask` (n, m)."""
+        """Scores (n, m) as the window weighs them, and the mask (n, m) of what it shows: at least one position of each
+        row. `query` is (n, H), `mask` (n, m)."""
 
 
 class Distribution(nn.Module, ABC):
@@ -291,46 +248,33 @@ class Coupling(nn.Module, ABC):
         """log prior_t, (n, m), log probabilities that sum to one over real positions.
 
         Args:
-            scores: e_t, (n, m).
-            mask: (n, m) positions that are considered.
+            scores: e_t, (n, m); mask: (n, m) positions that are considered.
             distribution: what turns scores into log probabilities.
             history: with the alignment handed on by the last step; None at the first step.
         """
 
     def given_all(self, alignments: Tensor, lengths: Tensor) -> Tensor:
-        """The alignments (B, n, m) handed on, as the whole target makes them: where steps depend on
-        one another, later ones tell of those before. `lengths` (B,) of the targets."""
+        """The alignments (B, n, m) handed on, as the whole target makes them: where steps depend on one another, later
+        ones tell of those before. `lengths` (B,) of the targets."""
         return alignments
 
 
 @dataclass(frozen=True)
 class LatentContext:
-    """A context as a latent variable, drawn.
+    """A context as a latent variable, drawn."""
 
-    Attributes:
-        log_weights: (n, m) of the encoder states in it.
-        shift: (n, D) what is added to their sum. cost: (n,) nats that the objective pays.
-    """
-
-    log_weights: Tensor
-    shift: Tensor | None = None
-    cost: Tensor | None = None
+    log_weights: Tensor  # (n, m) of the encoder states in it
+    shift: Tensor | None = None  # (n, D) what is added to their sum
+    cost: Tensor | None = None  # (n,) nats that the objective pays
 
 
 class Latent(nn.Module, ABC):
     """Latent vectors besides the alignment, drawn in training."""
 
-    draws = True
-    """Whether a step draws anything."""
-
-    sampling = False
-    """Whether vectors are drawn at test time too, where they are their means otherwise."""
-
-    samples = 1
-    """Draws of everything by which training estimates the objective of a sentence."""
-
-    share = 0.0
-    """How much of the training is done, from 0 to 1, set by the training loop."""
+    draws = True  # whether a step draws anything
+    sampling = False  # whether vectors are drawn at test time too, where they are their means otherwise
+    samples = 1  # draws of everything by which training estimates the objective of a sentence
+    share = 0.0  # how much of the training is done, from 0 to 1, set by the training loop
 
     def of_sentence(self, memory: Memory, final: Tensor) -> Memory:
         """The memory with what a latent vector of the sentence adds to it.
@@ -348,14 +292,9 @@ class Latent(nn.Module, ABC):
 class InputFeeding(nn.Module, ABC):
     """Which alignment feeds the next state (and the next coupling)."""
 
-    needs_positions = False
-    """Whether it needs p(y | s, h_a) of every position."""
-
-    draws = False
-    """Whether a position is drawn from the prior, in training."""
-
-    feeds = True
-    """Whether a context is fed to the next state at all."""
+    needs_positions = False  # whether it needs p(y | s, h_a) of every position
+    draws = False  # whether a position is drawn from the prior, in training
+    feeds = True  # whether a context is fed to the next state at all
 
     def first(self, memory: Memory) -> Tensor | None:
         """The alignment before the first output (n, m), or None: an empty context."""
@@ -366,16 +305,14 @@ class InputFeeding(nn.Module, ABC):
         """The alignment handed on, (n, m), given the symbol y_t (n,) that was written.
 
         Args:
-            seen: that symbol, position by position; None unless `needs_positions`.
-            mask: (n, m).
+            seen: that symbol, position by position; None unless `needs_positions`; mask: (n, m).
         """
 
 
 class Inference(nn.Module, ABC):
     """q_t(a | x, y): alignments given the whole target, known in training alone."""
 
-    infers = True
-    """Whether there is such a distribution."""
+    infers = True  # whether there is such a distribution
 
     @abstractmethod
     def forward(
@@ -399,8 +336,8 @@ class Gold(Protocol):
     """What the readout says of symbols y_t that are known, a row each."""
 
     def mixture(self, weights: Tensor, kept: Tensor, summed: bool = True) -> Tensor:
-        """log sum_a exp(weights(a)) p(y_t | s_t, h_a), or sum_a weights(a) log p, over the positions
-        `kept` (N, m), for weights (N, m): (N,)."""
+        """log sum_a exp(weights(a)) p(y_t | s_t, h_a), or sum_a weights(a) log p, over the positions `kept` (N, m), for
+        weights (N, m): (N,)."""
 
     def at(self, weights: Tensor) -> Tensor:
         """log p(y_t | s_t, sum_a weights(a) h_a) for weights (N, m) that sum to one: (N,)."""
@@ -409,15 +346,13 @@ class Gold(Protocol):
 class Estimator(nn.Module, ABC):
     """How a bound's expectation of log p(y_t | s_t, h_a) is computed, and its gradient."""
 
-    draws = True
-    """Whether it draws positions."""
+    draws = True  # whether it draws positions
 
     @abstractmethod
     def forward(self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None) -> Tensor:
         """E_q[log p(y_t | s_t, h_a)] or an estimate of it, (N,).
 
         Args:
-            gold: what the readout says of y_t.
-            log_q, log_prior: (N, m).
+            gold: what the readout says of y_t; log_q, log_prior: (N, m).
             gumbel: (N, m) standard Gumbel noise; None if nothing is drawn.
         """

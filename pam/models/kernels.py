@@ -197,8 +197,8 @@ def read_plain(matrix: Tensor, weights: Tensor) -> Tensor:
 class SourceMatrix:
     """A matrix of m rows for each sentence, (B, m, D), which many steps multiply.
 
-    Steps have n rows: in training those of the first n sentences, in decoding the `beam` hypotheses
-    of each sentence, one after another, which share its matrix.
+    Steps have n rows: in training those of the first n sentences, in decoding the `beam` hypotheses of each sentence,
+    one after another, which share its matrix.
     """
 
     def __init__(self, matrix: Tensor, beam: int = 1) -> None:

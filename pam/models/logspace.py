@@ -5,13 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-ZERO = -1e4
-"""The log of a probability that is zero: finite, yet exp(ZERO) is exactly 0 in float64 too."""
+ZERO = -1e4  # the log of a probability that is zero: finite, yet exp(ZERO) is exactly 0 in float64 too
 
 
 def tanh(x: Tensor) -> Tensor:
-    """tanh(x) as 2 sigmoid(2x) - 1: equal to within rounding, and several times cheaper on
-    processors for which the vendor's vector library was not written."""
+    """tanh(x) as 2 sigmoid(2x) - 1: equal to within rounding, and several times cheaper on processors for which the
+    vendor's vector library was not written."""
     return torch.sigmoid(2 * x) * 2 - 1
 
 
@@ -55,8 +54,8 @@ def is_most_probable(log_probs: Tensor, top_k: int) -> Tensor:
 
 
 def is_nucleus(probs: Tensor, mass: float) -> Tensor:
-    """Which of (n, m) are in the smallest set whose sum reaches `mass`, less than 1, in their row:
-    at least one (Holtzman et al. 2020, of symbols). The first of equals comes first."""
+    """Which of (n, m) are in the smallest set whose sum reaches `mass`, less than 1, in their row: at least one
+    (Holtzman et al. 2020, of symbols). The first of equals comes first."""
     falling, order = probs.sort(dim=1, descending=True, stable=True)
     before = falling.cumsum(1) - falling
     return torch.zeros_like(probs, dtype=torch.bool).scatter(1, order, ~(before >= mass))

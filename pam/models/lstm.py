@@ -17,8 +17,8 @@ _LEVELS = 1 << 16
 def dropout_mask(shape: tuple[int, ...], rate: float, like: Tensor) -> Tensor:
     """Zeros with probability `rate`, else 1 / (1 - rate); dtype and device of `like`.
 
-    Four entries are drawn per 64-bit random number, which on a CPU takes a fifth of the time
-    of `torch.nn.functional.dropout`; the rate is met to within 2^-17.
+    Four entries are drawn per 64-bit random number, which on a CPU takes a fifth of the time of
+    `torch.nn.functional.dropout`; the rate is met to within 2^-17.
     """
     count = 1
     for size in shape:
@@ -55,8 +55,8 @@ class _Mirrored(torch.autograd.Function):
 
 
 def lstms(size: int, hidden: int, layers: int, width: int) -> nn.ModuleList:
-    """The LSTMs of one direction of `layers` layers, over inputs of `size` units; layers give
-    `width` units on, of all their directions."""
+    """The LSTMs of one direction of `layers` layers, over inputs of `size` units; layers give `width` units on, of all
+    their directions."""
     return nn.ModuleList(nn.LSTM(s, hidden) for s in [size] + [width] * (layers - 1))
 
 
@@ -65,14 +65,13 @@ def run_lstms(
 ) -> tuple[Tensor, Tensor]:
     """Recurrent layers over a batch, of both directions or of one.
 
-    The backward LSTM reads each sentence reversed within its own length, so that padding is
-    at the end in both directions and never changes a state. Both are plain `nn.LSTM`s over dense
-    batches, for which torch has fused kernels.
+    The backward LSTM reads each sentence reversed within its own length, so that padding is at the end in both
+    directions and never changes a state. Both are plain `nn.LSTM`s over dense batches, for which torch has fused
+    kernels.
 
     Args:
         forwards, backwards: one LSTM per layer each, of H units; None: not run in that direction.
-        states: (m, B, E) inputs, padded at the end.
-        lengths: (B,) real lengths, at least 1.
+        states: (m, B, E) inputs, padded at the end; lengths: (B,) real lengths, at least 1.
         rate: dropout rate on each layer's output.
 
     Returns:
@@ -104,13 +103,10 @@ class Encoder(nn.Module):
     """Source symbols to states h_a, forward and backward concatenated.
 
     Args:
-        vocabulary: number of source symbols.
-        embedding: units of an embedding.
-        hidden: LSTM units of one direction.
-        layers: in the stack.
-        rate: dropout rate, on embeddings and on each layer's output.
-        reads: `both` directions, or one of them alone; `backward` is the reversed source of
-            Sutskever et al. (2014), with positions counted as they stand in the text.
+        vocabulary: number of source symbols; embedding: units of an embedding; hidden: LSTM units of one direction.
+        layers: in the stack; rate: dropout rate, on embeddings and on each layer's output.
+        reads: `both` directions, or one of them alone; `backward` is the reversed source of Sutskever et al. (2014),
+            with positions counted as they stand in the text.
     """
 
     def __init__(
@@ -143,15 +139,12 @@ class Encoder(nn.Module):
 class Decoder(nn.Module):
     """s_t = RNN(s_{t-1}, [emb(y_{t-1}); c_{t-1}]) (Shankar & Sarawagi 2019, equations 9, 12).
 
-    A stack of LSTM layers, fed with symbol and context. What embeddings give the gates of the first
-    layer depends on no other step, so it is computed for many symbols at once (`gates`).
+    A stack of LSTM layers, fed with symbol and context. What embeddings give the gates of the first layer depends on no
+    other step, so it is computed for many symbols at once (`gates`).
 
     Args:
-        vocabulary: number of target symbols.
-        embedding: units of an embedding.
-        context: units D of the context c_{t-1}.
-        hidden: LSTM units H.
-        layers: in the stack.
+        vocabulary: number of target symbols; embedding: units of an embedding.
+        context: units D of the context c_{t-1}; hidden: LSTM units H; layers: in the stack.
         final: units of the encoder's final states, from which the first state is made.
         rate: dropout rate, on embeddings and on each layer's output.
     """
@@ -209,14 +202,10 @@ class Decoder(nn.Module):
         """One step.
 
         Args:
-            gates: (n, 4H) of y_{t-1}, made by `gates`.
-            context: (n, D) c_{t-1}.
-            state: the state before.
-            cells: made by `kernels`.
-            masks: (layers, n, H) dropout masks of this step, or None.
+            gates: (n, 4H) of y_{t-1}, made by `gates`; context: (n, D) c_{t-1}; state: the state before.
+            cells: made by `kernels`; masks: (layers, n, H) dropout masks of this step, or None.
 
-        Returns:
-            The query (n, H), the top layer's output after dropout, and the new state.
+        Returns: The query (n, H), the top layer's output after dropout, and the new state.
         """
         below, new = context, []
         for layer, (cell, (h, c)) in enumerate(zip(cells, state, strict=True)):

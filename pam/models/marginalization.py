@@ -20,14 +20,9 @@ from pam.models.readout import Readout, TokenGold
 class Marginalization(nn.Module, ABC):
     """Where the position is summed out."""
 
-    gives_positions = False
-    """Whether it computes p(y | s, h_a) of every position."""
-
-    needs_context = False
-    """Whether it reads the context of the prior."""
-
-    needs_inference = False
-    """Whether its objective is a bound, by alignments that an inference network gives."""
+    gives_positions = False  # whether it computes p(y | s, h_a) of every position
+    needs_context = False  # whether it reads the context of the prior
+    needs_inference = False  # whether its objective is a bound, by alignments that an inference network gives
 
     @abstractmethod
     def emission(self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout) -> Emission:
@@ -63,8 +58,8 @@ class Input(Marginalization):
 
 
 class NoAttention(Input):
-    """p(y_t) = p(y_t | s_t), with the encoder's last state passed on as the decoder's first one
-    (Sutskever et al. 2014)."""
+    """p(y_t) = p(y_t | s_t), with the encoder's last state passed on as the decoder's first one (Sutskever et al.
+    2014)."""
 
     needs_context = False
 
@@ -125,21 +120,14 @@ class Output(Marginalization):
 
 @dataclass(frozen=True)
 class MixtureEmission(Emission):
-    """That of every position, weighted by the prior.
+    """That of every position, weighted by the prior."""
 
-    Attributes:
-        log_prior: (n, m). projected: (n, R).
-        kept: (n, m) positions that are summed over.
-        truncated: (n,) which sums are cut to K positions, or None: none is.
-        norms: (n, m) of hypotheses that search has chosen, the normalizer of each position.
-    """
-
-    log_prior: Tensor
-    projected: Tensor
-    kept: Tensor
-    truncated: Tensor | None
+    log_prior: Tensor  # (n, m)
+    projected: Tensor  # (n, R)
+    kept: Tensor  # (n, m) positions that are summed over
+    truncated: Tensor | None  # (n,) which sums are cut to K positions, or None: none is
     memory: Memory
-    norms: Tensor | None = None
+    norms: Tensor | None = None  # (n, m) of hypotheses that search has chosen, the normalizer of each position
 
     @property
     def log_probs(self) -> Tensor:
@@ -209,8 +197,7 @@ class Bound(Output):
         """The bound of all tokens, (N,).
 
         Args:
-            log_q: (N, m); None: q is the prior.
-            gumbel: (N, m) noise, for an estimator that draws.
+            log_q: (N, m); None: q is the prior; gumbel: (N, m) noise, for an estimator that draws.
         """
         log_prior = gold.tokens.log_prior.clamp_min(ZERO)
         log_q = log_prior if log_q is None else self.restrict(log_q)

@@ -17,21 +17,16 @@ class TeacherForced:
     """A batch under teacher forcing; entries at padded target positions carry no meaning.
 
     Attributes:
-        log_probs: (B, T) log p(y_t | y_<t, x).
-        exact: (B, T) the same summed over all source positions, where the model leaves some out;
-            what it feeds back is the same.
-        correct: (B, T) whether y_t is the most probable symbol.
-        prior: (B, T, m).
-        alignment: (B, T, m) what was handed on; of a chain, its marginals given the whole target.
-        positions: (B, T) how many positions were summed over; 1 where there is a single context.
+        exact: (B, T) the same summed over all source positions, where the model leaves some out; what it feeds back is
+            the same.
     """
 
-    log_probs: Tensor
+    log_probs: Tensor  # (B, T) log p(y_t | y_<t, x)
     exact: Tensor
-    correct: Tensor
-    prior: Tensor
-    alignment: Tensor
-    positions: Tensor
+    correct: Tensor  # (B, T) whether y_t is the most probable symbol
+    prior: Tensor  # (B, T, m)
+    alignment: Tensor  # (B, T, m) what was handed on; of a chain, its marginals given the whole target
+    positions: Tensor  # (B, T) how many positions were summed over; 1 where there is a single context
 
 
 class Encoded(Protocol):
@@ -78,13 +73,12 @@ class Step(Protocol):
 class Model(nn.Module, ABC):
     """A distribution over outputs given sources, one symbol after another."""
 
-    bf16 = False
-    """Whether large products are taken in bfloat16 in training; sums and states are not."""
+    bf16 = False  # whether large products are taken in bfloat16 in training; sums and states are not
 
     @abstractmethod
     def encode(self, source: Tensor, lengths: Tensor, beam: int = 1) -> Any:
-        """Encodes sources (B, m) of real `lengths` (B,) for so many hypotheses of each sentence,
-        one after another; see `Encoded`."""
+        """Encodes sources (B, m) of real `lengths` (B,) for so many hypotheses of each sentence, one after another; see
+        `Encoded`."""
 
     @abstractmethod
     def start(self, memory: Any) -> Any:
@@ -103,11 +97,9 @@ class Model(nn.Module, ABC):
         """log p(y_t | y_<t, x) of given targets.
 
         Args:
-            source: (B, m) padded at the end; lengths: (B,).
-            target: (B, T) with the end symbol, padded at the end.
+            source: (B, m) padded at the end; lengths: (B,); target: (B, T) with the end symbol, padded at the end.
 
-        Returns:
-            (B, T). Entries at padded target positions carry no meaning; mask them.
+        Returns: (B, T). Entries at padded target positions carry no meaning; mask them.
         """
 
     def objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:

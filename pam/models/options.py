@@ -1,9 +1,9 @@
 """What a model is made of and which options each part takes, without importing torch.
 
-Each component of a model (`score`, `coupling`, ...) has one dictionary here, from the kinds that a
-YAML file may name to the class of their options. The class that computes a kind has the same name,
-but for a suffix `Options`, in the component's module: `pam.models.scores.General` for
-`options.General`. A package of one's own adds a kind with `register`.
+Each component of a model (`score`, `coupling`, ...) has one dictionary here, from the kinds that a YAML file may name
+to the class of their options. The class that computes a kind has the same name, but for a suffix `Options`, in the
+component's module: `pam.models.scores.General` for `options.General`. A package of one's own adds a kind with
+`register`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from pydantic import Field, model_validator
 
 from pam.io import Strict, UserError, unknown
 
-LARGEST, DEEPEST = 65_536, 100
-"""Units and layers of the largest network: what is more was written by mistake."""
+LARGEST, DEEPEST = 65_536, 100  # units and layers of the largest network: what is more was written by mistake
 
 Units = Annotated[int, Field(ge=1, le=LARGEST)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -34,18 +33,14 @@ class Options(Strict):
     """`package.module:Class` of a kind from elsewhere; None: the class of this package."""
 
     # Facts by which `pam.models.fitting` tells whether parts fit together.
-    has_components: ClassVar[bool] = True
-    """Of an architecture: whether it is made of the other components."""
+    has_components: ClassVar[bool] = True  # of an architecture: whether it is made of the other components
     gives_positions: ClassVar[bool] = False
     """Of a marginalization: whether it computes p(y | s, h_a) of each position a."""
-    needs_positions: ClassVar[bool] = False
-    """Of input feeding: whether it needs that."""
+    needs_positions: ClassVar[bool] = False  # of input feeding: whether it needs that
     needs_inference: ClassVar[bool] = False
     """Of a marginalization: whether it is a bound, which an inference network tightens."""
-    infers: ClassVar[bool] = False
-    """Of an inference: whether there is one."""
-    draws: ClassVar[bool] = False
-    """Of an estimator: whether it draws positions."""
+    infers: ClassVar[bool] = False  # of an inference: whether there is one
+    draws: ClassVar[bool] = False  # of an estimator: whether it draws positions
 
 
 # score: how well a source position fits the decoder's state
@@ -426,8 +421,8 @@ MODULES = {
 
 
 def implementation_of(component: str, options: Options) -> str:
-    """Where what computes a kind is, as `package.module:Class`; of an architecture, the function
-    that builds it, which has the kind's name."""
+    """Where what computes a kind is, as `package.module:Class`; of an architecture, the function that builds it, which
+    has the kind's name."""
     name = type(options).__name__.removesuffix("Options")
     if component == "architecture":
         name = options.kind
@@ -439,8 +434,8 @@ def register(component: str, options: type[Options]) -> None:
 
     Args:
         component: such as `score`.
-        options: its options; the default of `kind` is the kind's name, and `implementation` names
-            the class that computes it. Neither may import torch.
+        options: its options; the default of `kind` is the kind's name, and `implementation` names the class that
+            computes it. Neither may import torch.
 
     Raises:
         UserError: no such component, a kind that there is already, or no such implementation.

@@ -1,7 +1,7 @@
 """The output layer's kernels: log-likelihoods of known symbols, without keeping distributions.
 
-They are where time and memory go when the vocabulary is large: nothing of size rows x V is stored,
-but for small vocabularies, where that is cheaper. See `kernels` for how gradients are gathered.
+They are where time and memory go when the vocabulary is large: nothing of size rows x V is stored, but for small
+vocabularies, where that is cheaper. See `kernels` for how gradients are gathered.
 """
 
 from __future__ import annotations
@@ -20,32 +20,26 @@ from torch.autograd.function import once_differentiable
 from pam.models.kernels import Anchor, Tape, bf16_if
 from pam.models.logspace import tanh, tanh_
 
-CHUNK = 1 << 24
-"""Bytes of the largest piece of logits at a time: 16 MB, which a cache may hold."""
+CHUNK = 1 << 24  # bytes of the largest piece of logits at a time: 16 MB, which a cache may hold
 
 STORED = 1 << 29
-"""Bytes of distributions in bfloat16 that are kept for the way back, at most: 512 MB. In float32 they would be twice
-as many: there, those are computed once more that do not fit into a piece."""
+"""Bytes of distributions in bfloat16 that are kept for the way back, at most: 512 MB. In float32 they would be twice as
+many: there, those are computed once more that do not fit into a piece."""
 
 MOST_PAIRS = 1 << 13
 """Pairs of the largest piece, however small the vocabulary: their hidden layers are to stay in a cache too."""
 
-PICKING = 32
-"""Symbols of a vocabulary whose logits and gradients cost as much as to pick a row out of many."""
-
-SMALLEST = 1e-30
-"""Probabilities below it are computed once more, in log space: they may have been rounded to zero."""
+PICKING = 32  # symbols of a vocabulary whose logits and gradients cost as much as to pick a row out of many
+SMALLEST = 1e-30  # probabilities below it are computed once more, in log space: they may have been rounded to zero
 
 
 def gold_log_probs_plain(views: Tensor, query: Tensor, weight: Tensor, bias: Tensor, symbols: Tensor) -> Tensor:
     """log p(y | s, h_a) of one symbol y for each row, the definition of `PositionLikelihood`.
 
     Args:
-        views: (n, m, R) W_x h_a; query: (n, R) W_s s + b; weight: (V, R); bias: (V,).
-        symbols: (n,).
+        views: (n, m, R) W_x h_a; query: (n, R) W_s s + b; weight: (V, R); bias: (V,); symbols: (n,).
 
-    Returns:
-        (n, m).
+    Returns: (n, m).
     """
     logits = torch.tanh(views + query[:, None]) @ weight.t() + bias
     index = symbols[:, None, None].expand(-1, views.shape[1], 1)
@@ -56,8 +50,7 @@ def mixture_plain(log_weights: Tensor, log_likelihood: Tensor, summed: bool) -> 
     """log sum_a w(a) p_a, or sum_a w(a) log p_a, the definition of `mixture_log_likelihood`.
 
     Args:
-        log_weights: (n, m) log w if `summed`, else w.
-        log_likelihood: (n, m) log p_a.
+        log_weights: (n, m) log w if `summed`, else w; log_likelihood: (n, m) log p_a.
     """
     if summed:
         return torch.logsumexp(log_weights + log_likelihood, 1)
@@ -67,13 +60,13 @@ def mixture_plain(log_weights: Tensor, log_likelihood: Tensor, summed: bool) -> 
 class OutputLayer:
     """softmax(W z + b) of z = tanh(x), of which gradients are gathered over many calls.
 
-    Distributions are overwritten by the next call, unless a place for them is given: large pieces of
-    memory that come and go among small ones that stay would leave holes that are not filled again.
+    Distributions are overwritten by the next call, unless a place for them is given: large pieces of memory that come
+    and go among small ones that stay would leave holes that are not filled again.
 
     Args:
         weight: (V, R); bias: (V,).
-        bf16: whether products are taken, and distributions held, in bfloat16. Logits are then off by
-            up to 2^-9 of their size; sums and gradients are computed from what the logits say.
+        bf16: whether products are taken, and distributions held, in bfloat16. Logits are then off by up to 2^-9 of
+            their size; sums and gradients are computed from what the logits say.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, bf16: bool = False) -> None:
@@ -201,13 +194,11 @@ def _backward(layer: OutputLayer, z: Tensor, error: Tensor | None, symbols: Tens
 class Pairs:
     """The (row, position) pairs that are computed, one after another: P of n x m.
 
-    What is left out costs nothing: padding, positions outside a window or of a sparse distribution,
-    and those beyond the ones that are summed over. Where that would spare less than it costs to
-    pick the others, all are computed.
+    What is left out costs nothing: padding, positions outside a window or of a sparse distribution, and those beyond
+    the ones that are summed over. Where that would spare less than it costs to pick the others, all are computed.
 
     Args:
-        kept: (n, m) which pairs count, at least one in each row.
-        width: symbols of the vocabulary.
+        kept: (n, m) which pairs count, at least one in each row; width: symbols of the vocabulary.
         sentences: (n,) the sentence of each row; None: rows are those of the first sentences.
     """
 
@@ -271,8 +262,7 @@ class PositionLikelihood:
     is, and on the way back logits are computed once more for the positions that matter.
 
     Args:
-        views: (B, m, R) W_x h_a.
-        weight: (V, R); bias: (V,): the output layer.
+        views: (B, m, R) W_x h_a; weight: (V, R); bias: (V,): the output layer.
         rows: how many (row, position) pairs all steps have together, at most.
     """
 
@@ -285,9 +275,7 @@ class PositionLikelihood:
         """Log-likelihoods (n, m), without meaning where they are not asked for.
 
         Args:
-            query: (n, R) W_s s + b of the first n sentences.
-            symbols: (n,) y_t.
-            kept: (n, m) of which positions.
+            query: (n, R) W_s s + b of the first n sentences; symbols: (n,) y_t; kept: (n, m) of which positions.
         """
         found: Tensor = _Position.apply(self.anchor, self.tape, query, symbols, kept)
         return found
@@ -337,21 +325,13 @@ class _Position(Function):
 
 @dataclass(frozen=True)
 class Mixture:
-    """Whose likelihood is asked for: N tokens, over m positions each.
+    """Whose likelihood is asked for: N tokens, over m positions each."""
 
-    Attributes:
-        symbols: (N,) y.
-        kept: (N, m) which positions count, at least one for each token.
-        sentences: (N,) the sentence of each token.
-        summed: whether positions are summed out; else the expectation of the logarithm is taken.
-        bf16: whether products are taken in bfloat16.
-    """
-
-    symbols: Tensor
-    kept: Tensor
-    sentences: Tensor
-    summed: bool = True
-    bf16: bool = False
+    symbols: Tensor  # (N,) y
+    kept: Tensor  # (N, m) which positions count, at least one for each token
+    sentences: Tensor  # (N,) the sentence of each token
+    summed: bool = True  # whether positions are summed out; else the expectation of the logarithm is taken
+    bf16: bool = False  # whether products are taken in bfloat16
 
 
 def pieces(kept: Tensor, sentences: Tensor, layer: OutputLayer) -> Iterator[tuple[slice, Pairs]]:
@@ -371,10 +351,9 @@ def mixture_log_likelihood(
 ) -> Tensor:
     """log sum_a exp(weights(a)) p(y | x_a), or sum_a weights(a) log p(y | x_a), of many tokens.
 
-    How much a position counts is known on the way forward: the posterior, if positions are summed
-    out; the given distribution, if a bound is taken; one, if there is a single context. So the
-    gradient is prepared there while logits are at hand, a few tokens at a time: neither logits nor
-    hidden layers pile up over time.
+    How much a position counts is known on the way forward: the posterior, if positions are summed out; the given
+    distribution, if a bound is taken; one, if there is a single context. So the gradient is prepared there while logits
+    are at hand, a few tokens at a time: neither logits nor hidden layers pile up over time.
 
     Args:
         views: (B, m, R) W_x h_a; None: m = 1, and the query has all of x.
@@ -382,8 +361,7 @@ def mixture_log_likelihood(
         weights: (N, m) log probabilities if positions are summed out, else probabilities.
         weight: (V, R); bias: (V,): the output layer.
 
-    Returns:
-        (N,).
+    Returns: (N,).
     """
     found: Tensor = _Mixture.apply(views, query, weights, weight, bias, given)
     return found
@@ -443,8 +421,8 @@ def mixture_log_probs(
 ) -> tuple[Tensor, Tensor]:
     """log sum_a w(a) p(y | x_a) of every symbol, for search: nothing is kept for a gradient.
 
-    Distributions of positions are made and summed a few rows at a time, as all of them together
-    are many times larger than any cache.
+    Distributions of positions are made and summed a few rows at a time, as all of them together are many times larger
+    than any cache.
 
     Args:
         views: (B, m, R) W_x h_a; query: (N, R) W_s s + b; weights: (N, m) probabilities.

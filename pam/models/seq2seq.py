@@ -1,7 +1,7 @@
 """The model: encoder, decoder and the components, put together step by step.
 
-`step` and `update` are the definition. Teacher forcing (`forward`), search and analysis all go
-through them; what is fast about them is in the kernels.
+`step` and `update` are the definition. Teacher forcing (`forward`), search and analysis all go through them; what is
+fast about them is in the kernels.
 """
 
 from __future__ import annotations
@@ -39,17 +39,11 @@ from pam.models.readout import Readout, TokenGold, Tokens
 
 @dataclass(frozen=True)
 class State:
-    """What a hypothesis carries from step to step.
+    """What a hypothesis carries from step to step."""
 
-    Attributes:
-        hidden: the decoder's state, per layer (h, c), each (n, H).
-        context: (n, D) c_{t-1}, fed to the next state.
-        history: what was attended so far.
-    """
-
-    hidden: Hidden
-    context: Tensor
-    history: AttentionHistory
+    hidden: Hidden  # the decoder's state, per layer (h, c), each (n, H)
+    context: Tensor  # (n, D) c_{t-1}, fed to the next state
+    history: AttentionHistory  # what was attended so far
 
     @property
     def alignment(self) -> Tensor | None:
@@ -64,17 +58,11 @@ class State:
 
 @dataclass(frozen=True)
 class Step:
-    """One step before its symbol is chosen.
+    """One step before its symbol is chosen."""
 
-    Attributes:
-        attention: what it attends to.
-        emission: p(y_t | y_<t, x), computed when it is asked for.
-        history: what was attended before it.
-    """
-
-    attention: Attention
-    emission: Emission
-    history: AttentionHistory
+    attention: Attention  # what it attends to
+    emission: Emission  # p(y_t | y_<t, x), computed when it is asked for
+    history: AttentionHistory  # what was attended before it
 
     @property
     def log_probs(self) -> Tensor:
@@ -99,27 +87,16 @@ class Step:
 
 @dataclass(frozen=True)
 class Forced:
-    """A batch under teacher forcing, sentences in the order of falling target length.
+    """A batch under teacher forcing, sentences in the order of falling target length."""
 
-    Attributes:
-        order: (B,) the given row of each sentence here.
-        target: (B, T).
-        memory: the encoded sources.
-        tokens: all real tokens, step after step.
-        evidence: (N,) log p(y_t | y_<t, x), where a posterior that was fed back gave it; or None.
-        alignment: (N, m) what was fed back.
-        cost: (N,) nats that latents of a step cost, or None.
-        noise: what was drawn, or None.
-    """
-
-    order: Tensor
-    target: Tensor
-    memory: Memory
-    tokens: Tokens
-    evidence: Tensor | None
-    alignment: Tensor
-    cost: Tensor | None
-    noise: Noise | None
+    order: Tensor  # (B,) the given row of each sentence here
+    target: Tensor  # (B, T)
+    memory: Memory  # the encoded sources
+    tokens: Tokens  # all real tokens, step after step
+    evidence: Tensor | None  # (N,) log p(y_t | y_<t, x), where a posterior that was fed back gave it; or None
+    alignment: Tensor  # (N, m) what was fed back
+    cost: Tensor | None  # (N,) nats that latents of a step cost, or None
+    noise: Noise | None  # what was drawn, or None
 
     def unpacked(self, values: Tensor) -> Tensor:
         """(N, ...) to (B, T, ...), rows as they were given, zeros at padding."""
@@ -200,8 +177,7 @@ class Seq2Seq(Model):
         """Where a step looks.
 
         Args:
-            memory: the encoded sources.
-            state: what the last step handed on.
+            memory: the encoded sources; state: what the last step handed on.
             gates: (n, 4H) what y_{t-1} gives the decoder, by `Decoder.gates`.
             masks: (layers, n, H) dropout masks, or None.
             noise: of this step; without it latents are their means and no position is drawn.
@@ -234,8 +210,8 @@ class Seq2Seq(Model):
         return self.marginalization.emission(attention, projected, memory, self.readout)
 
     def step(self, memory: Memory, state: State, symbol: Tensor) -> Step:
-        """The step after `symbol` (n,) was written last; latents are their means, unless they are
-        to be sampled at test time too."""
+        """The step after `symbol` (n,) was written last; latents are their means, unless they are to be sampled at test
+        time too."""
         noise = Noise.draw(1, memory.values).at(0, len(symbol)) if self.latent.sampling else None
         attention = self.attend(memory, state, self.decoder.gates(symbol), noise=noise)
         return Step(attention, self.emit(memory, attention), state.history)
@@ -263,8 +239,7 @@ class Seq2Seq(Model):
         """All steps of given targets; rows that have ended are left out as the batch goes on.
 
         Args:
-            source: (B, m) padded at the end; lengths: (B,).
-            target: (B, T) with the end symbol, padded at the end.
+            source: (B, m) padded at the end; lengths: (B,); target: (B, T) with the end symbol, padded at the end.
             draws: whether what training draws is drawn.
         """
         sizes = (target != PAD).sum(1)
@@ -372,8 +347,7 @@ class Seq2Seq(Model):
         """What training maximizes: log p(y_t | y_<t, x), or a bound of it, less what latents cost.
 
         Args:
-            source: (B, m) padded at the end; lengths: (B,).
-            target: (B, T) with the end symbol, padded at the end.
+            source: (B, m) padded at the end; lengths: (B,); target: (B, T) with the end symbol, padded at the end.
 
         Returns:
             (B, T); what a whole sentence costs is paid at its last symbol. Entries at padded target
