@@ -50,14 +50,10 @@ class Hypothesis:
 
 
 class Generator:
-    """Sources as symbols to outputs as text.
+    """Sources as symbols to `n_best` outputs each as text, the best, or drawn by `sampling`.
 
-    Args:
-        folder: where the model was read from, for the table of lengths; n_best: outputs per source.
-        sampling: draws outputs; None: searches for the best.
-
-    Raises:
-        UserError: settings that this model, or this beam, does not allow.
+    The model was read from `folder`, which holds its table of lengths. A UserError names settings that this model, or
+    this beam, does not allow.
     """
 
     def __init__(
@@ -83,17 +79,11 @@ class Generator:
         self, sources: Sequence[Sequence[str]], first: int = 0, on_progress: Callable[[int], None] = lambda _: None
     ) -> list[list[Hypothesis]]:
         """For each source, symbols without an end symbol, its outputs; the other arguments are those of `decode`."""
+        ids = [self.model.source.encode(source) for source in sources]
         found = decode(
-            self.model.network,
-            [self.model.source.encode(source) for source in sources],
-            self.decoding,
-            self.actions,
-            n_best=self.n_best,
-            prior=self.prior,
-            sampling=self.sampling,
-            first=first,
-            on_progress=on_progress,
-        )
+            self.model.network, ids, self.decoding, self.actions, n_best=self.n_best, prior=self.prior,
+            sampling=self.sampling, first=first, on_progress=on_progress,
+        )  # fmt: skip
         return [
             [self._hypothesis(output, source) for output in outputs]
             for source, outputs in zip(sources, found, strict=True)
@@ -111,17 +101,10 @@ class Generator:
 
 
 def decode(
-    model: Model,
-    sources: Sequence[Sequence[int]],
-    decoding: Decoding,
-    actions: bool = False,
-    *,
-    n_best: int = 1,
-    prior: LengthPrior | None = None,
-    sampling: Sampling | None = None,
-    first: int = 0,
+    model: Model, sources: Sequence[Sequence[int]], decoding: Decoding, actions: bool = False, *, n_best: int = 1,
+    prior: LengthPrior | None = None, sampling: Sampling | None = None, first: int = 0,
     on_progress: Callable[[int], None] = lambda _: None,
-) -> list[list[Output]]:
+) -> list[list[Output]]:  # fmt: skip
     """Decodes sources of any length, similar lengths side by side.
 
     Args:

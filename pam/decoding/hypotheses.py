@@ -27,17 +27,13 @@ LENGTHS = "lengths.json"  # name of a `LengthPrior` in a model's folder
 
 @dataclass(frozen=True)
 class Output:
-    """One output for one sentence.
-
-    Attributes:
-        attended: for each symbol the position of the source symbol most attended, by the alignment handed on; empty
-            where nobody asked for it.
-    """
+    """One output for one sentence."""
 
     symbols: list[int]  # ids, without the end symbol; none where the empty output was found
     log_prob: float  # log p(symbols, end | source), in nats
     complete: bool  # false where the length limit cut it short
     score: float  # what outputs of a sentence are ranked by; see `Ranking`
+    # For each symbol the position of the source symbol most attended, by the alignment handed on, where this was asked.
     attended: list[int] = field(default_factory=list)
 
 
@@ -171,11 +167,8 @@ class Ranking:
         return score
 
     def bound(self, rows: Tensor, total: Tensor, written: int) -> Tensor:
-        """What no continuation of an open output can exceed: (B', k).
-
-        Args:
-            rows: (B',) which sentences; total: (B', k) log p of what was written so far, `written` symbols.
-        """
+        """What no continuation of an open output of sentences `rows` (B',) can exceed, (B', k), given log p (B', k) of
+        what was `written` so far."""
         bound = total * self.scale[rows, None] if self.power else total
         return bound if self.bonus is None else bound + self.ahead[rows, written, None]
 

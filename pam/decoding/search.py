@@ -33,14 +33,9 @@ def search(model: Model, source: Tensor, lengths: Tensor, decoding: Decoding, ac
 
 @torch.no_grad()
 def beam_search(
-    model: Model,
-    source: Tensor,
-    lengths: Tensor,
-    decoding: Decoding,
-    n_best: int = 1,
-    actions: bool = False,
+    model: Model, source: Tensor, lengths: Tensor, decoding: Decoding, n_best: int = 1, actions: bool = False,
     prior: LengthPrior | None = None,
-) -> list[list[Output]]:
+) -> list[list[Output]]:  # fmt: skip
     """Decodes a batch by beam search; a beam of 1 is greedy search.
 
     Hypotheses are extended by their log probability. One that ends leaves its place to the next best. A sentence is
@@ -166,15 +161,9 @@ class Sampling:
 
 @torch.no_grad()
 def sample(
-    model: Model,
-    source: Tensor,
-    lengths: Tensor,
-    decoding: Decoding,
-    sampling: Sampling,
-    numbers: Sequence[int],
-    n_best: int = 1,
-    actions: bool = False,
-) -> list[list[Output]]:
+    model: Model, source: Tensor, lengths: Tensor, decoding: Decoding, sampling: Sampling, numbers: Sequence[int],
+    n_best: int = 1, actions: bool = False,
+) -> list[list[Output]]:  # fmt: skip
     """Draws outputs for each sentence of a batch.
 
     Args:

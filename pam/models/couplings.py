@@ -21,9 +21,6 @@ BOUND = 10.0  # energies of `proximity` are within +-BOUND, so that exp(k) canno
 class NoCoupling(Coupling):
     """k = 0, so that prior_t = softmax(e_t) (equation 6: the query carries the past)."""
 
-    def __init__(self, options: options.NoCoupling, sizes: Sizes) -> None:
-        super().__init__()
-
     def forward(
         self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory, history: AttentionHistory
     ) -> Tensor:
@@ -69,13 +66,8 @@ class RelativeCoupling(Coupling):
 
 
 def coupled(scores: Tensor, mask: Tensor, energies: Tensor, previous: Tensor, distribution: Distribution) -> Tensor:
-    """log sum_a' previous(a') distribution_a(e(a) + k(a', a)), the definition: O(m^2) for each row.
-
-    Args:
-        scores: (n, m); mask: (n, m); energies: (m, m) k(a', a); previous: (n, m).
-
-    Returns: (n, m).
-    """
+    """log sum_a' previous(a') distribution_a(e(a) + k(a', a)), (n, m), the definition: O(m^2) for each row. Energies
+    are (m, m), from the first index to the second, all else (n, m)."""
     log_transition = distribution(scores[:, None, :] + energies, mask[:, None, :])
     return torch.logsumexp(safe_log(previous)[:, :, None] + log_transition, dim=1)
 
@@ -182,9 +174,6 @@ class PointerCoupling(Coupling):
     It goes with the input feeding `pointer`, which moves the alignment at each step action.
     """
 
-    def __init__(self, options: options.PointerCoupling, sizes: Sizes) -> None:
-        super().__init__()
-
     def forward(
         self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory, history: AttentionHistory
     ) -> Tensor:
@@ -193,12 +182,8 @@ class PointerCoupling(Coupling):
 
 
 def onward(marginal: Tensor, transitions: Tensor) -> Tensor:
-    """The forward message that reaches each position: (B, m) to (B, m), unnormalized.
-
-    Args:
-        marginal: of the step before, given the scores up to it.
-        transitions: (m, m) weights exp(k), from the first index to the second.
-    """
+    """The forward message that reaches each position, (B, m), unnormalized, from the marginal (B, m) of the step
+    before, given the scores up to it, by weights exp(k) (m, m), from the first index to the second."""
     return marginal @ transitions
 
 
@@ -209,12 +194,8 @@ def smoothed(filtered: Tensor, transitions: Tensor, lengths: Tensor) -> Tensor:
 
         g_t(a) = f_t(a) sum_b exp(k(a, b)) g_{t+1}(b) / sum_a' f_t(a') exp(k(a', b)),    g_n = f_n.
 
-    Time goes with n m^2, over the whole batch at once.
-
-    Args:
-        filtered: (B, n, m); transitions: (m, m) as above; lengths: (B,) real steps.
-
-    Returns: (B, n, m); steps beyond a row's length are left as they are.
+    Time goes with n m^2, over the whole batch at once. Marginals are (B, n, m); steps beyond a row's length, of
+    `lengths` (B,), are left as they are.
     """
     tiny = torch.finfo(filtered.dtype).tiny
     found = [filtered[:, -1]]
@@ -227,6 +208,5 @@ def smoothed(filtered: Tensor, transitions: Tensor, lengths: Tensor) -> Tensor:
 
 
 COUPLINGS: dict[str, type[Coupling]] = {
-    "none": NoCoupling, "proximity": Proximity, "monotone": Monotone, "chain": Chain,
-    "pointer": PointerCoupling,
+    "none": NoCoupling, "proximity": Proximity, "monotone": Monotone, "chain": Chain, "pointer": PointerCoupling,
 }  # fmt: skip

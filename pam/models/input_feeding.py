@@ -16,9 +16,6 @@ from pam.models.posterior import Observation
 class PriorFeeding(InputFeeding):
     """c_t = sum_a prior_t(a) h_a: the symbol written is not looked at (equation 9)."""
 
-    def __init__(self, options: options.PriorFeeding | options.NoFeeding, sizes: Sizes) -> None:
-        super().__init__()
-
     def forward(self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor) -> Tensor:
         return attention.prior
 
@@ -63,9 +60,6 @@ class SampleFeeding(InputFeeding):
 
     draws = True
 
-    def __init__(self, options: options.SampleFeeding, sizes: Sizes) -> None:
-        super().__init__()
-
     def forward(self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor) -> Tensor:
         log_prior, gumbel = attention.log_prior.detach(), attention.gumbel
         return draw(log_prior, torch.zeros_like(log_prior) if gumbel is None else gumbel)
@@ -76,9 +70,6 @@ class PointerFeeding(InputFeeding):
 
     It moves by one position at each step action; at the last position it stays.
     """
-
-    def __init__(self, options: options.PointerFeeding, sizes: Sizes) -> None:
-        super().__init__()
 
     def first(self, memory: Memory) -> Tensor:
         alignment = memory.values.new_zeros(memory.mask.shape)

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from pam.models.kernels import LSTMCell, SharedLinear, SourceMatrix
+from pam.models.options import Options
 from pam.models.output_kernels import OutputLayer, PositionLikelihood
 from pam.models.posterior import Observation
 
 Hidden = tuple[tuple[Tensor, Tensor], ...]  # the decoder's state: per layer (h, c), each (n, H)
-
 Embed = Callable[[Tensor], Tensor]
 
 
@@ -41,10 +41,6 @@ class Memory:
     """A batch of encoded sources, with what is computed once for all steps.
 
     Plain tensors have a row for each row of a step; kernels know of the rows by themselves.
-
-    Attributes:
-        log_ratios: (n, m, m) log density of a draw around the first position's value under the Gaussian of the second,
-            less that under the prior; or None.
     """
 
     values: Tensor  # (n, m, D) encoder states h_a
@@ -60,7 +56,7 @@ class Memory:
     transitions: Tensor | None = None  # what the coupling computes once, (m, m), or None
     readout_shift: Tensor | None = None  # (n, R) what a latent vector of the sentence adds to W_s s, or None
     variance: Tensor | None = None  # (n, m, D) of the Gaussian around each value, or None
-    log_ratios: Tensor | None = None
+    log_ratios: Tensor | None = None  # (n, m, m) of draws around a, log density given b less that of the prior, or None
     cost: Tensor | None = None  # (n,) nats that the objective pays for the sentence's latent vector, or None
     beam: int = 1  # hypotheses of each sentence
 
@@ -105,24 +101,17 @@ class Memory:
 
 @dataclass(frozen=True)
 class AttentionHistory:
-    """What was attended before a step.
-
-    Attributes:
-        alignment: (n, m) what the last step handed on; None before the first output, unless the input feeding begins
-            with an alignment.
-    """
+    """What was attended before a step."""
 
     steps: int = 0  # how many symbols were written, t - 1
-    alignment: Tensor | None = None
+    alignment: Tensor | None = None  # (n, m) handed on last; None before the first output, unless one begins
     summed: Tensor | None = None  # (n, m) what all steps handed on, added up; None before the first output
 
     def then(self, alignment: Tensor) -> AttentionHistory:
-        """The history of the next step."""
         summed = alignment if self.summed is None else self.summed + alignment
         return AttentionHistory(self.steps + 1, alignment, summed)
 
     def select(self, rows: Tensor | slice) -> AttentionHistory:
-        """The history of the given rows."""
         return AttentionHistory(self.steps, taken(self.alignment, rows), taken(self.summed, rows))
 
 
@@ -161,15 +150,9 @@ class Attention:
     gumbel: Tensor | None = None  # (n, m) the noise of the step, or None
 
     def select(self, rows: Tensor) -> Attention:
-        """The attention of the given hypotheses."""
-        return Attention(
-            self.query[rows],
-            self.log_prior[rows],
-            self.prior[rows],
-            taken(self.context, rows),
-            tuple((h[rows], c[rows]) for h, c in self.hidden),
-            *(taken(part, rows) for part in (self.shift, self.cost, self.gumbel)),
-        )
+        always = self.query[rows], self.log_prior[rows], self.prior[rows], taken(self.context, rows)
+        hidden = tuple((h[rows], c[rows]) for h, c in self.hidden)
+        return Attention(*always, hidden, *(taken(part, rows) for part in (self.shift, self.cost, self.gumbel)))
 
 
 def taken(part: Tensor | None, rows: Tensor | slice) -> Tensor | None:
@@ -198,7 +181,14 @@ class Emission(ABC):
         """That of the given hypotheses."""
 
 
-class Score(nn.Module, ABC):
+class Component(nn.Module, ABC):
+    """A part of a model, made from its options and the model's sizes; of itself it needs neither."""
+
+    def __init__(self, options: Options | None = None, sizes: Sizes | None = None) -> None:
+        super().__init__()
+
+
+class Score(Component):
     """e_t(a): how well position a fits the query."""
 
     costs = False  # whether the objective pays for what was attended in all
@@ -216,7 +206,7 @@ class Score(nn.Module, ABC):
         return None
 
 
-class Window(nn.Module, ABC):
+class Window(Component):
     """The positions that a step considers at all."""
 
     @abstractmethod
@@ -225,7 +215,7 @@ class Window(nn.Module, ABC):
         row. `query` is (n, H), `mask` (n, m)."""
 
 
-class Distribution(nn.Module, ABC):
+class Distribution(Component):
     """Scores to an alignment distribution."""
 
     @abstractmethod
@@ -233,7 +223,7 @@ class Distribution(nn.Module, ABC):
         """Log probabilities: (..., m) to (..., m); `logspace.ZERO` where the mask is false."""
 
 
-class Coupling(nn.Module, ABC):
+class Coupling(Component):
     """The prior over positions, given the alignment of the previous step."""
 
     def transitions(self, length: int) -> Tensor | None:
@@ -242,16 +232,10 @@ class Coupling(nn.Module, ABC):
 
     @abstractmethod
     def forward(
-        self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory,
-        history: AttentionHistory,
-    ) -> Tensor:  # fmt: skip
-        """log prior_t, (n, m), log probabilities that sum to one over real positions.
-
-        Args:
-            scores: e_t, (n, m); mask: (n, m) positions that are considered.
-            distribution: what turns scores into log probabilities.
-            history: with the alignment handed on by the last step; None at the first step.
-        """
+        self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory, history: AttentionHistory
+    ) -> Tensor:
+        """log prior_t, (n, m), log probabilities that sum to one over real positions, from scores e_t (n, m), of which
+        those of `mask` (n, m) are considered, and `history.alignment`, None at the first step."""
 
     def given_all(self, alignments: Tensor, lengths: Tensor) -> Tensor:
         """The alignments (B, n, m) handed on, as the whole target makes them: where steps depend on one another, later
@@ -268,7 +252,7 @@ class LatentContext:
     cost: Tensor | None = None  # (n,) nats that the objective pays
 
 
-class Latent(nn.Module, ABC):
+class Latent(Component):
     """Latent vectors besides the alignment, drawn in training."""
 
     draws = True  # whether a step draws anything
@@ -277,11 +261,7 @@ class Latent(nn.Module, ABC):
     share = 0.0  # how much of the training is done, from 0 to 1, set by the training loop
 
     def of_sentence(self, memory: Memory, final: Tensor) -> Memory:
-        """The memory with what a latent vector of the sentence adds to it.
-
-        Args:
-            final: (B, D) the encoder's final states.
-        """
+        """The memory with what a latent vector of the sentence adds; `final` (B, D) are the encoder's final states."""
         return memory
 
     def of_step(self, log_prior: Tensor, memory: Memory, noise: Noise | None) -> LatentContext:
@@ -289,7 +269,7 @@ class Latent(nn.Module, ABC):
         return LatentContext(log_prior)
 
 
-class InputFeeding(nn.Module, ABC):
+class InputFeeding(Component):
     """Which alignment feeds the next state (and the next coupling)."""
 
     needs_positions = False  # whether it needs p(y | s, h_a) of every position
@@ -302,23 +282,19 @@ class InputFeeding(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor) -> Tensor:
-        """The alignment handed on, (n, m), given the symbol y_t (n,) that was written.
-
-        Args:
-            seen: that symbol, position by position; None unless `needs_positions`; mask: (n, m).
-        """
+        """The alignment handed on, (n, m), given the symbol y_t (n,) that was written, and what each position makes of
+        it: `seen`, None unless `needs_positions`; `mask` is (n, m)."""
 
 
-class Inference(nn.Module, ABC):
+class Inference(Component):
     """q_t(a | x, y): alignments given the whole target, known in training alone."""
 
     infers = True  # whether there is such a distribution
 
     @abstractmethod
     def forward(
-        self, source: Tensor, lengths: Tensor, target: Tensor, embed_source: Embed,
-        embed_target: Embed,
-    ) -> Tensor | None:  # fmt: skip
+        self, source: Tensor, lengths: Tensor, target: Tensor, embed_source: Embed, embed_target: Embed
+    ) -> Tensor | None:
         """log q.
 
         Args:
@@ -343,16 +319,12 @@ class Gold(Protocol):
         """log p(y_t | s_t, sum_a weights(a) h_a) for weights (N, m) that sum to one: (N,)."""
 
 
-class Estimator(nn.Module, ABC):
+class Estimator(Component):
     """How a bound's expectation of log p(y_t | s_t, h_a) is computed, and its gradient."""
 
     draws = True  # whether it draws positions
 
     @abstractmethod
     def forward(self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None) -> Tensor:
-        """E_q[log p(y_t | s_t, h_a)] or an estimate of it, (N,).
-
-        Args:
-            gold: what the readout says of y_t; log_q, log_prior: (N, m).
-            gumbel: (N, m) standard Gumbel noise; None if nothing is drawn.
-        """
+        """E_q[log p(y_t | s_t, h_a)] or an estimate of it, (N,), from what the readout says of y_t, `log_q` and
+        `log_prior` (N, m), and standard Gumbel noise (N, m), None if nothing is drawn."""

@@ -17,9 +17,6 @@ class NoLatent(Latent):
 
     draws = False
 
-    def __init__(self, options: options.NoLatent, sizes: Sizes) -> None:
-        super().__init__()
-
 
 class Acvi(Latent):
     """c_t ~ sum_a prior_t(a) N(h_a, diag sigma^2(h_a)), log sigma^2 = ReLU(W h_a + b) ('Amortized Context Vector

@@ -20,15 +20,10 @@ def tanh_(x: Tensor) -> Tensor:
 
 
 def masked_log_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Log softmax over the last dimension where `mask` is true, `ZERO` elsewhere.
+    """Log softmax of finite scores (..., m) over the last dimension where `mask` is true, `ZERO` elsewhere.
 
-    Args:
-        scores: (..., m), any finite values.
-        mask: (..., m), broadcastable, true at real positions, at least one in each row.
-
-    Returns:
-        (..., m). Gradients are finite and vanish at masked positions: -inf enters only the
-        softmax, whose gradient there is exactly zero, and is replaced right after it.
+    The mask (..., m), broadcastable, is true at one position of each row or more. Gradients are finite and vanish at
+    masked positions: -inf enters only the softmax, whose gradient there is exactly zero, and is replaced right after.
     """
     scores = scores.masked_fill(~mask, -torch.inf)
     return torch.log_softmax(scores, dim=-1).clamp_min(ZERO)

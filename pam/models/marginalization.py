@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pam.models import options
-from pam.models.interfaces import Attention, Emission, Estimator, Memory, Sizes
+from pam.models.interfaces import Attention, Component, Emission, Estimator, Memory, Sizes
 from pam.models.logspace import ZERO, is_most_probable, is_nucleus, is_possible
 from pam.models.output_kernels import Pairs, mixture_log_probs
-from pam.models.posterior import Observation
+from pam.models.posterior import Observation, posterior
 from pam.models.readout import Readout, TokenGold
 
 
-class Marginalization(nn.Module, ABC):
+class Marginalization(Component):
     """Where the position is summed out."""
 
     gives_positions = False  # whether it computes p(y | s, h_a) of every position
@@ -26,11 +26,7 @@ class Marginalization(nn.Module, ABC):
 
     @abstractmethod
     def emission(self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout) -> Emission:
-        """What one step says of its symbol.
-
-        Args:
-            projected: (n, R) the readout's view of the query.
-        """
+        """What one step says of its symbol; `projected` (n, R) is the readout's view of the query."""
 
     @abstractmethod
     def log_likelihood(self, gold: TokenGold) -> Tensor:
@@ -45,9 +41,6 @@ class Input(Marginalization):
     """p(y_t) = p(y_t | s_t, sum_a prior_t(a) h_a) (equations 2 and 8)."""
 
     needs_context = True
-
-    def __init__(self, options: options.Input | options.NoAttention, sizes: Sizes) -> None:
-        super().__init__()
 
     def emission(self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout) -> Emission:
         hidden = projected if attention.context is None else projected + readout.of_values(attention.context)
@@ -108,9 +101,7 @@ class Output(Marginalization):
 
     def emission(self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout) -> Emission:
         kept = self.kept(attention.log_prior)
-        truncated = None
-        if self.top_k is not None:
-            truncated = (kept != is_possible(attention.log_prior)).any(1)
+        truncated = None if self.top_k is None else (kept != is_possible(attention.log_prior)).any(1)
         return MixtureEmission(attention.log_prior, projected, kept, truncated, memory)
 
     def log_likelihood(self, gold: TokenGold) -> Tensor:
@@ -154,8 +145,7 @@ class MixtureEmission(Emission):
             logits = layer.logits_of(pairs.hidden(views, self.projected), symbol[pairs.rows])
             norms = self._mixture[1] if self.norms is None else self.norms
             log_likelihood = pairs.spread(logits) - norms
-        log_prior = self.log_prior.masked_fill(~self.kept, ZERO)
-        return Observation(log_prior, log_likelihood, self.truncated)
+        return posterior(self.log_prior.masked_fill(~self.kept, ZERO), log_likelihood, self.truncated)
 
     def exact(self, symbol: Tensor) -> Tensor | None:
         possible = is_possible(self.log_prior)
@@ -194,11 +184,7 @@ class Bound(Output):
         self.q_top_k, self.weight = options.q_top_k, options.weight
 
     def objective(self, gold: TokenGold, log_q: Tensor | None, estimator: Estimator, gumbel: Tensor | None) -> Tensor:
-        """The bound of all tokens, (N,).
-
-        Args:
-            log_q: (N, m); None: q is the prior; gumbel: (N, m) noise, for an estimator that draws.
-        """
+        """The bound of all tokens, (N,), for `log_q` (N, m), None: it is the prior; `gumbel` (N, m) is of a draw."""
         log_prior = gold.tokens.log_prior.clamp_min(ZERO)
         log_q = log_prior if log_q is None else self.restrict(log_q)
         divergence = (log_q.exp() * (log_q - log_prior)).sum(1)
@@ -214,8 +200,5 @@ class Bound(Output):
 
 
 MARGINALIZATIONS: dict[str, type[Marginalization]] = {
-    "input": Input,
-    "output": Output,
-    "bound": Bound,
-    "none": NoAttention,
-}
+    "input": Input, "output": Output, "bound": Bound, "none": NoAttention,
+}  # fmt: skip

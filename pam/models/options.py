@@ -370,14 +370,13 @@ class AgreementOptions(Options):
 Kinds = dict[str, type[Options]]
 
 SCORES: Kinds = {
-    "general": General, "dot": Dot, "concat": Concat, "mlp": Mlp, "location": Location,
-    "structural": Structural, "none": NoScore,
+    "general": General, "dot": Dot, "concat": Concat, "mlp": Mlp, "location": Location, "structural": Structural,
+    "none": NoScore,
 }  # fmt: skip
 WINDOWS: Kinds = {"none": NoWindow, "monotonic": Monotonic, "predictive": Predictive}
 DISTRIBUTIONS: Kinds = {"softmax": Softmax, "sparsemax": Sparsemax, "fusedmax": Fusedmax}
 COUPLINGS: Kinds = {
-    "none": NoCoupling, "proximity": Proximity, "monotone": Monotone, "chain": Chain,
-    "pointer": PointerCoupling,
+    "none": NoCoupling, "proximity": Proximity, "monotone": Monotone, "chain": Chain, "pointer": PointerCoupling,
 }  # fmt: skip
 LATENTS: Kinds = {"none": NoLatent, "acvi": Acvi, "ved": Ved}
 MARGINALIZATIONS: Kinds = {"input": Input, "output": Output, "bound": Bound, "none": NoAttention}
@@ -392,53 +391,33 @@ ARCHITECTURES: Kinds = {
 }  # fmt: skip
 
 COMPONENTS: dict[str, Kinds] = {
-    "architecture": ARCHITECTURES,
-    "score": SCORES,
-    "window": WINDOWS,
-    "distribution": DISTRIBUTIONS,
-    "coupling": COUPLINGS,
-    "latent": LATENTS,
-    "marginalization": MARGINALIZATIONS,
-    "input_feeding": INPUT_FEEDINGS,
-    "inference": INFERENCES,
-    "estimator": ESTIMATORS,
-}
+    "architecture": ARCHITECTURES, "score": SCORES, "window": WINDOWS, "distribution": DISTRIBUTIONS,
+    "coupling": COUPLINGS, "latent": LATENTS, "marginalization": MARGINALIZATIONS, "input_feeding": INPUT_FEEDINGS,
+    "inference": INFERENCES, "estimator": ESTIMATORS,
+}  # fmt: skip
 """Component to its kinds, by the names that YAML writes."""
 
 MODULES = {
-    "architecture": "pam.models.build",
-    "score": "pam.models.scores",
-    "window": "pam.models.windows",
-    "distribution": "pam.models.distributions",
-    "coupling": "pam.models.couplings",
-    "latent": "pam.models.latents",
-    "marginalization": "pam.models.marginalization",
-    "input_feeding": "pam.models.input_feeding",
-    "inference": "pam.models.variational",
-    "estimator": "pam.models.variational",
-}
+    "architecture": "pam.models.build", "score": "pam.models.scores", "window": "pam.models.windows",
+    "distribution": "pam.models.distributions", "coupling": "pam.models.couplings", "latent": "pam.models.latents",
+    "marginalization": "pam.models.marginalization", "input_feeding": "pam.models.input_feeding",
+    "inference": "pam.models.variational", "estimator": "pam.models.variational",
+}  # fmt: skip
 """Component to the module with the classes that compute it."""
 
 
 def implementation_of(component: str, options: Options) -> str:
     """Where what computes a kind is, as `package.module:Class`; of an architecture, the function that builds it, which
     has the kind's name."""
-    name = type(options).__name__.removesuffix("Options")
-    if component == "architecture":
-        name = options.kind
+    name = options.kind if component == "architecture" else type(options).__name__.removesuffix("Options")
     return options.implementation or f"{MODULES[component]}:{name}"
 
 
 def register(component: str, options: type[Options]) -> None:
-    """Adds a kind of a component, from a package of one's own.
+    """Adds a kind of a component, such as `score`, from a package of one's own.
 
-    Args:
-        component: such as `score`.
-        options: its options; the default of `kind` is the kind's name, and `implementation` names the class that
-            computes it. Neither may import torch.
-
-    Raises:
-        UserError: no such component, a kind that there is already, or no such implementation.
+    The default of `options.kind` is the kind's name, and `options.implementation` names the class that computes it;
+    neither may import torch. A UserError says: no such component or implementation, or a kind that there is already.
     """
     kinds = COMPONENTS.get(component)
     if kinds is None:

@@ -34,24 +34,16 @@ SMALLEST = 1e-30  # probabilities below it are computed once more, in log space:
 
 
 def gold_log_probs_plain(views: Tensor, query: Tensor, weight: Tensor, bias: Tensor, symbols: Tensor) -> Tensor:
-    """log p(y | s, h_a) of one symbol y for each row, the definition of `PositionLikelihood`.
-
-    Args:
-        views: (n, m, R) W_x h_a; query: (n, R) W_s s + b; weight: (V, R); bias: (V,); symbols: (n,).
-
-    Returns: (n, m).
-    """
+    """log p(y | s, h_a), (n, m), of one symbol y for each row, the definition of `PositionLikelihood`; views (n, m, R)
+    are W_x h_a, the query (n, R) is W_s s + b."""
     logits = torch.tanh(views + query[:, None]) @ weight.t() + bias
     index = symbols[:, None, None].expand(-1, views.shape[1], 1)
     return torch.log_softmax(logits, 2).gather(2, index).squeeze(2)
 
 
 def mixture_plain(log_weights: Tensor, log_likelihood: Tensor, summed: bool) -> Tensor:
-    """log sum_a w(a) p_a, or sum_a w(a) log p_a, the definition of `mixture_log_likelihood`.
-
-    Args:
-        log_weights: (n, m) log w if `summed`, else w; log_likelihood: (n, m) log p_a.
-    """
+    """log sum_a w(a) p_a, or sum_a w(a) log p_a, the definition of `mixture_log_likelihood`; weights (n, m) are log w
+    if `summed`, else w, likelihoods (n, m) log p_a."""
     if summed:
         return torch.logsumexp(log_weights + log_likelihood, 1)
     return (log_weights * log_likelihood).sum(1)
@@ -93,11 +85,8 @@ class OutputLayer:
         return torch.softmax(logits, dim=1, out=self._rows("probs", len(z)) if out is None else out), logits
 
     def errors(self, z: Tensor, symbols: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """log p(symbol), (n,), and its gradient by the logits with the sign changed, p - onehot(symbol), (n, V).
-
-        Args:
-            z: (n, R); symbols: (n,); out: (n, V), where the gradient is to be held.
-        """
+        """log p(symbol), (n,), and its gradient by the logits with the sign changed, p - onehot(symbol), (n, V), for z
+        (n, R); `out` (n, V) is where the gradient is to be held."""
         error, logits = self.probs(z, out)
         # Not by `scatter_`, which copies all of a tensor in bfloat16.
         chosen = torch.arange(len(z), device=z.device), symbols
@@ -128,11 +117,8 @@ class OutputLayer:
         return held[:count]
 
     def backward(self, z: Tensor, error: Tensor, scale: Tensor) -> Tensor:
-        """Gradient of x, (n, R), adding to those of weight and bias.
-
-        Args:
-            z: (n, R); error: (n, V) of z by `errors`, overwritten; scale: (n,) gradient of log p(symbol).
-        """
+        """Gradient of x, (n, R), adding to those of weight and bias, from that of log p(symbol), `scale` (n,), and the
+        error (n, V) of z by `errors`, which is overwritten."""
         error.mul_(-scale[:, None].to(error.dtype))
         if self.dweight is None or self.dbias is None:
             self.dweight = torch.zeros(self.weight.shape, dtype=self.dtype, device=z.device)
@@ -168,11 +154,8 @@ def nonzero_rows(scale: Tensor, width: int) -> Tensor | None:
 
 
 def backward_rows(layer: OutputLayer, z: Tensor, error: Tensor | None, symbols: Tensor, scale: Tensor) -> Tensor:
-    """Gradient of x, (P, R), by `OutputLayer.backward`, leaving out rows of no weight.
-
-    Args:
-        error: (P, V) by `OutputLayer.errors`, overwritten; None: it is computed once more.
-    """
+    """Gradient of x, (P, R), by `OutputLayer.backward`, leaving out rows of no weight; the error (P, V) by
+    `OutputLayer.errors` is overwritten; None: it is computed once more."""
     rows = nonzero_rows(scale, layer.width)
     if rows is not None:
         dx = torch.zeros_like(z)
@@ -225,11 +208,8 @@ class Pairs:
         return values.new_zeros(self.kept.numel(), *values.shape[1:]).index_copy_(0, self.index, values).view(shape)
 
     def hidden(self, views: Tensor | None, query: Tensor) -> Tensor:
-        """z = tanh(W_x h_a + W_s s + b) of each pair, (P, R).
-
-        Args:
-            views: (B, m, R) W_x h_a; None: the query (n, R) has all of the sum already.
-        """
+        """z = tanh(W_x h_a + W_s s + b) of each pair, (P, R), from views W_x h_a (B, m, R); None: the query (n, R) has
+        all of the sum already."""
         if views is None:
             return tanh(query)
         if self.whole:
@@ -272,11 +252,8 @@ class PositionLikelihood:
         self.anchor = Anchor.apply(self.tape, views, weight, bias)
 
     def __call__(self, query: Tensor, symbols: Tensor, kept: Tensor) -> Tensor:
-        """Log-likelihoods (n, m), without meaning where they are not asked for.
-
-        Args:
-            query: (n, R) W_s s + b of the first n sentences; symbols: (n,) y_t; kept: (n, m) of which positions.
-        """
+        """Log-likelihoods of y_t (n,), without meaning but for the positions `kept`, (n, m), with the query W_s s + b,
+        (n, R), of the first n sentences."""
         found: Tensor = _Position.apply(self.anchor, self.tape, query, symbols, kept)
         return found
 
@@ -422,15 +399,8 @@ def mixture_log_probs(
     """log sum_a w(a) p(y | x_a) of every symbol, for search: nothing is kept for a gradient.
 
     Distributions of positions are made and summed a few rows at a time, as all of them together are many times larger
-    than any cache.
-
-    Args:
-        views: (B, m, R) W_x h_a; query: (N, R) W_s s + b; weights: (N, m) probabilities.
-        kept: (N, m) which positions count; sentences: (N,).
-
-    Returns:
-        (N, V), and the log of the normalizer of each position, (N, m): the log-likelihood of a
-        symbol is its logit less that.
+    than any cache. Arguments are those above, weights being probabilities. It gives (N, V), and the log of the
+    normalizer of each position, (N, m): the log-likelihood of a symbol is its logit less that.
     """
     norms, found = torch.zeros_like(weights), weights.new_empty(len(weights), layer.width)
     for tokens, pairs in pieces(kept, sentences, layer):

@@ -100,11 +100,7 @@ class TokenGold:
         return self._log_likelihood(hidden)
 
     def mixture(self, weights: Tensor, kept: Tensor, summed: bool = True) -> Tensor:
-        """log sum_a exp(weights(a)) p(y_t | s_t, h_a), or sum_a weights(a) log p, (N,).
-
-        Args:
-            weights: (N, m); kept: (N, m) the positions that are summed over.
-        """
+        """log sum_a exp(weights(a)) p(y_t | s_t, h_a), or sum_a weights(a) log p, (N,), over the positions `kept`."""
         assert self.tokens.views is not None
         return self._mixture(self.tokens.views, self.projected, weights, kept, summed)
 

@@ -113,9 +113,6 @@ class Location(Score):
 class NoScore(Score):
     """e_t(a) = 0, for couplings that place the alignment by themselves."""
 
-    def __init__(self, options: options.NoScore, sizes: Sizes) -> None:
-        super().__init__()
-
     def keys(self, values: Tensor) -> Tensor:
         return values[..., :0]
 

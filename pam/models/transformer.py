@@ -8,9 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from pam.config import Network
 from pam.data.vocabulary import BOS
-from pam.models import options
 from pam.models.interfaces import AttentionHistory
 from pam.models.logspace import safe_log
 from pam.models.model import Model
@@ -137,20 +135,6 @@ class Transformer(Model):
         self.layers = nn.ModuleList(DecoderLayer(shape) for _ in range(shape.decoder_layers))
         self.norm = nn.LayerNorm(shape.units)
         self.output = nn.Linear(shape.units, target)
-
-    @classmethod
-    def build(cls, options: options.TransformerOptions, network: Network, source: int, target: int) -> Transformer:
-        """A Transformer of `network.embedding` units, with the layers and the dropout of the network, for so many
-        source and target symbols."""
-        shape = Shape(
-            units=network.embedding,
-            heads=options.heads,
-            feedforward=options.feedforward or 4 * network.embedding,
-            encoder_layers=network.encoder_layers,
-            decoder_layers=network.decoder_layers,
-            dropout=network.dropout,
-        )
-        return cls(shape, source, target)
 
     def encode(self, source: Tensor, lengths: Tensor, beam: int = 1) -> Source:
         mask = torch.arange(source.shape[1], device=source.device) < lengths[:, None]

@@ -18,9 +18,6 @@ class NoInference(Inference):
 
     infers = False
 
-    def __init__(self, options: options.NoInference | options.PriorInference, sizes: Sizes) -> None:
-        super().__init__()
-
     def forward(self, source: Tensor, lengths: Tensor, target: Tensor, *embed: Embed) -> None:
         return None
 
@@ -78,9 +75,6 @@ class Exact(Estimator):
     """sum_a q(a) log p(y_t | s_t, h_a) (Deng et al. 2018; Orlova et al., exact ELBO)."""
 
     draws = False
-
-    def __init__(self, options: options.Exact, sizes: Sizes) -> None:
-        super().__init__()
 
     def forward(self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None) -> Tensor:
         return gold.mixture(log_q.exp(), is_possible(log_q), summed=False)

@@ -12,9 +12,6 @@ from pam.models.interfaces import AttentionHistory, Sizes, Window
 class NoWindow(Window):
     """Global attention (Luong et al. 2015, section 3.1)."""
 
-    def __init__(self, options: options.NoWindow, sizes: Sizes) -> None:
-        super().__init__()
-
     def forward(self, scores: Tensor, query: Tensor, mask: Tensor, history: AttentionHistory) -> tuple[Tensor, Tensor]:
         return scores, mask
 
