@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from pam.config import Decoding
@@ -84,10 +83,8 @@ class Generator:
             self.model.network, ids, self.decoding, self.actions, n_best=self.n_best, prior=self.prior,
             sampling=self.sampling, first=first, on_progress=on_progress,
         )  # fmt: skip
-        return [
-            [self._hypothesis(output, source) for output in outputs]
-            for source, outputs in zip(sources, found, strict=True)
-        ]
+        pairs = zip(sources, found, strict=True)
+        return [[self._hypothesis(output, source) for output in outputs] for source, outputs in pairs]
 
     def _hypothesis(self, output: Output, source: Sequence[str]) -> Hypothesis:
         codec = self.model.codec
@@ -122,7 +119,9 @@ def decode(
     outputs: dict[int, list[Output]] = {}
     for start in range(0, len(order), decoding.batch_size):
         rows = order[start : start + decoding.batch_size]
-        batch = _padded([sources[row] for row in rows], device)
+        ended = [torch.tensor([*sources[row], EOS]) for row in rows]
+        lengths = torch.tensor([len(source) for source in ended], device=device)
+        batch = pad_sequence(ended, batch_first=True, padding_value=PAD).to(device), lengths
         with sampling_latents(model, decoding.latent_samples) as one:
             if sampling is None:
                 found = beam_search(one, *batch, decoding, n_best, actions, prior)
@@ -132,13 +131,6 @@ def decode(
         outputs |= dict(zip(rows, found, strict=True))
         on_progress(len(outputs))
     return [outputs[row] for row in range(len(sources))]
-
-
-def _padded(sources: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Ids with end symbols, (B, m), and lengths, (B,)."""
-    ended = [torch.tensor([*source, EOS]) for source in sources]
-    lengths = torch.tensor([len(source) for source in ended], device=device)
-    return pad_sequence(ended, batch_first=True, padding_value=PAD).to(device), lengths
 
 
 @contextmanager

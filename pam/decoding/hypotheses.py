@@ -45,7 +45,7 @@ def forbidden_symbols(actions: bool) -> list[int]:
     return [PAD, BOS] if actions else [PAD, BOS, STEP]
 
 
-def limits_of(lengths: Tensor, decoding: Decoding) -> Tensor:
+def longest(lengths: Tensor, decoding: Decoding) -> Tensor:
     """The longest output of each sentence, from its own length alone: (B,)."""
     return (lengths * decoding.max_ratio).long() + decoding.max_extra
 

@@ -11,16 +11,7 @@ from torch import Tensor
 
 from pam.config import Decoding
 from pam.data.vocabulary import BOS, EOS
-from pam.decoding.hypotheses import (
-    NOTHING,
-    Best,
-    Hypotheses,
-    LengthPrior,
-    Output,
-    Ranking,
-    forbidden_symbols,
-    limits_of,
-)
+from pam.decoding.hypotheses import NOTHING, Best, Hypotheses, LengthPrior, Output, Ranking, forbidden_symbols, longest
 from pam.models.model import Model
 
 KEEP_SHARE = 0.75  # finished sentences leave the batch once so many of it, at most, are still open
@@ -49,7 +40,7 @@ def beam_search(
 
     Returns: For each sentence its `n_best` outputs, the best one first; fewer where the beam finds fewer.
     """
-    limits = limits_of(lengths, decoding)
+    limits = longest(lengths, decoding)
     beams = _Beams(Ranking(decoding, lengths, limits, prior), limits, decoding, n_best)
     forbidden = torch.tensor(forbidden_symbols(actions), device=source.device)
     hypotheses = Hypotheses(model, source, lengths, decoding.beam)
@@ -176,7 +167,7 @@ def sample(
         For each sentence `n_best` independent outputs in the order drawn; `log_prob` is the model's own, whatever the
         temperature, and `score` is the same.
     """
-    limits, device = limits_of(lengths, decoding), source.device
+    limits, device = longest(lengths, decoding), source.device
     forbidden = torch.tensor(forbidden_symbols(actions), device=device)
     hypotheses = Hypotheses(model, source, lengths, n_best)
     generators = [np.random.default_rng([sampling.seed, number]) for number in numbers]

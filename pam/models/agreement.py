@@ -33,13 +33,8 @@ class Agreement(Seq2Seq):
     def agreed(
         self, source: Tensor, target: Tensor, values: Tensor, prior: Tensor, back_values: Tensor, back_prior: Tensor
     ) -> Tensor:
-        """The objective, (B, T), from those of both directions.
-
-        Args:
-            source: (B, m); target: (B, T).
-            values: (B, T) of the direction x to y, with its attention `prior` (B, T, m).
-            back_values: (B, m) of the direction y to x, with its attention `back_prior` (B, m, T).
-        """
+        """The objective, (B, T), from those of both directions: values (B, T) and attention (B, T, m) of x to y, (B, m)
+        and (B, m, T) of y to x."""
         real, real_source = target != PAD, source != PAD
         both = prior * back_prior.transpose(1, 2)
         trace = (both * (real[:, :, None] & real_source[:, None])).sum((1, 2))

@@ -50,6 +50,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Reads what `save_tensors` wrote, with its notes; a UserError says if it is missing, no such file, or damaged."""
     if not path.is_file():
         raise UserError("no such file", file=path, hint="train the model first")
+    again = "delete it and train again, or copy it once more"
     try:
         with safe_open(path, framework="pt") as file:
             described = json.loads((file.metadata() or {}).get("pam", "{}"))
@@ -57,13 +58,9 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             notes: dict[str, str] = dict(described.get("notes", {}))
             intact = described.get("digest") == digest(tensors, notes)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(
-            "not a safetensors file, or cut short", file=path, hint="delete it and train again, or copy it once more"
-        ) from error
+        raise UserError("not a safetensors file, or cut short", file=path, hint=again) from error
     if not intact:
-        raise UserError(
-            "the file is damaged, or not one of ours", file=path, hint="delete it and train again, or copy it once more"
-        )
+        raise UserError("the file is damaged, or not one of ours", file=path, hint=again)
     return tensors, notes
 
 
@@ -113,32 +110,25 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
             file=folder / WEIGHTS,
             hint="take a model folder that `pam train` made",
         )
-    _check_files(folder, json.loads(notes["files"]))
+    for name, known in json.loads(notes["files"]).items():
+        there = (folder / name).is_file()
+        if not there or sha256_of(folder / name) != known:
+            raise UserError(
+                "this file does not belong to the model" if there else "no such file",
+                file=folder / name,
+                hint="copy the whole model folder again",
+            )
     codec = load_codec(notes["task"], folder)
     sizes = len(source), len(target)
     members = [build(one.components, one.network, *sizes) for one in run.members]
     network = Ensemble(members) if members else build(run.components, run.network, *sizes)
-    _fill(network, tensors, folder)
-    network.eval().to(device or torch.device("cpu"))
-    return SavedModel(run, notes["task"], source, target, codec, network)
-
-
-def _check_files(folder: Path, hashes: Mapping[str, str]) -> None:
-    for name, known in hashes.items():
-        if not (folder / name).is_file():
-            raise UserError("no such file", file=folder / name, hint="copy the whole model folder again")
-        if sha256_of(folder / name) != known:
-            raise UserError(
-                "this file does not belong to the model", file=folder / name, hint="copy the whole model folder again"
-            )
-
-
-def _fill(network: Model, tensors: dict[str, Tensor], folder: Path) -> None:
-    wanted = {name: tensor.shape for name, tensor in network.state_dict().items()}
-    if wanted != {name: tensor.shape for name, tensor in tensors.items()}:
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    if shapes != {name: tensor.shape for name, tensor in network.state_dict().items()}:
         raise UserError(
             f"these weights do not fit the model that {CONFIG} describes",
             file=folder / WEIGHTS,
             hint="copy the whole model folder again",
         )
     network.load_state_dict(tensors)
+    network.eval().to(device or torch.device("cpu"))
+    return SavedModel(run, notes["task"], source, target, codec, network)

@@ -52,12 +52,10 @@ class RelativeCoupling(Coupling):
     def forward(
         self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory, history: AttentionHistory
     ) -> Tensor:
-        log_prior: Tensor
         if history.alignment is None:
             if self.starts_before:
-                positions = torch.arange(scores.shape[-1], device=scores.device)
-                scores = scores + self.energies(positions + 1)
-            log_prior = distribution(scores, mask)
+                scores = scores + self.energies(torch.arange(scores.shape[-1], device=scores.device) + 1)
+            log_prior: Tensor = distribution(scores, mask)
             return log_prior
         assert memory.transitions is not None
         if isinstance(distribution, Softmax):

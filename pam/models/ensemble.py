@@ -16,8 +16,8 @@ from pam.models.model import Encoded, Model
 
 
 @dataclass(frozen=True)
-class Sources:  # as each member encodes them
-    parts: tuple[Encoded, ...]
+class Sources:
+    parts: tuple[Encoded, ...]  # as each member encodes them
 
     @property
     def mask(self) -> Tensor:
@@ -41,8 +41,8 @@ class States:
 
 
 @dataclass(frozen=True)
-class Steps:  # each member's
-    parts: tuple[parts.Step, ...]
+class Steps:
+    parts: tuple[parts.Step, ...]  # each member's
     history: AttentionHistory
 
     @property

@@ -104,7 +104,7 @@ class AttentionHistory:
     """What was attended before a step."""
 
     steps: int = 0  # how many symbols were written, t - 1
-    alignment: Tensor | None = None  # (n, m) handed on last; None before the first output, unless one begins
+    alignment: Tensor | None = None  # (n, m) handed on last; before the first output None, or the input feeding's first
     summed: Tensor | None = None  # (n, m) what all steps handed on, added up; None before the first output
 
     def then(self, alignment: Tensor) -> AttentionHistory:
@@ -295,16 +295,11 @@ class Inference(Component):
     def forward(
         self, source: Tensor, lengths: Tensor, target: Tensor, embed_source: Embed, embed_target: Embed
     ) -> Tensor | None:
-        """log q.
+        """log q, (B, T, m), `logspace.ZERO` at padded source positions, without meaning at padded target positions;
+        None if there is no such distribution, or if it is the prior.
 
-        Args:
-            source: (B, m) symbols, padded at the end; lengths: (B,).
-            target: (B, T) symbols y_1 .. y_T, padded at the end.
-            embed_source, embed_target: the model's own embeddings, symbols (...,) to (..., E).
-
-        Returns:
-            (B, T, m), `logspace.ZERO` at padded source positions, without meaning at padded
-            target positions; None if there is no such distribution, or if it is the prior.
+        Sources (B, m) of `lengths` (B,) and targets (B, T), y_1 .. y_T, are symbols, padded at the end; the model's own
+        embeddings take them from (...,) to (..., E).
         """
 
 

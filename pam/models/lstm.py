@@ -166,8 +166,7 @@ class Decoder(nn.Module):
     def kernels(self, bf16: bool) -> tuple[LSTMCell, ...]:
         """The layers for a batch; the first one's input is the context alone."""
         embedding = self.embedding.embedding_dim
-        inputs = [self.stack[0].weight_ih[:, embedding:]]
-        inputs += [cell.weight_ih for cell in self.stack[1:]]
+        inputs = [self.stack[0].weight_ih[:, embedding:], *(cell.weight_ih for cell in self.stack[1:])]
         pairs = zip(inputs, self.stack, strict=True)
         return tuple(LSTMCell(weight, cell.weight_hh, bf16) for weight, cell in pairs)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pam.models import options
-from pam.models.interfaces import Attention, Component, Emission, Estimator, Memory, Sizes
+from pam.models.interfaces import Attention, Component, Emission, Estimator, Memory, Sizes, taken
 from pam.models.logspace import ZERO, is_most_probable, is_nucleus, is_possible
 from pam.models.output_kernels import Pairs, mixture_log_probs
 from pam.models.posterior import Observation, posterior
@@ -155,8 +155,7 @@ class MixtureEmission(Emission):
         return whole.log_probs.gather(1, symbol[:, None]).squeeze(1)
 
     def select(self, rows: Tensor) -> Emission:
-        truncated = None if self.truncated is None else self.truncated[rows]
-        chosen = self.log_prior[rows], self.projected[rows], self.kept[rows], truncated
+        chosen = self.log_prior[rows], self.projected[rows], self.kept[rows], taken(self.truncated, rows)
         return MixtureEmission(*chosen, self.memory, self._mixture[1][rows])
 
 

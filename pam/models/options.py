@@ -18,6 +18,7 @@ from pam.io import Strict, UserError, unknown
 LARGEST, DEEPEST = 65_536, 100  # units and layers of the largest network: what is more was written by mistake
 
 Units = Annotated[int, Field(ge=1, le=LARGEST)]
+Layers = Annotated[int, Field(ge=1, le=DEEPEST)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Mass = Annotated[float, Field(gt=0, le=1)]
 Weight = Annotated[float, Field(ge=0, le=1e6)]
@@ -29,16 +30,12 @@ class Options(Strict):
     """The options of one kind of a component; `kind` is the name that YAML writes."""
 
     kind: str
-    implementation: ClassVar[str | None] = None
-    """`package.module:Class` of a kind from elsewhere; None: the class of this package."""
-
+    implementation: ClassVar[str | None] = None  # `package.module:Class` of a kind from elsewhere; None: from here
     # Facts by which `pam.models.fitting` tells whether parts fit together.
     has_components: ClassVar[bool] = True  # of an architecture: whether it is made of the other components
-    gives_positions: ClassVar[bool] = False
-    """Of a marginalization: whether it computes p(y | s, h_a) of each position a."""
+    gives_positions: ClassVar[bool] = False  # of a marginalization: whether it computes p(y | s, h_a) of each position
     needs_positions: ClassVar[bool] = False  # of input feeding: whether it needs that
-    needs_inference: ClassVar[bool] = False
-    """Of a marginalization: whether it is a bound, which an inference network tightens."""
+    needs_inference: ClassVar[bool] = False  # of a marginalization: whether it is a bound, which an inference tightens
     infers: ClassVar[bool] = False  # of an inference: whether there is one
     draws: ClassVar[bool] = False  # of an estimator: whether it draws positions
 
@@ -310,9 +307,7 @@ class BiLSTM(Options):
     infers: ClassVar[bool] = True
     kind: Literal["bilstm"] = "bilstm"
     units: Units | None = Field(None, description="of a direction; null: the encoder's")
-    layers: Annotated[int, Field(ge=1, le=DEEPEST)] | None = Field(
-        None, description="bidirectional layers; null: the encoder's"
-    )
+    layers: Layers | None = Field(None, description="bidirectional layers; null: the encoder's")
     scale: bool = Field(False, description="divide scores by the root of its units")
 
 
@@ -386,9 +381,7 @@ INPUT_FEEDINGS: Kinds = {
 }  # fmt: skip
 INFERENCES: Kinds = {"none": NoInference, "prior": PriorInference, "bilstm": BiLSTM}
 ESTIMATORS: Kinds = {"exact": Exact, "reinforce": Reinforce, "gumbel": Gumbel}
-ARCHITECTURES: Kinds = {
-    "recurrent": Recurrent, "transformer": TransformerOptions, "agreement": AgreementOptions,
-}  # fmt: skip
+ARCHITECTURES: Kinds = {"recurrent": Recurrent, "transformer": TransformerOptions, "agreement": AgreementOptions}
 
 COMPONENTS: dict[str, Kinds] = {
     "architecture": ARCHITECTURES, "score": SCORES, "window": WINDOWS, "distribution": DISTRIBUTIONS,

@@ -88,8 +88,7 @@ class TokenGold:
         assert self.tokens.views is not None
         by_sentence = self.tokens.padded(weights).transpose(0, 1)
         views = torch.bmm(by_sentence, self.tokens.views).transpose(0, 1)
-        hidden = self.tokens.packed(views) + self.projected
-        return self._log_likelihood(hidden)
+        return self._log_likelihood(self.tokens.packed(views) + self.projected)
 
     def of_context(self) -> Tensor:
         """log p(y_t | s_t, c_t) with the context of the prior, (N,); without one, of s_t alone."""

@@ -188,12 +188,8 @@ class Seq2Seq(Model):
     # Teacher forcing.
 
     def forward(self, source: Tensor, lengths: Tensor, target: Tensor, draws: bool = False) -> Forced:
-        """All steps of given targets; rows that have ended are left out as the batch goes on.
-
-        Args:
-            source: (B, m) padded at the end; lengths: (B,); target: (B, T) with the end symbol, padded at the end.
-            draws: whether to draw what training draws.
-        """
+        """All steps of given targets, arguments as of `log_likelihood`; rows that have ended are left out as the batch
+        goes on. `draws`: whether to draw what training draws."""
         sizes = (target != PAD).sum(1)
         order = sizes.argsort(descending=True, stable=True)
         source, lengths, target, sizes = (x[order] for x in (source, lengths, target, sizes))
@@ -299,8 +295,7 @@ class Seq2Seq(Model):
             by_time = log_q.to(tokens.log_prior.dtype)[forced.order].transpose(0, 1)
             log_q = tokens.packed(by_time[: len(tokens.counts)])
         gumbel = None if forced.noise is None else tokens.packed(forced.noise.gumbel)
-        gold = TokenGold(self.readout, tokens)
-        return bound.objective(gold, log_q, self.estimator, gumbel)
+        return bound.objective(TokenGold(self.readout, tokens), log_q, self.estimator, gumbel)
 
     def subtract_costs(self, values: Tensor, forced: Forced, target: Tensor) -> Tensor:
         """Values (B, T) less what the latent and the score cost a whole sentence."""
