@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from pam.config import Decoding
@@ -33,39 +32,27 @@ from pam.models.model import Model
 from pam.training.devices import Stopwatch, enough_for, hardware
 
 HINT = "lower `decoding.batch_size`, or the beam"
-MOST_UNSEEN = 100
-"""Symbols that the record of a decoding counts one by one."""
+MOST_UNSEEN = 100  # symbols that the record of a decoding counts one by one
 REPORT_EVERY_S = 20.0
-SEED = 2019
-"""Of draws of latent vectors: the same sources in the same batches give the same outputs."""
+SEED = 2019  # of draws of latent vectors: the same sources in the same batches give the same outputs
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One output as text.
+    """One output as text."""
 
-    Attributes:
-        target: a target column as prepared data has it; text: the same for people to read.
-        output: its symbols, pointer steps included; replaced: how many unknown ones became source words.
-    """
-
-    target: str
-    text: str
-    output: Output
-    replaced: int
+    target: str  # a target column as prepared data has it
+    text: str  # the same for people to read
+    output: Output  # its symbols, pointer steps included
+    replaced: int  # how many unknown ones became source words
 
 
 class Generator:
-    """Sources as symbols to outputs as text.
+    """Sources as symbols to `n_best` outputs each as text, the best, or drawn by `sampling`.
 
-    Args:
-        folder: where the model was read from, for the table of lengths.
-        n_best: outputs per source.
-        sampling: draws outputs; None: searches for the best.
-
-    Raises:
-        UserError: settings that this model, or this beam, does not allow.
+    The model was read from `folder`, which holds its table of lengths. A UserError names settings that this model, or
+    this beam, does not allow.
     """
 
     def __init__(
@@ -91,21 +78,13 @@ class Generator:
         self, sources: Sequence[Sequence[str]], first: int = 0, on_progress: Callable[[int], None] = lambda _: None
     ) -> list[list[Hypothesis]]:
         """For each source, symbols without an end symbol, its outputs; the other arguments are those of `decode`."""
+        ids = [self.model.source.encode(source) for source in sources]
         found = decode(
-            self.model.network,
-            [self.model.source.encode(source) for source in sources],
-            self.decoding,
-            self.actions,
-            n_best=self.n_best,
-            prior=self.prior,
-            sampling=self.sampling,
-            first=first,
-            on_progress=on_progress,
-        )
-        return [
-            [self._hypothesis(output, source) for output in outputs]
-            for source, outputs in zip(sources, found, strict=True)
-        ]
+            self.model.network, ids, self.decoding, self.actions, n_best=self.n_best, prior=self.prior,
+            sampling=self.sampling, first=first, on_progress=on_progress,
+        )  # fmt: skip
+        pairs = zip(sources, found, strict=True)
+        return [[self._hypothesis(output, source) for output in outputs] for source, outputs in pairs]
 
     def _hypothesis(self, output: Output, source: Sequence[str]) -> Hypothesis:
         codec = self.model.codec
@@ -119,38 +98,30 @@ class Generator:
 
 
 def decode(
-    model: Model,
-    sources: Sequence[Sequence[int]],
-    decoding: Decoding,
-    actions: bool = False,
-    *,
-    n_best: int = 1,
-    prior: LengthPrior | None = None,
-    sampling: Sampling | None = None,
-    first: int = 0,
+    model: Model, sources: Sequence[Sequence[int]], decoding: Decoding, actions: bool = False, *, n_best: int = 1,
+    prior: LengthPrior | None = None, sampling: Sampling | None = None, first: int = 0,
     on_progress: Callable[[int], None] = lambda _: None,
-) -> list[list[Output]]:
+) -> list[list[Output]]:  # fmt: skip
     """Decodes sources of any length, similar lengths side by side.
 
     Args:
-        model: in evaluation mode.
-        sources: ids without the end symbol, which is added here.
+        model: in evaluation mode; sources: ids without the end symbol, which is added here.
         decoding: beam, ranking, limits, and how many are decoded side by side.
-        actions: whether the model writes pointer actions.
-        prior: of target lengths, for `decoding.length_prior`.
+        actions: whether the model writes pointer actions; prior: of target lengths, for `decoding.length_prior`.
         sampling: draws outputs instead of searching for the best.
         first: number of the first source; sampling depends on a source's number.
         on_progress: called after each batch with the number of sources that are done.
 
-    Returns:
-        For each source, in the order given, its `n_best` outputs: the best first, or as drawn.
+    Returns: For each source, in the order given, its `n_best` outputs: the best first, or as drawn.
     """
     device = next(model.parameters()).device
     order = sorted(range(len(sources)), key=lambda row: len(sources[row]))
     outputs: dict[int, list[Output]] = {}
     for start in range(0, len(order), decoding.batch_size):
         rows = order[start : start + decoding.batch_size]
-        batch = _padded([sources[row] for row in rows], device)
+        ended = [torch.tensor([*sources[row], EOS]) for row in rows]
+        lengths = torch.tensor([len(source) for source in ended], device=device)
+        batch = pad_sequence(ended, batch_first=True, padding_value=PAD).to(device), lengths
         with sampling_latents(model, decoding.latent_samples) as one:
             if sampling is None:
                 found = beam_search(one, *batch, decoding, n_best, actions, prior)
@@ -160,13 +131,6 @@ def decode(
         outputs |= dict(zip(rows, found, strict=True))
         on_progress(len(outputs))
     return [outputs[row] for row in range(len(sources))]
-
-
-def _padded(sources: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Ids with end symbols, (B, m), and lengths, (B,)."""
-    ended = [torch.tensor([*source, EOS]) for source in sources]
-    lengths = torch.tensor([len(source) for source in ended], device=device)
-    return pad_sequence(ended, batch_first=True, padding_value=PAD).to(device), lengths
 
 
 @contextmanager
@@ -210,8 +174,7 @@ def detokenize(output: Output, target: Vocabulary, source: Sequence[str], codec:
     Args:
         source: symbols of the source, without the end symbol.
 
-    Returns:
-        the symbols, and how many of them replace unknown ones.
+    Returns: the symbols, and how many of them replace unknown ones.
     """
     symbols, count = [], 0
     words = target.spell(output.symbols)

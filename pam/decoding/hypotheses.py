@@ -22,32 +22,22 @@ from pam.data.vocabulary import BOS, PAD, STEP
 from pam.io import Strict, parse, read_json, write_text
 from pam.models.model import Model
 
-LENGTHS = "lengths.json"
-"""Name of a `LengthPrior` in a model's folder."""
+LENGTHS = "lengths.json"  # name of a `LengthPrior` in a model's folder
 
 
 @dataclass(frozen=True)
 class Output:
-    """One output for one sentence.
+    """One output for one sentence."""
 
-    Attributes:
-        symbols: ids, without the end symbol; none where the empty output was found.
-        log_prob: log p(symbols, end | source), in nats.
-        complete: false where the length limit cut it short.
-        score: what outputs of a sentence are ranked by; see `Ranking`.
-        attended: for each symbol the position of the source symbol most attended, by the alignment handed on; empty
-            where nobody asked for it.
-    """
-
-    symbols: list[int]
-    log_prob: float
-    complete: bool
-    score: float
+    symbols: list[int]  # ids, without the end symbol; none where the empty output was found
+    log_prob: float  # log p(symbols, end | source), in nats
+    complete: bool  # false where the length limit cut it short
+    score: float  # what outputs of a sentence are ranked by; see `Ranking`
+    # For each symbol the position of the source symbol most attended, by the alignment handed on, where this was asked.
     attended: list[int] = field(default_factory=list)
 
 
-NOTHING = Output([], -torch.inf, False, -torch.inf)
-"""Found where a model gives no symbol any probability."""
+NOTHING = Output([], -torch.inf, False, -torch.inf)  # found where a model gives no symbol any probability
 
 
 def forbidden_symbols(actions: bool) -> list[int]:
@@ -55,7 +45,7 @@ def forbidden_symbols(actions: bool) -> list[int]:
     return [PAD, BOS] if actions else [PAD, BOS, STEP]
 
 
-def limits_of(lengths: Tensor, decoding: Decoding) -> Tensor:
+def longest(lengths: Tensor, decoding: Decoding) -> Tensor:
     """The longest output of each sentence, from its own length alone: (B,)."""
     return (lengths * decoding.max_ratio).long() + decoding.max_extra
 
@@ -83,8 +73,8 @@ class Best:
 class LengthPrior(Strict):
     """p(target length | source length), counted from training text and smoothed.
 
-    Left alone, models favour short outputs; a prior over lengths sets that right (as in Eriguchi et al. 2016):
-    y = argmax log p(|y| | |x|) + log p(y | x).
+    Left alone, models favour short outputs; a prior over lengths sets that right (as in Eriguchi et al. 2016): y =
+    argmax log p(|y| | |x|) + log p(y | x).
 
     p(n | m) = (c(m, n) + d(m) q(n | m)) / (c(m) + d(m)), where c counts training pairs, d(m) is the number of different
     n seen with m (Witten & Bell 1991), and q is a Poisson distribution whose mean grows with m. So every n is possible,
@@ -177,12 +167,8 @@ class Ranking:
         return score
 
     def bound(self, rows: Tensor, total: Tensor, written: int) -> Tensor:
-        """What no continuation of an open output can exceed: (B', k).
-
-        Args:
-            rows: (B',) which sentences.
-            total: (B', k) log p of what was written so far, `written` symbols.
-        """
+        """What no continuation of an open output of sentences `rows` (B',) can exceed, (B', k), given log p (B', k) of
+        what was `written` so far."""
         bound = total * self.scale[rows, None] if self.power else total
         return bound if self.bonus is None else bound + self.ahead[rows, written, None]
 

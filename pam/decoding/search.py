@@ -11,20 +11,10 @@ from torch import Tensor
 
 from pam.config import Decoding
 from pam.data.vocabulary import BOS, EOS
-from pam.decoding.hypotheses import (
-    NOTHING,
-    Best,
-    Hypotheses,
-    LengthPrior,
-    Output,
-    Ranking,
-    forbidden_symbols,
-    limits_of,
-)
+from pam.decoding.hypotheses import NOTHING, Best, Hypotheses, LengthPrior, Output, Ranking, forbidden_symbols, longest
 from pam.models.model import Model
 
-KEEP_SHARE = 0.75
-"""Finished sentences leave the batch once so many of it, at most, are still open."""
+KEEP_SHARE = 0.75  # finished sentences leave the batch once so many of it, at most, are still open
 
 
 def search(model: Model, source: Tensor, lengths: Tensor, decoding: Decoding, actions: bool = False) -> list[Output]:
@@ -34,14 +24,9 @@ def search(model: Model, source: Tensor, lengths: Tensor, decoding: Decoding, ac
 
 @torch.no_grad()
 def beam_search(
-    model: Model,
-    source: Tensor,
-    lengths: Tensor,
-    decoding: Decoding,
-    n_best: int = 1,
-    actions: bool = False,
+    model: Model, source: Tensor, lengths: Tensor, decoding: Decoding, n_best: int = 1, actions: bool = False,
     prior: LengthPrior | None = None,
-) -> list[list[Output]]:
+) -> list[list[Output]]:  # fmt: skip
     """Decodes a batch by beam search; a beam of 1 is greedy search.
 
     Hypotheses are extended by their log probability. One that ends leaves its place to the next best. A sentence is
@@ -49,15 +34,13 @@ def beam_search(
     beam larger than the search space finds the best.
 
     Args:
-        model: in evaluation mode.
-        source: (B, m) padded at the end; lengths: (B,).
+        model: in evaluation mode; source: (B, m) padded at the end; lengths: (B,).
         actions: whether the model writes pointer actions; steps stay in the output.
         prior: of target lengths, for `decoding.length_prior`.
 
-    Returns:
-        For each sentence its `n_best` outputs, the best one first; fewer where the beam finds fewer.
+    Returns: For each sentence its `n_best` outputs, the best one first; fewer where the beam finds fewer.
     """
-    limits = limits_of(lengths, decoding)
+    limits = longest(lengths, decoding)
     beams = _Beams(Ranking(decoding, lengths, limits, prior), limits, decoding, n_best)
     forbidden = torch.tensor(forbidden_symbols(actions), device=source.device)
     hypotheses = Hypotheses(model, source, lengths, decoding.beam)
@@ -161,33 +144,21 @@ def _wide(parents: Tensor, written: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How outputs are drawn.
+    """How outputs are drawn."""
 
-    Attributes:
-        temperature: symbols are drawn with probability proportional to p^(1 / temperature).
-        seed: outputs depend on it and on the sentence's number, not on the batch.
-    """
-
-    temperature: float = 1.0
-    seed: int = 1
+    temperature: float = 1.0  # symbols are drawn with probability proportional to p^(1 / temperature)
+    seed: int = 1  # outputs depend on it and on the sentence's number, not on the batch
 
 
 @torch.no_grad()
 def sample(
-    model: Model,
-    source: Tensor,
-    lengths: Tensor,
-    decoding: Decoding,
-    sampling: Sampling,
-    numbers: Sequence[int],
-    n_best: int = 1,
-    actions: bool = False,
-) -> list[list[Output]]:
+    model: Model, source: Tensor, lengths: Tensor, decoding: Decoding, sampling: Sampling, numbers: Sequence[int],
+    n_best: int = 1, actions: bool = False,
+) -> list[list[Output]]:  # fmt: skip
     """Draws outputs for each sentence of a batch.
 
     Args:
-        model: in evaluation mode.
-        source: (B, m) padded at the end; lengths: (B,).
+        model: in evaluation mode; source: (B, m) padded at the end; lengths: (B,).
         decoding: length limits; its beam and its ranking do not matter.
         numbers: (B,) what tells the sentences apart, so that each has random numbers of its own.
         actions: whether the model writes pointer actions; steps stay in the output.
@@ -196,7 +167,7 @@ def sample(
         For each sentence `n_best` independent outputs in the order drawn; `log_prob` is the model's own, whatever the
         temperature, and `score` is the same.
     """
-    limits, device = limits_of(lengths, decoding), source.device
+    limits, device = longest(lengths, decoding), source.device
     forbidden = torch.tensor(forbidden_symbols(actions), device=device)
     hypotheses = Hypotheses(model, source, lengths, n_best)
     generators = [np.random.default_rng([sampling.seed, number]) for number in numbers]

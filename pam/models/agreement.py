@@ -16,8 +16,8 @@ class Agreement(Seq2Seq):
 
         log p(y | x) + log p(x | y) + weight * tr(A_{x to y} A_{y to x}),
 
-    where row t of A_{x to y} is the attention of y_t over x, and row a of A_{y to x} that of x_a
-    over y: the trace is high where they are each other's transpose. It decodes as a model x to y.
+    where row t of A_{x to y} is the attention of y_t over x, and row a of A_{y to x} that of x_a over y: the trace is
+    high where they are each other's transpose. It decodes as a model x to y.
     """
 
     def __init__(self, ahead: Seq2Seq, back: Seq2Seq, weight: float) -> None:
@@ -33,13 +33,8 @@ class Agreement(Seq2Seq):
     def agreed(
         self, source: Tensor, target: Tensor, values: Tensor, prior: Tensor, back_values: Tensor, back_prior: Tensor
     ) -> Tensor:
-        """The objective, (B, T), from those of both directions.
-
-        Args:
-            source: (B, m); target: (B, T).
-            values: (B, T) of the direction x to y, with its attention `prior` (B, T, m).
-            back_values: (B, m) of the direction y to x, with its attention `back_prior` (B, m, T).
-        """
+        """The objective, (B, T), from those of both directions: values (B, T) and attention (B, T, m) of x to y, (B, m)
+        and (B, m, T) of y to x."""
         real, real_source = target != PAD, source != PAD
         both = prior * back_prior.transpose(1, 2)
         trace = (both * (real[:, :, None] & real_source[:, None])).sum((1, 2))

@@ -13,7 +13,6 @@ from pam.models import options
 from pam.models.agreement import Agreement
 from pam.models.couplings import COUPLINGS
 from pam.models.distributions import DISTRIBUTIONS
-from pam.models.ensemble import Ensemble
 from pam.models.input_feeding import INPUT_FEEDINGS
 from pam.models.interfaces import Sizes
 from pam.models.latents import LATENTS
@@ -23,33 +22,21 @@ from pam.models.model import Model
 from pam.models.readout import Readout
 from pam.models.scores import SCORES
 from pam.models.seq2seq import Seq2Seq
-from pam.models.transformer import Transformer
+from pam.models.transformer import Shape, Transformer
 from pam.models.variational import ESTIMATORS, INFERENCES
 from pam.models.windows import WINDOWS
 
 COMPONENTS: dict[str, Mapping[str, Callable[..., nn.Module]]] = {
-    "score": SCORES,
-    "window": WINDOWS,
-    "distribution": DISTRIBUTIONS,
-    "coupling": COUPLINGS,
-    "latent": LATENTS,
-    "marginalization": MARGINALIZATIONS,
-    "input_feeding": INPUT_FEEDINGS,
-    "inference": INFERENCES,
+    "score": SCORES, "window": WINDOWS, "distribution": DISTRIBUTIONS, "coupling": COUPLINGS, "latent": LATENTS,
+    "marginalization": MARGINALIZATIONS, "input_feeding": INPUT_FEEDINGS, "inference": INFERENCES,
     "estimator": ESTIMATORS,
-}
+}  # fmt: skip
 """Question to its answers, by the names that YAML writes; their options are in `options`."""
 
 
 def build(components: ModelConfig, network: Network, source: int, target: int) -> Model:
-    """Makes a model with fresh weights.
-
-    Args:
-        components: the model's components; that they fit together is checked when an experiment is
-            read (`pam.models.fitting`).
-        network: sizes of encoder and decoder.
-        source, target: number of source and target symbols.
-    """
+    """Makes a model with fresh weights, for so many source and target symbols; that its components fit together is
+    checked when an experiment is read (`pam.models.fitting`)."""
     architecture = implementation(ARCHITECTURES, components.architecture)
     model: Model = architecture(components, network, source, target)
     if network.initial_range is not None:
@@ -57,11 +44,6 @@ def build(components: ModelConfig, network: Network, source: int, target: int) -
             if parameter.dim() > 1:
                 nn.init.uniform_(parameter, -network.initial_range, network.initial_range)
     return model
-
-
-def build_ensemble(members: list[tuple[ModelConfig, Network]], source: int, target: int) -> Model:
-    """Makes the model whose distribution is the mean of its members'."""
-    return Ensemble([build(*member, source, target) for member in members])
 
 
 def implementation(kinds: Mapping[str, Callable[..., Any]], chosen: options.Options) -> Callable[..., Any]:
@@ -76,39 +58,25 @@ def implementation(kinds: Mapping[str, Callable[..., Any]], chosen: options.Opti
 def recurrent(components: ModelConfig, network: Network, source: int, target: int) -> Seq2Seq:
     """Encoder and decoder of LSTMs with attention."""
     values = network.encoder * (2 if network.encoder_reads == "both" else 1)
-    sizes = Sizes(
-        query=network.decoder,
-        values=values,
-        embedding=network.embedding,
-        direction=network.encoder,
-        layers=network.encoder_layers,
-        rate=network.dropout,
-    )
-    chosen = {question: getattr(components, question) for question in COMPONENTS}
-    parts: dict[str, Any] = {
-        question: implementation(kinds, chosen[question])(chosen[question], sizes)
-        for question, kinds in COMPONENTS.items()
-    }
-    encoder = Encoder(
-        source, network.embedding, network.encoder, network.encoder_layers, network.dropout, network.encoder_reads
-    )
-    decoder = Decoder(
-        target,
-        network.embedding,
-        context=values,
-        hidden=network.decoder,
-        layers=network.decoder_layers,
-        final=values,
-        rate=network.dropout,
-    )
+    encoding = network.embedding, network.encoder, network.encoder_layers, network.dropout
+    sizes = Sizes(network.decoder, values, *encoding)
+    parts: dict[str, Any] = {}
+    for question, kinds in COMPONENTS.items():
+        chosen = getattr(components, question)
+        parts[question] = implementation(kinds, chosen)(chosen, sizes)
+    encoder = Encoder(source, *encoding, network.encoder_reads)
+    decoding = network.decoder, network.decoder_layers, values, network.dropout
+    decoder = Decoder(target, network.embedding, values, *decoding)
     return Seq2Seq(encoder=encoder, decoder=decoder, readout=Readout(sizes, target), **parts)
 
 
 def transformer(components: ModelConfig, network: Network, source: int, target: int) -> Model:
-    """Attention in place of recurrences."""
-    chosen = components.architecture
+    """Attention in place of recurrences, of `network.embedding` units."""
+    chosen, units = components.architecture, network.embedding
     assert isinstance(chosen, options.TransformerOptions)
-    return Transformer.build(chosen, network, source, target)
+    layers = network.encoder_layers, network.decoder_layers
+    shape = Shape(units, chosen.heads, chosen.feedforward or 4 * units, *layers, network.dropout)
+    return Transformer(shape, source, target)
 
 
 def agreement(components: ModelConfig, network: Network, source: int, target: int) -> Model:
@@ -120,10 +88,8 @@ def agreement(components: ModelConfig, network: Network, source: int, target: in
 
 
 ARCHITECTURES: dict[str, Callable[[ModelConfig, Network, int, int], Model]] = {
-    "recurrent": recurrent,
-    "transformer": transformer,
-    "agreement": agreement,
-}
+    "recurrent": recurrent, "transformer": transformer, "agreement": agreement,
+}  # fmt: skip
 
 
 def parameters_of(model: nn.Module) -> int:

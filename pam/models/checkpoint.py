@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -18,7 +17,8 @@ from pam.config import RunConfig, load_run
 from pam.data.tokenizers import CODECS, Codec, load_codec
 from pam.data.vocabulary import Vocabulary
 from pam.io import UserError, atomic_write, dump_yaml, sha256_of, write_text
-from pam.models.build import build, build_ensemble
+from pam.models.build import build
+from pam.models.ensemble import Ensemble
 from pam.models.model import Model
 
 FORMAT = "pam-model-2"
@@ -47,13 +47,10 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, 
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Reads what `save_tensors` wrote, with its notes.
-
-    Raises:
-        UserError: missing, not such a file, or damaged.
-    """
+    """Reads what `save_tensors` wrote, with its notes; a UserError says if it is missing, no such file, or damaged."""
     if not path.is_file():
         raise UserError("no such file", file=path, hint="train the model first")
+    again = "delete it and train again, or copy it once more"
     try:
         with safe_open(path, framework="pt") as file:
             described = json.loads((file.metadata() or {}).get("pam", "{}"))
@@ -61,42 +58,29 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             notes: dict[str, str] = dict(described.get("notes", {}))
             intact = described.get("digest") == digest(tensors, notes)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(
-            "not a safetensors file, or cut short", file=path, hint="delete it and train again, or copy it once more"
-        ) from error
+        raise UserError("not a safetensors file, or cut short", file=path, hint=again) from error
     if not intact:
-        raise UserError(
-            "the file is damaged, or not one of ours", file=path, hint="delete it and train again, or copy it once more"
-        )
+        raise UserError("the file is damaged, or not one of ours", file=path, hint=again)
     return tensors, notes
 
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A trained model with all that is needed to use it.
-
-    Attributes:
-        task: the kind of task, such as `inflection`.
-        codec: text to symbols and back, as the model learned them.
-    """
+    """A trained model with all that is needed to use it."""
 
     run: RunConfig
-    task: str
+    task: str  # the kind of task, such as `inflection`
     source: Vocabulary
     target: Vocabulary
-    codec: Codec
+    codec: Codec  # text to symbols and back, as the model learned them
     network: Model
 
 
 def save_model(folder: Path, run: RunConfig, task: str, origin: Path, weights: Mapping[str, Tensor]) -> None:
-    """Writes a model folder; the weights last, as they complete it.
+    """Writes a model folder; the weights last, as they complete it, with the hashes of all files in the folder, those
+    too that were there before.
 
-    They hold the hashes of all files in the folder, those too that were there before.
-
-    Args:
-        task: the kind of task.
-        origin: prepared data, or another model; the vocabularies and the files that this kind of
-            task needs are copied from there.
+    `origin` is prepared data, or another model: vocabularies and the files that this kind of task needs are copied.
     """
     for name in belongings(task):
         write_text(folder / name, (origin / name).read_text(encoding="utf-8"))
@@ -113,11 +97,7 @@ def belongings(task: str) -> list[str]:
 
 
 def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
-    """Reads a model folder, ready to decode.
-
-    Raises:
-        UserError: a file is missing, damaged, or belongs to another model.
-    """
+    """Reads a model folder, ready to decode; a UserError names a missing or damaged file, or one of another model."""
     if not folder.is_dir():
         raise UserError("no such model folder", file=folder, hint="train the model first")
     run = load_run(folder / CONFIG)
@@ -130,35 +110,25 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
             file=folder / WEIGHTS,
             hint="take a model folder that `pam train` made",
         )
-    _check_files(folder, json.loads(notes["files"]))
+    for name, known in json.loads(notes["files"]).items():
+        there = (folder / name).is_file()
+        if not there or sha256_of(folder / name) != known:
+            raise UserError(
+                "this file does not belong to the model" if there else "no such file",
+                file=folder / name,
+                hint="copy the whole model folder again",
+            )
     codec = load_codec(notes["task"], folder)
     sizes = len(source), len(target)
-    if run.members:
-        network = build_ensemble([(one.components, one.network) for one in run.members], *sizes)
-    else:
-        network = build(run.components, run.network, *sizes)
-    _fill(network, tensors, folder)
-    network.eval().to(device or torch.device("cpu"))
-    return SavedModel(run, notes["task"], source, target, codec, network)
-
-
-def _check_files(folder: Path, hashes: Mapping[str, str]) -> None:
-    for name, known in hashes.items():
-        if not (folder / name).is_file():
-            raise UserError("no such file", file=folder / name, hint="copy the whole model folder again")
-        if sha256_of(folder / name) != known:
-            raise UserError(
-                "this file does not belong to the model", file=folder / name, hint="copy the whole model folder again"
-            )
-
-
-def _fill(network: Model, tensors: dict[str, Tensor], folder: Path) -> None:
-    wanted: dict[str, Any] = network.state_dict()
-    same = wanted.keys() == tensors.keys() and all(wanted[name].shape == tensors[name].shape for name in wanted)
-    if not same:
+    members = [build(one.components, one.network, *sizes) for one in run.members]
+    network = Ensemble(members) if members else build(run.components, run.network, *sizes)
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    if shapes != {name: tensor.shape for name, tensor in network.state_dict().items()}:
         raise UserError(
             f"these weights do not fit the model that {CONFIG} describes",
             file=folder / WEIGHTS,
             hint="copy the whole model folder again",
         )
     network.load_state_dict(tensors)
+    network.eval().to(device or torch.device("cpu"))
+    return SavedModel(run, notes["task"], source, target, codec, network)

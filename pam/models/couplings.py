@@ -15,15 +15,11 @@ from pam.models.distributions import Softmax
 from pam.models.interfaces import AttentionHistory, Coupling, Distribution, Memory, Sizes
 from pam.models.logspace import ZERO, safe_log
 
-BOUND = 10.0
-"""Energies of `proximity` are within +-BOUND, so that exp(k) cannot overflow."""
+BOUND = 10.0  # energies of `proximity` are within +-BOUND, so that exp(k) cannot overflow
 
 
 class NoCoupling(Coupling):
     """k = 0, so that prior_t = softmax(e_t) (equation 6: the query carries the past)."""
-
-    def __init__(self, options: options.NoCoupling, sizes: Sizes) -> None:
-        super().__init__()
 
     def forward(
         self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory, history: AttentionHistory
@@ -33,11 +29,11 @@ class NoCoupling(Coupling):
 
 
 class RelativeCoupling(Coupling):
-    """prior_t(a) = sum_a' previous(a') softmax_a(e_t(a) + k(a - a')) (section 2.3.1): the energy
-    depends on the distance alone.
+    """prior_t(a) = sum_a' previous(a') softmax_a(e_t(a) + k(a - a')) (section 2.3.1): the energy depends on the
+    distance alone.
 
-    The paper does not say what the first step is coupled to. `first` is `free`: nothing, k = 0, as
-    there is no previous alignment; or `before`: a position just before the source, a' = -1.
+    The paper does not say what the first step is coupled to. `first` is `free`: nothing, k = 0, as there is no previous
+    alignment; or `before`: a position just before the source, a' = -1.
     """
 
     def __init__(self, options: options.Proximity | options.Monotone) -> None:
@@ -56,12 +52,10 @@ class RelativeCoupling(Coupling):
     def forward(
         self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory, history: AttentionHistory
     ) -> Tensor:
-        log_prior: Tensor
         if history.alignment is None:
             if self.starts_before:
-                positions = torch.arange(scores.shape[-1], device=scores.device)
-                scores = scores + self.energies(positions + 1)
-            log_prior = distribution(scores, mask)
+                scores = scores + self.energies(torch.arange(scores.shape[-1], device=scores.device) + 1)
+            log_prior: Tensor = distribution(scores, mask)
             return log_prior
         assert memory.transitions is not None
         if isinstance(distribution, Softmax):
@@ -70,14 +64,8 @@ class RelativeCoupling(Coupling):
 
 
 def coupled(scores: Tensor, mask: Tensor, energies: Tensor, previous: Tensor, distribution: Distribution) -> Tensor:
-    """log sum_a' previous(a') distribution_a(e(a) + k(a', a)), the definition: O(m^2) for each row.
-
-    Args:
-        scores: (n, m); mask: (n, m); energies: (m, m) k(a', a); previous: (n, m).
-
-    Returns:
-        (n, m).
-    """
+    """log sum_a' previous(a') distribution_a(e(a) + k(a', a)), (n, m), the definition: O(m^2) for each row. Energies
+    are (m, m), from the first index to the second, all else (n, m)."""
     log_transition = distribution(scores[:, None, :] + energies, mask[:, None, :])
     return torch.logsumexp(safe_log(previous)[:, :, None] + log_transition, dim=1)
 
@@ -85,8 +73,8 @@ def coupled(scores: Tensor, mask: Tensor, energies: Tensor, previous: Tensor, di
 def coupled_softmax(scores: Tensor, mask: Tensor, energies: Tensor, previous: Tensor) -> Tensor:
     """`coupled` of a softmax, in two products with M = exp(k), (a', a).
 
-    With u = softmax(e), the softmax from a' is u(a) M(a', a) / z(a') with z = M u, so that
-    prior = u * M^T (previous / z). As z is at least the smallest of M, nothing is divided by zero.
+    With u = softmax(e), the softmax from a' is u(a) M(a', a) / z(a') with z = M u, so that prior = u * M^T (previous /
+    z). As z is at least the smallest of M, nothing is divided by zero.
     """
     weights = energies.exp()
     log_u = torch.log_softmax(scores.masked_fill(~mask, -torch.inf), dim=1)
@@ -116,8 +104,8 @@ class Monotone(RelativeCoupling):
 
 
 class Proximity(RelativeCoupling):
-    """k(a, a') = delta_{a - a'} where |a - a'| < width, else 0 (section 2.3.1). The
-    paper has a width of 3, hence five learned energies, from -2 to +2."""
+    """k(a, a') = delta_{a - a'} where |a - a'| < width, else 0 (section 2.3.1). The paper has a width of 3, hence five
+    learned energies, from -2 to +2."""
 
     def __init__(self, options: options.Proximity, sizes: Sizes) -> None:
         super().__init__(options)
@@ -184,9 +172,6 @@ class PointerCoupling(Coupling):
     It goes with the input feeding `pointer`, which moves the alignment at each step action.
     """
 
-    def __init__(self, options: options.PointerCoupling, sizes: Sizes) -> None:
-        super().__init__()
-
     def forward(
         self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory, history: AttentionHistory
     ) -> Tensor:
@@ -195,12 +180,8 @@ class PointerCoupling(Coupling):
 
 
 def onward(marginal: Tensor, transitions: Tensor) -> Tensor:
-    """The forward message that reaches each position: (B, m) to (B, m), unnormalized.
-
-    Args:
-        marginal: of the step before, given the scores up to it.
-        transitions: (m, m) weights exp(k), from the first index to the second.
-    """
+    """The forward message that reaches each position, (B, m), unnormalized, from the marginal (B, m) of the step
+    before, given the scores up to it, by weights exp(k) (m, m), from the first index to the second."""
     return marginal @ transitions
 
 
@@ -211,13 +192,8 @@ def smoothed(filtered: Tensor, transitions: Tensor, lengths: Tensor) -> Tensor:
 
         g_t(a) = f_t(a) sum_b exp(k(a, b)) g_{t+1}(b) / sum_a' f_t(a') exp(k(a', b)),    g_n = f_n.
 
-    Time goes with n m^2, over the whole batch at once.
-
-    Args:
-        filtered: (B, n, m); transitions: (m, m) as above; lengths: (B,) real steps.
-
-    Returns:
-        (B, n, m); steps beyond a row's length are left as they are.
+    Time goes with n m^2, over the whole batch at once. Marginals are (B, n, m); steps beyond a row's length, of
+    `lengths` (B,), are left as they are.
     """
     tiny = torch.finfo(filtered.dtype).tiny
     found = [filtered[:, -1]]
@@ -230,6 +206,5 @@ def smoothed(filtered: Tensor, transitions: Tensor, lengths: Tensor) -> Tensor:
 
 
 COUPLINGS: dict[str, type[Coupling]] = {
-    "none": NoCoupling, "proximity": Proximity, "monotone": Monotone, "chain": Chain,
-    "pointer": PointerCoupling,
+    "none": NoCoupling, "proximity": Proximity, "monotone": Monotone, "chain": Chain, "pointer": PointerCoupling,
 }  # fmt: skip

@@ -14,15 +14,11 @@ from pam.models import options
 from pam.models.interfaces import Distribution, Sizes
 from pam.models.logspace import masked_log_softmax, safe_log
 
-TOLERANCE = 1e-10
-"""Below this a difference of levels, of scores of order 1 in float64, is taken for rounding."""
+TOLERANCE = 1e-10  # below this a difference of levels, of scores of order 1 in float64, is taken for rounding
 
 
 class Softmax(Distribution):
     """P(a) proportional to exp(e_t(a)) (Shankar & Sarawagi 2019, equation 10)."""
-
-    def __init__(self, options: options.Softmax, sizes: Sizes) -> None:
-        super().__init__()
 
     def forward(self, scores: Tensor, mask: Tensor) -> Tensor:
         return masked_log_softmax(scores, mask)
@@ -33,14 +29,9 @@ class Projection(Distribution):
 
     @abstractmethod
     def project(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """Probabilities, outside of autograd.
+        """Probabilities (..., m), outside of autograd, exactly 0 outside the support and at padding.
 
-        Args:
-            scores: (..., m), of any value where `mask` is false.
-            mask: (..., m), broadcastable, true at real positions, at least one in each row.
-
-        Returns:
-            (..., m), exactly 0 outside the support and at padding.
+        Scores (..., m) have any value where `mask` (..., m), broadcastable, is false; each row has a position at least.
         """
 
     @abstractmethod
@@ -75,23 +66,39 @@ class _Projected(Function):
 
 
 class Sparsemax(Projection):
-    """The point of the simplex nearest to the scores (Martins & Astudillo 2016, equation 2)."""
+    """The point of the simplex nearest to the scores (Martins & Astudillo 2016, equation 2): max(e - tau, 0) with tau
+    such that it sums to one (algorithm 1).
 
-    def __init__(self, options: options.Sparsemax, sizes: Sizes) -> None:
-        super().__init__()
+    With the highest score moved to 0, -1 <= tau < 0. Lower scores are therefore not in the support and can be raised to
+    -1, as can padding, which then needs no care of its own.
+    """
 
     def project(self, scores: Tensor, mask: Tensor) -> Tensor:
-        return sparsemax(scores, mask)
+        scores = scores.masked_fill(~mask, -torch.inf)
+        scores = (scores - scores.amax(-1, keepdim=True)).clamp_min(-1.0)
+        falling = scores.sort(dim=-1, descending=True).values
+        sums = falling.cumsum(-1)
+        counts = torch.arange(1, scores.shape[-1] + 1, device=scores.device, dtype=scores.dtype)
+        size = (1 + counts * falling > sums).sum(-1, keepdim=True)  # of the support
+        tau = (sums.gather(-1, size - 1) - 1) / size
+        return (scores - tau).clamp_min(0.0)
 
     def gradient(self, probabilities: Tensor, upstream: Tensor) -> Tensor:
-        return sparsemax_gradient(probabilities, upstream)
+        """The gradient less its mean over the support; 0 outside the support."""
+        support = (probabilities > 0).to(upstream.dtype)
+        mean = (upstream * support).sum(-1, keepdim=True) / support.sum(-1, keepdim=True)
+        return (upstream - mean) * support
 
 
-class Fusedmax(Projection):
+class Fusedmax(Sparsemax):
     """argmin over the simplex of |p - e|^2 / 2 + weight sum_a |p(a+1) - p(a)|.
 
-    It is the sparsemax of the scores after total variation denoising (Niculae & Blondel 2017). The
-    default weight is that of the example which the paper's authors published with their code.
+    It is the sparsemax of the scores after total variation denoising (Niculae & Blondel 2017). The default weight is
+    that of the example which the paper's authors published with their code.
+
+    Denoising lowers the best score by at most 2 weight, and a score that lies 2 weight below a level stays below it and
+    draws its neighbours down as far as any could. So scores that lie more than 1 + 4 weight below the best need no
+    distinction.
     """
 
     def __init__(self, options: options.Fusedmax, sizes: Sizes) -> None:
@@ -99,54 +106,17 @@ class Fusedmax(Projection):
         self.weight = options.weight
 
     def project(self, scores: Tensor, mask: Tensor) -> Tensor:
-        return fusedmax(scores, mask, self.weight)
+        if self.weight == 0:
+            return super().project(scores, mask)
+        best = scores.masked_fill(~mask, -torch.inf).amax(-1, keepdim=True)
+        near = (scores - best).masked_fill(~mask, -torch.inf).clamp_min(-1 - 4 * self.weight)
+        smooth = denoise(near.double(), mask.expand_as(scores), self.weight)
+        return super().project(smooth.to(scores.dtype), mask)
 
     def gradient(self, probabilities: Tensor, upstream: Tensor) -> Tensor:
-        return fusedmax_gradient(probabilities, upstream)
-
-
-def sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
-    """max(e - tau, 0) with tau such that it sums to one (algorithm 1); see `Projection.project`.
-
-    With the highest score moved to 0, -1 <= tau < 0. Lower scores are therefore not in the support
-    and can be raised to -1, as can padding, which then needs no care of its own.
-    """
-    scores = scores.masked_fill(~mask, -torch.inf)
-    scores = (scores - scores.amax(-1, keepdim=True)).clamp_min(-1.0)
-    falling = scores.sort(dim=-1, descending=True).values
-    sums = falling.cumsum(-1)
-    counts = torch.arange(1, scores.shape[-1] + 1, device=scores.device, dtype=scores.dtype)
-    size = (1 + counts * falling > sums).sum(-1, keepdim=True)  # of the support
-    tau = (sums.gather(-1, size - 1) - 1) / size
-    return (scores - tau).clamp_min(0.0)
-
-
-def sparsemax_gradient(probabilities: Tensor, upstream: Tensor) -> Tensor:
-    """The gradient less its mean over the support; 0 outside the support."""
-    support = (probabilities > 0).to(upstream.dtype)
-    mean = (upstream * support).sum(-1, keepdim=True) / support.sum(-1, keepdim=True)
-    return (upstream - mean) * support
-
-
-def fusedmax(scores: Tensor, mask: Tensor, weight: float) -> Tensor:
-    """sparsemax(denoise(e)); see `Projection.project`.
-
-    Denoising lowers the best score by at most 2 weight, and a score that lies 2 weight below a
-    level stays below it and draws its neighbours down as far as any could. So scores that lie more
-    than 1 + 4 weight below the best need no distinction.
-    """
-    if weight == 0:
-        return sparsemax(scores, mask)
-    best = scores.masked_fill(~mask, -torch.inf).amax(-1, keepdim=True)
-    near = (scores - best).masked_fill(~mask, -torch.inf).clamp_min(-1 - 4 * weight)
-    smooth = denoise(near.double(), mask.expand_as(scores), weight)
-    return sparsemax(smooth.to(scores.dtype), mask)
-
-
-def fusedmax_gradient(probabilities: Tensor, upstream: Tensor) -> Tensor:
-    """Sparsemax's gradient, averaged over each stretch of equal probabilities."""
-    starts = probabilities[..., 1:] != probabilities[..., :-1]
-    return _means(sparsemax_gradient(probabilities, upstream), starts)
+        """Sparsemax's gradient, averaged over each stretch of equal probabilities."""
+        starts = probabilities[..., 1:] != probabilities[..., :-1]
+        return _means(super().gradient(probabilities, upstream), starts)
 
 
 def denoise(values: Tensor, mask: Tensor, weight: float) -> Tensor:
@@ -162,13 +132,8 @@ def denoise(values: Tensor, mask: Tensor, weight: float) -> Tensor:
     lower side and takes it from its higher one from then on. A stretch that is cut no more is constant, at its mean. It
     is the divide and conquer over levels of Chambolle & Darbon (2009): a handful of passes, for all rows at once.
 
-    Args:
-        values: (..., m) in float64, of order 1.
-        mask: (..., m) true at real positions, which stand before padding.
-        weight: more than 0.
-
-    Returns:
-        (..., m); equal neighbours are equal to the last bit. Padding carries no meaning.
+    Values (..., m) are in float64, of order 1; `mask` (..., m) is true at real positions, which stand before padding;
+    the weight is more than 0. Equal neighbours are equal to the last bit. Padding carries no meaning.
     """
     cut = ~(mask[..., 1:] & mask[..., :-1])
     sent = torch.zeros_like(values[..., 1:])  # along cut edges, from left to right; 0 at padding

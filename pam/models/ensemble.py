@@ -17,9 +17,7 @@ from pam.models.model import Encoded, Model
 
 @dataclass(frozen=True)
 class Sources:
-    """Sources as each member encodes them."""
-
-    parts: tuple[Encoded, ...]
+    parts: tuple[Encoded, ...]  # as each member encodes them
 
     @property
     def mask(self) -> Tensor:
@@ -31,10 +29,8 @@ class Sources:
 
 @dataclass(frozen=True)
 class States:
-    """What each member carries, and the mean of their alignments."""
-
-    parts: tuple[parts.State, ...]
-    history: AttentionHistory
+    parts: tuple[parts.State, ...]  # what each member carries
+    history: AttentionHistory  # of the mean of their alignments
 
     @property
     def alignment(self) -> Tensor | None:
@@ -46,9 +42,7 @@ class States:
 
 @dataclass(frozen=True)
 class Steps:
-    """Each member's step."""
-
-    parts: tuple[parts.Step, ...]
+    parts: tuple[parts.Step, ...]  # each member's
     history: AttentionHistory
 
     @property
@@ -68,8 +62,8 @@ class Steps:
 
 
 class Ensemble(Model):
-    """p(y_t | y_<t, x) = mean of the members' (Luong et al. 2015, section 4.1), each of which goes
-    on from the symbol that was chosen in its own way. Alignments are the mean of theirs."""
+    """p(y_t | y_<t, x) = mean of the members' (Luong et al. 2015, section 4.1), each of which goes on from the symbol
+    that was chosen in its own way. Alignments are the mean of theirs."""
 
     def __init__(self, members: Sequence[Model]) -> None:
         super().__init__()
@@ -77,7 +71,6 @@ class Ensemble(Model):
 
     @property
     def models(self) -> list[Model]:
-        """The members."""
         return [member for member in self.members if isinstance(member, Model)]
 
     def encode(self, source: Tensor, lengths: Tensor, beam: int = 1) -> Sources:
@@ -99,20 +92,15 @@ class Ensemble(Model):
         return States(parts, step.history.then(alignment))
 
     def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        found = [member.log_likelihood(source, lengths, target) for member in self.models]
-        return mean_log(found)
+        return mean_log([member.log_likelihood(source, lengths, target) for member in self.models])
 
     def exact(self, step: Steps, symbol: Tensor) -> Tensor | None:
         each = [m.exact(part, symbol) for m, part in zip(self.models, step.parts, strict=True)]
         if all(one is None for one in each):
             return None
         index = symbol[:, None]
-        return mean_log(
-            [
-                part.log_probs.gather(1, index).squeeze(1) if one is None else one
-                for one, part in zip(each, step.parts, strict=True)
-            ]
-        )
+        pairs = zip(each, step.parts, strict=True)
+        return mean_log([part.log_probs.gather(1, index).squeeze(1) if one is None else one for one, part in pairs])
 
 
 def mean_log(log_probs: Sequence[Tensor]) -> Tensor:

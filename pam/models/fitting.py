@@ -8,11 +8,7 @@ from pam.models.options import COMPONENTS, TransformerOptions
 
 
 class FitError(UserError):
-    """Parts or sizes that do not fit.
-
-    Args:
-        keys: of the model's file, where a part is named; none: it is the sizes of a task.
-    """
+    """Parts or sizes that do not fit; `keys` of the model's file name a part; none: it is the sizes of a task."""
 
     def __init__(self, message: str, *keys: str, hint: str) -> None:
         super().__init__(message, hint=hint)
@@ -20,36 +16,33 @@ class FitError(UserError):
 
 
 def check_fit(components: ModelConfig, network: Network) -> None:
-    """Checks that a model can be made of these parts at these sizes.
-
-    Raises:
-        FitError: it cannot.
-    """
+    """Checks that a model can be made of these parts at these sizes; a FitError says that it cannot."""
     check_parts(components)
     check_sizes(components, network)
 
 
 def check_parts(components: ModelConfig) -> None:
-    """Checks the combination of a model's parts.
-
-    Raises:
-        FitError: some exclude each other, or one would change nothing.
-    """
+    """Checks the combination of a model's parts; a FitError says if some exclude each other, or one changes nothing."""
     if components.members:
         _check_unused(components, "an ensemble", ("architecture", *COMPONENTS))
         return
-    _check_architecture(components)
+    kind = components.architecture.kind
+    if not components.architecture.has_components:
+        # What would change nothing is an error: it would be thought to.
+        _check_unused(components, f"the architecture `{kind}`", tuple(COMPONENTS)[1:])
+    if components.targets == "actions" and kind != "recurrent":
+        raise FitError(
+            f"the architecture `{kind}` writes no actions: it has no pointer to move",
+            "targets",
+            hint="use `targets: symbols`",
+        )
     if components.architecture.has_components:
         _check_bound(components)
         _check_alignment(components)
 
 
 def check_sizes(components: ModelConfig, network: Network) -> None:
-    """Checks that a model can have these sizes.
-
-    Raises:
-        FitError: it cannot.
-    """
+    """Checks that a model can have these sizes; a FitError says that it cannot."""
     architecture = components.architecture
     heads = architecture.heads if isinstance(architecture, TransformerOptions) else None
     if heads and network.embedding % (2 * heads):
@@ -63,19 +56,6 @@ def check_sizes(components: ModelConfig, network: Network) -> None:
         raise FitError(
             f"score `dot` multiplies a decoder state of {network.decoder} units with an encoder state of {values}",
             hint="give the decoder as many units as both directions of the encoder have",
-        )
-
-
-def _check_architecture(components: ModelConfig) -> None:
-    kind = components.architecture.kind
-    if not components.architecture.has_components:
-        # What would change nothing is an error: it would be thought to.
-        _check_unused(components, f"the architecture `{kind}`", tuple(COMPONENTS)[1:])
-    if components.targets == "actions" and kind != "recurrent":
-        raise FitError(
-            f"the architecture `{kind}` writes no actions: it has no pointer to move",
-            "targets",
-            hint="use `targets: symbols`",
         )
 
 
@@ -111,15 +91,9 @@ def _check_alignment(components: ModelConfig) -> None:
             "input_feeding",
             hint="use `marginalization: output` with `input_feeding: posterior`",
         )
-    pointers = [
-        key
-        for key, there in (
-            ("coupling", components.coupling.kind == "pointer"),
-            ("input_feeding", feeding.kind == "pointer"),
-            ("targets", components.targets == "actions"),
-        )
-        if there
-    ]
+    pointers = ["coupling"] if components.coupling.kind == "pointer" else []
+    pointers += ["input_feeding"] if feeding.kind == "pointer" else []
+    pointers += ["targets"] if components.targets == "actions" else []
     if pointers and len(pointers) < 3:
         raise FitError(
             "a pointer is both coupling and input feeding, over actions",

@@ -16,9 +16,6 @@ from pam.models.posterior import Observation
 class PriorFeeding(InputFeeding):
     """c_t = sum_a prior_t(a) h_a: the symbol written is not looked at (equation 9)."""
 
-    def __init__(self, options: options.PriorFeeding | options.NoFeeding, sizes: Sizes) -> None:
-        super().__init__()
-
     def forward(self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor) -> Tensor:
         return attention.prior
 
@@ -47,8 +44,8 @@ class PosteriorFeeding(InputFeeding):
         return share * weights + (1 - share) * attention.prior
 
     def share(self, truncated: Tensor | None) -> Tensor | float | None:
-        """The share of the posterior, (n, 1), where `truncated` (n,) says which sums are cut
-        (None: no sum is); None where it is all of it."""
+        """The share of the posterior, (n, 1), where `truncated` (n,) says which sums are cut (None: no sum is); None
+        where it is all of it."""
         if self.mix is not None:
             return self.mix
         return None if truncated is None else torch.where(truncated, 0.5, 1.0)[:, None]
@@ -57,14 +54,11 @@ class PosteriorFeeding(InputFeeding):
 class SampleFeeding(InputFeeding):
     """c_t = h_a with a drawn from prior_t: hard attention (Xu et al. 2015).
 
-    The draw is the estimator's own, which reads the same noise. At test time, where nothing is
-    drawn, it is the most probable position. No gradient flows through the choice.
+    The draw is the estimator's own, which reads the same noise. At test time, where nothing is drawn, it is the most
+    probable position. No gradient flows through the choice.
     """
 
     draws = True
-
-    def __init__(self, options: options.SampleFeeding, sizes: Sizes) -> None:
-        super().__init__()
 
     def forward(self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor) -> Tensor:
         log_prior, gumbel = attention.log_prior.detach(), attention.gumbel
@@ -76,9 +70,6 @@ class PointerFeeding(InputFeeding):
 
     It moves by one position at each step action; at the last position it stays.
     """
-
-    def __init__(self, options: options.PointerFeeding, sizes: Sizes) -> None:
-        super().__init__()
 
     def first(self, memory: Memory) -> Tensor:
         alignment = memory.values.new_zeros(memory.mask.shape)

@@ -1,8 +1,8 @@
 """What the parts of a model hand each other, and what each part has to offer.
 
-Shapes: B sentences of a batch, n rows of a step (in training the sentences that have not ended, in
-decoding the hypotheses of all sentences), m source positions, D units of an encoder state, H of a
-decoder state, R of the readout, V target symbols.
+Shapes: B sentences of a batch, n rows of a step (in training the sentences that have not ended, in decoding the
+hypotheses of all sentences), m source positions, D units of an encoder state, H of a decoder state, R of the readout, V
+target symbols.
 """
 
 from __future__ import annotations
@@ -16,34 +16,24 @@ import torch
 from torch import Tensor, nn
 
 from pam.models.kernels import LSTMCell, SharedLinear, SourceMatrix
+from pam.models.options import Options
 from pam.models.output_kernels import OutputLayer, PositionLikelihood
 from pam.models.posterior import Observation
 
-Hidden = tuple[tuple[Tensor, Tensor], ...]
-"""The decoder's state: per layer (h, c), each (n, H)."""
-
+Hidden = tuple[tuple[Tensor, Tensor], ...]  # the decoder's state: per layer (h, c), each (n, H)
 Embed = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a component needs to know to make its parameters.
+    """What a component needs to know to make its parameters."""
 
-    Attributes:
-        query: units H of the decoder state s_t.
-        values: units D of an encoder state h_a (of both directions, where there are two).
-        embedding: units E of an embedding, of a source or a target symbol.
-        direction: units of an encoder state of one direction.
-        layers: layers of the encoder.
-        rate: dropout rate.
-    """
-
-    query: int
-    values: int
-    embedding: int
-    direction: int
-    layers: int
-    rate: float
+    query: int  # units H of the decoder state s_t
+    values: int  # units D of an encoder state h_a (of both directions, where there are two)
+    embedding: int  # units E of an embedding, of a source or a target symbol
+    direction: int  # units of an encoder state of one direction
+    layers: int  # layers of the encoder
+    rate: float  # dropout rate
 
 
 @dataclass(frozen=True)
@@ -51,43 +41,24 @@ class Memory:
     """A batch of encoded sources, with what is computed once for all steps.
 
     Plain tensors have a row for each row of a step; kernels know of the rows by themselves.
-
-    Attributes:
-        values: (n, m, D) encoder states h_a.
-        mask: (n, m) true at real positions.
-        source: h_a, to be read with the weights of an alignment.
-        keys: the score's view of the values: (n, m, .), or a kernel.
-        start: the decoder's first state.
-        cells: the decoder's layers.
-        project: W_s s + b, the readout's view of a query.
-        views: (B, m, R) W_x h_a, the readout's view of the values, where positions have outputs.
-        layer: the output layer, where positions have outputs and are searched.
-        likelihood: p(y_t | s_t, h_a) of given symbols, under teacher forcing.
-        transitions: what the coupling computes once, (m, m), or None.
-        readout_shift: (n, R) what a latent vector of the sentence adds to W_s s, or None.
-        variance: (n, m, D) of the Gaussian around each value, or None.
-        log_ratios: (n, m, m) log density of a draw around the first position's value under the
-            Gaussian of the second, less that under the prior; or None.
-        cost: (n,) nats that the objective pays for the sentence's latent vector, or None.
-        beam: hypotheses of each sentence.
     """
 
-    values: Tensor
-    mask: Tensor
-    source: SourceMatrix
-    keys: Any
-    start: Hidden
-    cells: tuple[LSTMCell, ...]
-    project: SharedLinear
-    views: Tensor | None = None
-    layer: OutputLayer | None = None
-    likelihood: PositionLikelihood | None = None
-    transitions: Tensor | None = None
-    readout_shift: Tensor | None = None
-    variance: Tensor | None = None
-    log_ratios: Tensor | None = None
-    cost: Tensor | None = None
-    beam: int = 1
+    values: Tensor  # (n, m, D) encoder states h_a
+    mask: Tensor  # (n, m) true at real positions
+    source: SourceMatrix  # h_a, to be read with the weights of an alignment
+    keys: Any  # the score's view of the values: (n, m, .), or a kernel
+    start: Hidden  # the decoder's first state
+    cells: tuple[LSTMCell, ...]  # the decoder's layers
+    project: SharedLinear  # W_s s + b, the readout's view of a query
+    views: Tensor | None = None  # (B, m, R) W_x h_a, the readout's view of the values, where positions have outputs
+    layer: OutputLayer | None = None  # the output layer, where positions have outputs and are searched
+    likelihood: PositionLikelihood | None = None  # p(y_t | s_t, h_a) of given symbols, under teacher forcing
+    transitions: Tensor | None = None  # what the coupling computes once, (m, m), or None
+    readout_shift: Tensor | None = None  # (n, R) what a latent vector of the sentence adds to W_s s, or None
+    variance: Tensor | None = None  # (n, m, D) of the Gaussian around each value, or None
+    log_ratios: Tensor | None = None  # (n, m, m) of draws around a, log density given b less that of the prior, or None
+    cost: Tensor | None = None  # (n,) nats that the objective pays for the sentence's latent vector, or None
+    beam: int = 1  # hypotheses of each sentence
 
     def read(self, alignment: Tensor) -> Tensor:
         """The context, sum_a alignment(a) h_a: (n, m) to (n, D)."""
@@ -130,40 +101,26 @@ class Memory:
 
 @dataclass(frozen=True)
 class AttentionHistory:
-    """What was attended before a step.
+    """What was attended before a step."""
 
-    Attributes:
-        steps: how many symbols were written, t - 1.
-        alignment: (n, m) what the last step handed on; None before the first output, unless the
-            input feeding begins with an alignment.
-        summed: (n, m) what all steps handed on, added up; None before the first output.
-    """
-
-    steps: int = 0
-    alignment: Tensor | None = None
-    summed: Tensor | None = None
+    steps: int = 0  # how many symbols were written, t - 1
+    alignment: Tensor | None = None  # (n, m) handed on last; before the first output None, or the input feeding's first
+    summed: Tensor | None = None  # (n, m) what all steps handed on, added up; None before the first output
 
     def then(self, alignment: Tensor) -> AttentionHistory:
-        """The history of the next step."""
         summed = alignment if self.summed is None else self.summed + alignment
         return AttentionHistory(self.steps + 1, alignment, summed)
 
     def select(self, rows: Tensor | slice) -> AttentionHistory:
-        """The history of the given rows."""
         return AttentionHistory(self.steps, taken(self.alignment, rows), taken(self.summed, rows))
 
 
 @dataclass(frozen=True)
 class Noise:
-    """What training draws at random for a batch, ahead of the steps: for one, or with time first.
+    """What training draws at random for a batch, ahead of the steps: for one, or with time first."""
 
-    Attributes:
-        gumbel: (..., B, m) standard Gumbel noise, by which positions are drawn.
-        normal: (..., B, D) standard normal noise, by which contexts are.
-    """
-
-    gumbel: Tensor
-    normal: Tensor
+    gumbel: Tensor  # (..., B, m) standard Gumbel noise, by which positions are drawn
+    normal: Tensor  # (..., B, D) standard normal noise, by which contexts are
 
     @classmethod
     def draw(cls, steps: int, values: Tensor) -> Noise:
@@ -181,37 +138,21 @@ class Noise:
 
 @dataclass(frozen=True)
 class Attention:
-    """What a step attends to, before its symbol is chosen.
+    """What a step attends to, before its symbol is chosen."""
 
-    Attributes:
-        query: (n, H) s_t.
-        log_prior: (n, m) log of the alignment before y_t is seen; prior: the alignment itself.
-        context: (n, D) sum_a prior_t(a) h_a, with what a latent adds; None where nobody reads it.
-        hidden: the decoder's new state.
-        shift: (n, D) what the latent adds to a context, or None.
-        cost: (n,) nats that the objective pays for that, or None.
-        gumbel: (n, m) the noise of the step, or None.
-    """
-
-    query: Tensor
-    log_prior: Tensor
-    prior: Tensor
-    context: Tensor | None
-    hidden: Hidden
-    shift: Tensor | None = None
-    cost: Tensor | None = None
-    gumbel: Tensor | None = None
+    query: Tensor  # (n, H) s_t
+    log_prior: Tensor  # (n, m) log of the alignment before y_t is seen
+    prior: Tensor  # the alignment itself
+    context: Tensor | None  # (n, D) sum_a prior_t(a) h_a, with what a latent adds; None where nobody reads it
+    hidden: Hidden  # the decoder's new state
+    shift: Tensor | None = None  # (n, D) what the latent adds to a context, or None
+    cost: Tensor | None = None  # (n,) nats that the objective pays for that, or None
+    gumbel: Tensor | None = None  # (n, m) the noise of the step, or None
 
     def select(self, rows: Tensor) -> Attention:
-        """The attention of the given hypotheses."""
-        return Attention(
-            self.query[rows],
-            self.log_prior[rows],
-            self.prior[rows],
-            taken(self.context, rows),
-            tuple((h[rows], c[rows]) for h, c in self.hidden),
-            *(taken(part, rows) for part in (self.shift, self.cost, self.gumbel)),
-        )
+        always = self.query[rows], self.log_prior[rows], self.prior[rows], taken(self.context, rows)
+        hidden = tuple((h[rows], c[rows]) for h, c in self.hidden)
+        return Attention(*always, hidden, *(taken(part, rows) for part in (self.shift, self.cost, self.gumbel)))
 
 
 def taken(part: Tensor | None, rows: Tensor | slice) -> Tensor | None:
@@ -240,11 +181,17 @@ class Emission(ABC):
         """That of the given hypotheses."""
 
 
-class Score(nn.Module, ABC):
+class Component(nn.Module, ABC):
+    """A part of a model, made from its options and the model's sizes; of itself it needs neither."""
+
+    def __init__(self, options: Options | None = None, sizes: Sizes | None = None) -> None:
+        super().__init__()
+
+
+class Score(Component):
     """e_t(a): how well position a fits the query."""
 
-    costs = False
-    """Whether the objective pays for what was attended in all."""
+    costs = False  # whether the objective pays for what was attended in all
 
     @abstractmethod
     def keys(self, values: Tensor) -> Any:
@@ -259,16 +206,16 @@ class Score(nn.Module, ABC):
         return None
 
 
-class Window(nn.Module, ABC):
+class Window(Component):
     """The positions that a step considers at all."""
 
     @abstractmethod
     def forward(self, scores: Tensor, query: Tensor, mask: Tensor, history: AttentionHistory) -> tuple[Tensor, Tensor]:
-        """Scores (n, m) as the window weighs them, and the mask (n, m) of what it shows: at least
-        one position of each row. `query` is (n, H), `mask` (n, m)."""
+        """Scores (n, m) as the window weighs them, and the mask (n, m) of what it shows: at least one position of each
+        row. `query` is (n, H), `mask` (n, m)."""
 
 
-class Distribution(nn.Module, ABC):
+class Distribution(Component):
     """Scores to an alignment distribution."""
 
     @abstractmethod
@@ -276,7 +223,7 @@ class Distribution(nn.Module, ABC):
         """Log probabilities: (..., m) to (..., m); `logspace.ZERO` where the mask is false."""
 
 
-class Coupling(nn.Module, ABC):
+class Coupling(Component):
     """The prior over positions, given the alignment of the previous step."""
 
     def transitions(self, length: int) -> Tensor | None:
@@ -285,59 +232,36 @@ class Coupling(nn.Module, ABC):
 
     @abstractmethod
     def forward(
-        self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory,
-        history: AttentionHistory,
-    ) -> Tensor:  # fmt: skip
-        """log prior_t, (n, m), log probabilities that sum to one over real positions.
-
-        Args:
-            scores: e_t, (n, m).
-            mask: (n, m) positions that are considered.
-            distribution: what turns scores into log probabilities.
-            history: with the alignment handed on by the last step; None at the first step.
-        """
+        self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory, history: AttentionHistory
+    ) -> Tensor:
+        """log prior_t, (n, m), log probabilities that sum to one over real positions, from scores e_t (n, m), of which
+        those of `mask` (n, m) are considered, and `history.alignment`, None at the first step."""
 
     def given_all(self, alignments: Tensor, lengths: Tensor) -> Tensor:
-        """The alignments (B, n, m) handed on, as the whole target makes them: where steps depend on
-        one another, later ones tell of those before. `lengths` (B,) of the targets."""
+        """The alignments (B, n, m) handed on, as the whole target makes them: where steps depend on one another, later
+        ones tell of those before. `lengths` (B,) of the targets."""
         return alignments
 
 
 @dataclass(frozen=True)
 class LatentContext:
-    """A context as a latent variable, drawn.
+    """A context as a latent variable, drawn."""
 
-    Attributes:
-        log_weights: (n, m) of the encoder states in it.
-        shift: (n, D) what is added to their sum. cost: (n,) nats that the objective pays.
-    """
-
-    log_weights: Tensor
-    shift: Tensor | None = None
-    cost: Tensor | None = None
+    log_weights: Tensor  # (n, m) of the encoder states in it
+    shift: Tensor | None = None  # (n, D) what is added to their sum
+    cost: Tensor | None = None  # (n,) nats that the objective pays
 
 
-class Latent(nn.Module, ABC):
+class Latent(Component):
     """Latent vectors besides the alignment, drawn in training."""
 
-    draws = True
-    """Whether a step draws anything."""
-
-    sampling = False
-    """Whether vectors are drawn at test time too, where they are their means otherwise."""
-
-    samples = 1
-    """Draws of everything by which training estimates the objective of a sentence."""
-
-    share = 0.0
-    """How much of the training is done, from 0 to 1, set by the training loop."""
+    draws = True  # whether a step draws anything
+    sampling = False  # whether vectors are drawn at test time too, where they are their means otherwise
+    samples = 1  # draws of everything by which training estimates the objective of a sentence
+    share = 0.0  # how much of the training is done, from 0 to 1, set by the training loop
 
     def of_sentence(self, memory: Memory, final: Tensor) -> Memory:
-        """The memory with what a latent vector of the sentence adds to it.
-
-        Args:
-            final: (B, D) the encoder's final states.
-        """
+        """The memory with what a latent vector of the sentence adds; `final` (B, D) are the encoder's final states."""
         return memory
 
     def of_step(self, log_prior: Tensor, memory: Memory, noise: Noise | None) -> LatentContext:
@@ -345,17 +269,12 @@ class Latent(nn.Module, ABC):
         return LatentContext(log_prior)
 
 
-class InputFeeding(nn.Module, ABC):
+class InputFeeding(Component):
     """Which alignment feeds the next state (and the next coupling)."""
 
-    needs_positions = False
-    """Whether it needs p(y | s, h_a) of every position."""
-
-    draws = False
-    """Whether a position is drawn from the prior, in training."""
-
-    feeds = True
-    """Whether a context is fed to the next state at all."""
+    needs_positions = False  # whether it needs p(y | s, h_a) of every position
+    draws = False  # whether a position is drawn from the prior, in training
+    feeds = True  # whether a context is fed to the next state at all
 
     def first(self, memory: Memory) -> Tensor | None:
         """The alignment before the first output (n, m), or None: an empty context."""
@@ -363,35 +282,24 @@ class InputFeeding(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor) -> Tensor:
-        """The alignment handed on, (n, m), given the symbol y_t (n,) that was written.
-
-        Args:
-            seen: that symbol, position by position; None unless `needs_positions`.
-            mask: (n, m).
-        """
+        """The alignment handed on, (n, m), given the symbol y_t (n,) that was written, and what each position makes of
+        it: `seen`, None unless `needs_positions`; `mask` is (n, m)."""
 
 
-class Inference(nn.Module, ABC):
+class Inference(Component):
     """q_t(a | x, y): alignments given the whole target, known in training alone."""
 
-    infers = True
-    """Whether there is such a distribution."""
+    infers = True  # whether there is such a distribution
 
     @abstractmethod
     def forward(
-        self, source: Tensor, lengths: Tensor, target: Tensor, embed_source: Embed,
-        embed_target: Embed,
-    ) -> Tensor | None:  # fmt: skip
-        """log q.
+        self, source: Tensor, lengths: Tensor, target: Tensor, embed_source: Embed, embed_target: Embed
+    ) -> Tensor | None:
+        """log q, (B, T, m), `logspace.ZERO` at padded source positions, without meaning at padded target positions;
+        None if there is no such distribution, or if it is the prior.
 
-        Args:
-            source: (B, m) symbols, padded at the end; lengths: (B,).
-            target: (B, T) symbols y_1 .. y_T, padded at the end.
-            embed_source, embed_target: the model's own embeddings, symbols (...,) to (..., E).
-
-        Returns:
-            (B, T, m), `logspace.ZERO` at padded source positions, without meaning at padded
-            target positions; None if there is no such distribution, or if it is the prior.
+        Sources (B, m) of `lengths` (B,) and targets (B, T), y_1 .. y_T, are symbols, padded at the end; the model's own
+        embeddings take them from (...,) to (..., E).
         """
 
 
@@ -399,25 +307,19 @@ class Gold(Protocol):
     """What the readout says of symbols y_t that are known, a row each."""
 
     def mixture(self, weights: Tensor, kept: Tensor, summed: bool = True) -> Tensor:
-        """log sum_a exp(weights(a)) p(y_t | s_t, h_a), or sum_a weights(a) log p, over the positions
-        `kept` (N, m), for weights (N, m): (N,)."""
+        """log sum_a exp(weights(a)) p(y_t | s_t, h_a), or sum_a weights(a) log p, over the positions `kept` (N, m), for
+        weights (N, m): (N,)."""
 
     def at(self, weights: Tensor) -> Tensor:
         """log p(y_t | s_t, sum_a weights(a) h_a) for weights (N, m) that sum to one: (N,)."""
 
 
-class Estimator(nn.Module, ABC):
+class Estimator(Component):
     """How a bound's expectation of log p(y_t | s_t, h_a) is computed, and its gradient."""
 
-    draws = True
-    """Whether it draws positions."""
+    draws = True  # whether it draws positions
 
     @abstractmethod
     def forward(self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None) -> Tensor:
-        """E_q[log p(y_t | s_t, h_a)] or an estimate of it, (N,).
-
-        Args:
-            gold: what the readout says of y_t.
-            log_q, log_prior: (N, m).
-            gumbel: (N, m) standard Gumbel noise; None if nothing is drawn.
-        """
+        """E_q[log p(y_t | s_t, h_a)] or an estimate of it, (N,), from what the readout says of y_t, `log_q` and
+        `log_prior` (N, m), and standard Gumbel noise (N, m), None if nothing is drawn."""

@@ -55,23 +55,15 @@ def lstm_cell_plain(before: Tensor, x: Tensor, h: Tensor, c: Tensor, wx: Tensor,
 
 
 class LSTMCell:
-    """One step of an LSTM layer, (h, c) from (h, c), whose weights many steps share.
-
-    Args:
-        wx: (4H, X) weight of the layer's input; wh: (4H, H) of its own last output.
-        bf16: whether products are taken in bfloat16.
-    """
+    """One step of an LSTM layer, (h, c) from (h, c), whose weights many steps share: `wx` (4H, X) of the layer's input,
+    `wh` (4H, H) of its own last output. With `bf16`, products are taken in bfloat16."""
 
     def __init__(self, wx: Tensor, wh: Tensor, bf16: bool = False) -> None:
         self.tape = _CellTape(wx.detach(), wh.detach(), bf16)
         self.anchor = Anchor.apply(self.tape, wx, wh)
 
     def __call__(self, before: Tensor, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """The new h and c, (n, H) each.
-
-        Args:
-            before: (n, 4H) or (4H,) what the gates get besides; x: (n, X); h, c: (n, H).
-        """
+        """New h and c, (n, H) each, from the last ones, x (n, X), and all else of the gates, (n, 4H) or (4H,)."""
         state: tuple[Tensor, Tensor] = _Cell.apply(self.anchor, self.tape, before, x, h, c)
         return state
 
@@ -197,8 +189,8 @@ def read_plain(matrix: Tensor, weights: Tensor) -> Tensor:
 class SourceMatrix:
     """A matrix of m rows for each sentence, (B, m, D), which many steps multiply.
 
-    Steps have n rows: in training those of the first n sentences, in decoding the `beam` hypotheses
-    of each sentence, one after another, which share its matrix.
+    Steps have n rows: in training those of the first n sentences, in decoding the `beam` hypotheses of each sentence,
+    one after another, which share its matrix.
     """
 
     def __init__(self, matrix: Tensor, beam: int = 1) -> None:

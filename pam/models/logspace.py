@@ -5,13 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-ZERO = -1e4
-"""The log of a probability that is zero: finite, yet exp(ZERO) is exactly 0 in float64 too."""
+ZERO = -1e4  # the log of a probability that is zero: finite, yet exp(ZERO) is exactly 0 in float64 too
 
 
 def tanh(x: Tensor) -> Tensor:
-    """tanh(x) as 2 sigmoid(2x) - 1: equal to within rounding, and several times cheaper on
-    processors for which the vendor's vector library was not written."""
+    """tanh(x) as 2 sigmoid(2x) - 1: equal to within rounding, and several times cheaper on processors for which the
+    vendor's vector library was not written."""
     return torch.sigmoid(2 * x) * 2 - 1
 
 
@@ -21,15 +20,10 @@ def tanh_(x: Tensor) -> Tensor:
 
 
 def masked_log_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Log softmax over the last dimension where `mask` is true, `ZERO` elsewhere.
+    """Log softmax of finite scores (..., m) over the last dimension where `mask` is true, `ZERO` elsewhere.
 
-    Args:
-        scores: (..., m), any finite values.
-        mask: (..., m), broadcastable, true at real positions, at least one in each row.
-
-    Returns:
-        (..., m). Gradients are finite and vanish at masked positions: -inf enters only the
-        softmax, whose gradient there is exactly zero, and is replaced right after it.
+    The mask (..., m), broadcastable, is true at one position of each row or more. Gradients are finite and vanish at
+    masked positions: -inf enters only the softmax, whose gradient there is exactly zero, and is replaced right after.
     """
     scores = scores.masked_fill(~mask, -torch.inf)
     return torch.log_softmax(scores, dim=-1).clamp_min(ZERO)
@@ -55,8 +49,8 @@ def is_most_probable(log_probs: Tensor, top_k: int) -> Tensor:
 
 
 def is_nucleus(probs: Tensor, mass: float) -> Tensor:
-    """Which of (n, m) are in the smallest set whose sum reaches `mass`, less than 1, in their row:
-    at least one (Holtzman et al. 2020, of symbols). The first of equals comes first."""
+    """Which of (n, m) are in the smallest set whose sum reaches `mass`, less than 1, in their row: at least one
+    (Holtzman et al. 2020, of symbols). The first of equals comes first."""
     falling, order = probs.sort(dim=1, descending=True, stable=True)
     before = falling.cumsum(1) - falling
     return torch.zeros_like(probs, dtype=torch.bool).scatter(1, order, ~(before >= mass))

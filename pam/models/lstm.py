@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import torch
@@ -17,12 +18,10 @@ _LEVELS = 1 << 16
 def dropout_mask(shape: tuple[int, ...], rate: float, like: Tensor) -> Tensor:
     """Zeros with probability `rate`, else 1 / (1 - rate); dtype and device of `like`.
 
-    Four entries are drawn per 64-bit random number, which on a CPU takes a fifth of the time
-    of `torch.nn.functional.dropout`; the rate is met to within 2^-17.
+    Four entries are drawn per 64-bit random number, which on a CPU takes a fifth of the time of
+    `torch.nn.functional.dropout`; the rate is met to within 2^-17.
     """
-    count = 1
-    for size in shape:
-        count *= size
+    count = math.prod(shape)
     words = torch.empty((count + 3) // 4, dtype=torch.int64, device=like.device)
     words.random_(-(2**63), None)
     draws = words.view(torch.int16)[:count].view(shape)
@@ -55,8 +54,8 @@ class _Mirrored(torch.autograd.Function):
 
 
 def lstms(size: int, hidden: int, layers: int, width: int) -> nn.ModuleList:
-    """The LSTMs of one direction of `layers` layers, over inputs of `size` units; layers give
-    `width` units on, of all their directions."""
+    """The LSTMs of one direction of `layers` layers, over inputs of `size` units; layers give `width` units on, of all
+    their directions."""
     return nn.ModuleList(nn.LSTM(s, hidden) for s in [size] + [width] * (layers - 1))
 
 
@@ -65,20 +64,18 @@ def run_lstms(
 ) -> tuple[Tensor, Tensor]:
     """Recurrent layers over a batch, of both directions or of one.
 
-    The backward LSTM reads each sentence reversed within its own length, so that padding is
-    at the end in both directions and never changes a state. Both are plain `nn.LSTM`s over dense
-    batches, for which torch has fused kernels.
+    The backward LSTM reads each sentence reversed within its own length, so that padding is at the end in both
+    directions and never changes a state. Both are plain `nn.LSTM`s over dense batches, for which torch has fused
+    kernels.
 
     Args:
         forwards, backwards: one LSTM per layer each, of H units; None: not run in that direction.
-        states: (m, B, E) inputs, padded at the end.
-        lengths: (B,) real lengths, at least 1.
+        states: (m, B, E) inputs, padded at the end; lengths: (B,) real lengths, at least 1.
         rate: dropout rate on each layer's output.
 
     Returns:
-        States (B, m, D) with D = 2H, or H of one direction, meaningless at padding, and the last
-        layer's final states (B, D): the forward LSTM's at the last symbol, the backward LSTM's at
-        the first.
+        States (B, m, D) with D = 2H, or H of one direction, meaningless at padding, and the last layer's final states
+        (B, D): the forward LSTM's at the last symbol, the backward LSTM's at the first.
     """
     positions = torch.arange(len(states), device=states.device)[:, None]
     # Reverses each sentence in place and leaves padding where it is; its own inverse.
@@ -104,24 +101,16 @@ class Encoder(nn.Module):
     """Source symbols to states h_a, forward and backward concatenated.
 
     Args:
-        vocabulary: number of source symbols.
-        embedding: units of an embedding.
-        hidden: LSTM units of one direction.
-        layers: in the stack.
-        rate: dropout rate, on embeddings and on each layer's output.
-        reads: `both` directions, or one of them alone; `backward` is the reversed source of
-            Sutskever et al. (2014), with positions counted as they stand in the text.
+        vocabulary: number of source symbols; embedding: units of an embedding; hidden: LSTM units of one direction.
+        layers: in the stack; rate: dropout rate, on embeddings and on each layer's output.
+        reads: `both` directions, or one of them alone; `backward` is the reversed source of Sutskever et al. (2014),
+            with positions counted as they stand in the text.
     """
 
     def __init__(
-        self,
-        vocabulary: int,
-        embedding: int,
-        hidden: int,
-        layers: int,
-        rate: float,
+        self, vocabulary: int, embedding: int, hidden: int, layers: int, rate: float,
         reads: Literal["both", "forward", "backward"] = "both",
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, embedding)
         width = 2 * hidden if reads == "both" else hidden
@@ -143,15 +132,12 @@ class Encoder(nn.Module):
 class Decoder(nn.Module):
     """s_t = RNN(s_{t-1}, [emb(y_{t-1}); c_{t-1}]) (Shankar & Sarawagi 2019, equations 9, 12).
 
-    A stack of LSTM layers, fed with symbol and context. What embeddings give the gates of the first
-    layer depends on no other step, so it is computed for many symbols at once (`gates`).
+    A stack of LSTM layers, fed with symbol and context. What embeddings give the gates of the first layer depends on no
+    other step, so it is computed for many symbols at once (`gates`).
 
     Args:
-        vocabulary: number of target symbols.
-        embedding: units of an embedding.
-        context: units D of the context c_{t-1}.
-        hidden: LSTM units H.
-        layers: in the stack.
+        vocabulary: number of target symbols; embedding: units of an embedding.
+        context: units D of the context c_{t-1}; hidden: LSTM units H; layers: in the stack.
         final: units of the encoder's final states, from which the first state is made.
         rate: dropout rate, on embeddings and on each layer's output.
     """
@@ -180,8 +166,7 @@ class Decoder(nn.Module):
     def kernels(self, bf16: bool) -> tuple[LSTMCell, ...]:
         """The layers for a batch; the first one's input is the context alone."""
         embedding = self.embedding.embedding_dim
-        inputs = [self.stack[0].weight_ih[:, embedding:]]
-        inputs += [cell.weight_ih for cell in self.stack[1:]]
+        inputs = [self.stack[0].weight_ih[:, embedding:], *(cell.weight_ih for cell in self.stack[1:])]
         pairs = zip(inputs, self.stack, strict=True)
         return tuple(LSTMCell(weight, cell.weight_hh, bf16) for weight, cell in pairs)
 
@@ -209,14 +194,10 @@ class Decoder(nn.Module):
         """One step.
 
         Args:
-            gates: (n, 4H) of y_{t-1}, made by `gates`.
-            context: (n, D) c_{t-1}.
-            state: the state before.
-            cells: made by `kernels`.
-            masks: (layers, n, H) dropout masks of this step, or None.
+            gates: (n, 4H) of y_{t-1}, made by `gates`; context: (n, D) c_{t-1}; state: the state before.
+            cells: made by `kernels`; masks: (layers, n, H) dropout masks of this step, or None.
 
-        Returns:
-            The query (n, H), the top layer's output after dropout, and the new state.
+        Returns: The query (n, H), the top layer's output after dropout, and the new state.
         """
         below, new = context, []
         for layer, (cell, (h, c)) in enumerate(zip(cells, state, strict=True)):

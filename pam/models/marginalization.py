@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pam.models import options
-from pam.models.interfaces import Attention, Emission, Estimator, Memory, Sizes
+from pam.models.interfaces import Attention, Component, Emission, Estimator, Memory, Sizes, taken
 from pam.models.logspace import ZERO, is_most_probable, is_nucleus, is_possible
 from pam.models.output_kernels import SearchedMixture
-from pam.models.posterior import Observation
+from pam.models.posterior import Observation, posterior
 from pam.models.readout import Readout, TokenGold
 
 
-class Marginalization(nn.Module, ABC):
+class Marginalization(Component):
     """Where the position is summed out."""
 
-    gives_positions = False
-    """Whether it computes p(y | s, h_a) of every position."""
-
-    needs_context = False
-    """Whether it reads the context of the prior."""
-
-    needs_inference = False
-    """Whether its objective is a bound, by alignments that an inference network gives."""
+    gives_positions = False  # whether it computes p(y | s, h_a) of every position
+    needs_context = False  # whether it reads the context of the prior
+    needs_inference = False  # whether its objective is a bound, by alignments that an inference network gives
 
     @abstractmethod
     def emission(self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout) -> Emission:
-        """What one step says of its symbol.
-
-        Args:
-            projected: (n, R) the readout's view of the query.
-        """
+        """What one step says of its symbol; `projected` (n, R) is the readout's view of the query."""
 
     @abstractmethod
     def log_likelihood(self, gold: TokenGold) -> Tensor:
@@ -51,9 +42,6 @@ class Input(Marginalization):
 
     needs_context = True
 
-    def __init__(self, options: options.Input | options.NoAttention, sizes: Sizes) -> None:
-        super().__init__()
-
     def emission(self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout) -> Emission:
         hidden = projected if attention.context is None else projected + readout.of_values(attention.context)
         return SingleEmission(hidden, readout)
@@ -63,8 +51,8 @@ class Input(Marginalization):
 
 
 class NoAttention(Input):
-    """p(y_t) = p(y_t | s_t), with the encoder's last state passed on as the decoder's first one
-    (Sutskever et al. 2014)."""
+    """p(y_t) = p(y_t | s_t), with the encoder's last state passed on as the decoder's first one (Sutskever et al.
+    2014)."""
 
     needs_context = False
 
@@ -123,9 +111,7 @@ class Output(Marginalization):
 
     def emission(self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout) -> Emission:
         kept = self.kept(attention.log_prior)
-        truncated = None
-        if self.top_k is not None:
-            truncated = (kept != is_possible(attention.log_prior)).any(1)
+        truncated = None if self.top_k is None else (kept != is_possible(attention.log_prior)).any(1)
         weights = self.weights(attention.log_prior, kept)
         return MixtureEmission(attention.log_prior, weights, projected, kept, truncated, memory)
 
@@ -137,22 +123,15 @@ class Output(Marginalization):
 
 @dataclass(frozen=True)
 class MixtureEmission(Emission):
-    """That of every position, weighted by the prior.
+    """That of every position, weighted by the prior."""
 
-    Attributes:
-        log_prior: (n, m); weights: (n, m) by `Output.weights`; projected: (n, R).
-        kept: (n, m) positions that are summed over.
-        truncated: (n,) which sums are cut to K positions, or None: none is.
-        chosen: of hypotheses that search has chosen, what they were chosen from, and which rows they were.
-    """
-
-    log_prior: Tensor
-    weights: Tensor
-    projected: Tensor
-    kept: Tensor
-    truncated: Tensor | None
+    log_prior: Tensor  # (n, m)
+    weights: Tensor  # (n, m) by `Output.weights`
+    projected: Tensor  # (n, R)
+    kept: Tensor  # (n, m) positions that are summed over
+    truncated: Tensor | None  # (n,) which sums are cut to K positions, or None: none is
     memory: Memory
-    chosen: tuple[SearchedMixture, Tensor] | None = None
+    chosen: tuple[SearchedMixture, Tensor] | None = None  # what search chose from, and the rows that it chose
 
     @cached_property
     def mixture(self) -> SearchedMixture:
@@ -172,7 +151,7 @@ class MixtureEmission(Emission):
         else:
             mixture, rows = self.chosen or (self.mixture, torch.arange(len(symbol), device=symbol.device))
             log_likelihood = mixture.log_likelihood(rows, symbol)
-        return Observation(self.weights, log_likelihood, self.truncated)
+        return posterior(self.weights, log_likelihood, self.truncated)
 
     def exact(self, symbol: Tensor) -> Tensor | None:
         possible = is_possible(self.log_prior)
@@ -182,9 +161,8 @@ class MixtureEmission(Emission):
         return whole.log_probs.gather(1, symbol[:, None]).squeeze(1)
 
     def select(self, rows: Tensor) -> Emission:
-        truncated = None if self.truncated is None else self.truncated[rows]
-        chosen = self.log_prior[rows], self.weights[rows], self.projected[rows], self.kept[rows], truncated
-        return MixtureEmission(*chosen, self.memory, (self.mixture, rows))
+        chosen = self.log_prior[rows], self.weights[rows], self.projected[rows], self.kept[rows]
+        return MixtureEmission(*chosen, taken(self.truncated, rows), self.memory, (self.mixture, rows))
 
 
 class Bound(Output):
@@ -211,12 +189,7 @@ class Bound(Output):
         self.q_top_k, self.weight = options.q_top_k, options.weight
 
     def objective(self, gold: TokenGold, log_q: Tensor | None, estimator: Estimator, gumbel: Tensor | None) -> Tensor:
-        """The bound of all tokens, (N,).
-
-        Args:
-            log_q: (N, m); None: q is the prior.
-            gumbel: (N, m) noise, for an estimator that draws.
-        """
+        """The bound of all tokens, (N,), for `log_q` (N, m), None: it is the prior; `gumbel` (N, m) is of a draw."""
         log_prior = gold.tokens.log_prior.clamp_min(ZERO)
         log_q = log_prior if log_q is None else self.restrict(log_q)
         divergence = (log_q.exp() * (log_q - log_prior)).sum(1)
@@ -232,8 +205,5 @@ class Bound(Output):
 
 
 MARGINALIZATIONS: dict[str, type[Marginalization]] = {
-    "input": Input,
-    "output": Output,
-    "bound": Bound,
-    "none": NoAttention,
-}
+    "input": Input, "output": Output, "bound": Bound, "none": NoAttention,
+}  # fmt: skip

@@ -14,24 +14,14 @@ from pam.data.vocabulary import BOS
 
 @dataclass(frozen=True)
 class TeacherForced:
-    """A batch under teacher forcing; entries at padded target positions carry no meaning.
+    """A batch under teacher forcing; entries at padded target positions carry no meaning."""
 
-    Attributes:
-        log_probs: (B, T) log p(y_t | y_<t, x).
-        exact: (B, T) the same summed over all source positions, where the model leaves some out;
-            what it feeds back is the same.
-        correct: (B, T) whether y_t is the most probable symbol.
-        prior: (B, T, m).
-        alignment: (B, T, m) what was handed on; of a chain, its marginals given the whole target.
-        positions: (B, T) how many positions were summed over; 1 where there is a single context.
-    """
-
-    log_probs: Tensor
-    exact: Tensor
-    correct: Tensor
-    prior: Tensor
-    alignment: Tensor
-    positions: Tensor
+    log_probs: Tensor  # (B, T) log p(y_t | y_<t, x)
+    exact: Tensor  # (B, T) the same over all source positions, where some are left out; what is fed back is the same
+    correct: Tensor  # (B, T) whether y_t is the most probable symbol
+    prior: Tensor  # (B, T, m)
+    alignment: Tensor  # (B, T, m) what was handed on; of a chain, its marginals given the whole target
+    positions: Tensor  # (B, T) how many positions were summed over; 1 where there is a single context
 
 
 class Encoded(Protocol):
@@ -78,13 +68,12 @@ class Step(Protocol):
 class Model(nn.Module, ABC):
     """A distribution over outputs given sources, one symbol after another."""
 
-    bf16 = False
-    """Whether large products are taken in bfloat16 in training; sums and states are not."""
+    bf16 = False  # whether large products are taken in bfloat16 in training; sums and states are not
 
     @abstractmethod
     def encode(self, source: Tensor, lengths: Tensor, beam: int = 1) -> Any:
-        """Encodes sources (B, m) of real `lengths` (B,) for so many hypotheses of each sentence,
-        one after another; see `Encoded`."""
+        """Encodes sources (B, m) of real `lengths` (B,) for so many hypotheses of each sentence, one after another; see
+        `Encoded`."""
 
     @abstractmethod
     def start(self, memory: Any) -> Any:
@@ -100,15 +89,8 @@ class Model(nn.Module, ABC):
 
     @abstractmethod
     def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        """log p(y_t | y_<t, x) of given targets.
-
-        Args:
-            source: (B, m) padded at the end; lengths: (B,).
-            target: (B, T) with the end symbol, padded at the end.
-
-        Returns:
-            (B, T). Entries at padded target positions carry no meaning; mask them.
-        """
+        """log p(y_t | y_<t, x), (B, T), of sources (B, m) of `lengths` (B,) and targets (B, T) with their end symbols,
+        all padded at the end. Entries at padded target positions carry no meaning; mask them."""
 
     def objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         """What training maximizes, (B, T): log p(y_t | y_<t, x), unless a model knows better."""
@@ -122,14 +104,11 @@ class Model(nn.Module, ABC):
         columns: list[tuple[Tensor, ...]] = []
         for symbol in target.unbind(1):
             step = self.step(memory, state, before)
-            log_probs = step.log_probs
-            gold = log_probs.gather(1, symbol[:, None]).squeeze(1)
-            correct = log_probs.argmax(1) == symbol
-            exact = self.exact(step, symbol)
+            log_probs, exact = step.log_probs, self.exact(step, symbol)
+            gold, correct = log_probs.gather(1, symbol[:, None]).squeeze(1), log_probs.argmax(1) == symbol
             state, before = self.update(memory, step, symbol), symbol
-            alignment = state.alignment
             exact, one = gold if exact is None else exact, torch.ones_like(symbol)
-            columns.append((gold, exact, correct, step.log_prior.exp(), alignment, one))
+            columns.append((gold, exact, correct, step.log_prior.exp(), state.alignment, one))
         return TeacherForced(*(torch.stack(column, 1) for column in zip(*columns, strict=True)))
 
     def exact(self, step: Any, symbol: Tensor) -> Tensor | None:

@@ -1,9 +1,9 @@
 """What a model is made of and which options each part takes, without importing torch.
 
-Each component of a model (`score`, `coupling`, ...) has one dictionary here, from the kinds that a
-YAML file may name to the class of their options. The class that computes a kind has the same name,
-but for a suffix `Options`, in the component's module: `pam.models.scores.General` for
-`options.General`. A package of one's own adds a kind with `register`.
+Each component of a model (`score`, `coupling`, ...) has one dictionary here, from the kinds that a YAML file may name
+to the class of their options. The class that computes a kind has the same name, but for a suffix `Options`, in the
+component's module: `pam.models.scores.General` for `options.General`. A package of one's own adds a kind with
+`register`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pydantic import Field, model_validator
 
 from pam.io import Strict, UserError, unknown
 
-LARGEST, DEEPEST = 65_536, 100
-"""Units and layers of the largest network: what is more was written by mistake."""
+LARGEST, DEEPEST = 65_536, 100  # units and layers of the largest network: what is more was written by mistake
 
 Units = Annotated[int, Field(ge=1, le=LARGEST)]
+Layers = Annotated[int, Field(ge=1, le=DEEPEST)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Mass = Annotated[float, Field(gt=0, le=1)]
 Weight = Annotated[float, Field(ge=0, le=1e6)]
@@ -30,22 +30,14 @@ class Options(Strict):
     """The options of one kind of a component; `kind` is the name that YAML writes."""
 
     kind: str
-    implementation: ClassVar[str | None] = None
-    """`package.module:Class` of a kind from elsewhere; None: the class of this package."""
-
+    implementation: ClassVar[str | None] = None  # `package.module:Class` of a kind from elsewhere; None: from here
     # Facts by which `pam.models.fitting` tells whether parts fit together.
-    has_components: ClassVar[bool] = True
-    """Of an architecture: whether it is made of the other components."""
-    gives_positions: ClassVar[bool] = False
-    """Of a marginalization: whether it computes p(y | s, h_a) of each position a."""
-    needs_positions: ClassVar[bool] = False
-    """Of input feeding: whether it needs that."""
-    needs_inference: ClassVar[bool] = False
-    """Of a marginalization: whether it is a bound, which an inference network tightens."""
-    infers: ClassVar[bool] = False
-    """Of an inference: whether there is one."""
-    draws: ClassVar[bool] = False
-    """Of an estimator: whether it draws positions."""
+    has_components: ClassVar[bool] = True  # of an architecture: whether it is made of the other components
+    gives_positions: ClassVar[bool] = False  # of a marginalization: whether it computes p(y | s, h_a) of each position
+    needs_positions: ClassVar[bool] = False  # of input feeding: whether it needs that
+    needs_inference: ClassVar[bool] = False  # of a marginalization: whether it is a bound, which an inference tightens
+    infers: ClassVar[bool] = False  # of an inference: whether there is one
+    draws: ClassVar[bool] = False  # of an estimator: whether it draws positions
 
 
 # score: how well a source position fits the decoder's state
@@ -315,9 +307,7 @@ class BiLSTM(Options):
     infers: ClassVar[bool] = True
     kind: Literal["bilstm"] = "bilstm"
     units: Units | None = Field(None, description="of a direction; null: the encoder's")
-    layers: Annotated[int, Field(ge=1, le=DEEPEST)] | None = Field(
-        None, description="bidirectional layers; null: the encoder's"
-    )
+    layers: Layers | None = Field(None, description="bidirectional layers; null: the encoder's")
     scale: bool = Field(False, description="divide scores by the root of its units")
 
 
@@ -375,14 +365,13 @@ class AgreementOptions(Options):
 Kinds = dict[str, type[Options]]
 
 SCORES: Kinds = {
-    "general": General, "dot": Dot, "concat": Concat, "mlp": Mlp, "location": Location,
-    "structural": Structural, "none": NoScore,
+    "general": General, "dot": Dot, "concat": Concat, "mlp": Mlp, "location": Location, "structural": Structural,
+    "none": NoScore,
 }  # fmt: skip
 WINDOWS: Kinds = {"none": NoWindow, "monotonic": Monotonic, "predictive": Predictive}
 DISTRIBUTIONS: Kinds = {"softmax": Softmax, "sparsemax": Sparsemax, "fusedmax": Fusedmax}
 COUPLINGS: Kinds = {
-    "none": NoCoupling, "proximity": Proximity, "monotone": Monotone, "chain": Chain,
-    "pointer": PointerCoupling,
+    "none": NoCoupling, "proximity": Proximity, "monotone": Monotone, "chain": Chain, "pointer": PointerCoupling,
 }  # fmt: skip
 LATENTS: Kinds = {"none": NoLatent, "acvi": Acvi, "ved": Ved}
 MARGINALIZATIONS: Kinds = {"input": Input, "output": Output, "bound": Bound, "none": NoAttention}
@@ -392,58 +381,36 @@ INPUT_FEEDINGS: Kinds = {
 }  # fmt: skip
 INFERENCES: Kinds = {"none": NoInference, "prior": PriorInference, "bilstm": BiLSTM}
 ESTIMATORS: Kinds = {"exact": Exact, "reinforce": Reinforce, "gumbel": Gumbel}
-ARCHITECTURES: Kinds = {
-    "recurrent": Recurrent, "transformer": TransformerOptions, "agreement": AgreementOptions,
-}  # fmt: skip
+ARCHITECTURES: Kinds = {"recurrent": Recurrent, "transformer": TransformerOptions, "agreement": AgreementOptions}
 
 COMPONENTS: dict[str, Kinds] = {
-    "architecture": ARCHITECTURES,
-    "score": SCORES,
-    "window": WINDOWS,
-    "distribution": DISTRIBUTIONS,
-    "coupling": COUPLINGS,
-    "latent": LATENTS,
-    "marginalization": MARGINALIZATIONS,
-    "input_feeding": INPUT_FEEDINGS,
-    "inference": INFERENCES,
-    "estimator": ESTIMATORS,
-}
+    "architecture": ARCHITECTURES, "score": SCORES, "window": WINDOWS, "distribution": DISTRIBUTIONS,
+    "coupling": COUPLINGS, "latent": LATENTS, "marginalization": MARGINALIZATIONS, "input_feeding": INPUT_FEEDINGS,
+    "inference": INFERENCES, "estimator": ESTIMATORS,
+}  # fmt: skip
 """Component to its kinds, by the names that YAML writes."""
 
 MODULES = {
-    "architecture": "pam.models.build",
-    "score": "pam.models.scores",
-    "window": "pam.models.windows",
-    "distribution": "pam.models.distributions",
-    "coupling": "pam.models.couplings",
-    "latent": "pam.models.latents",
-    "marginalization": "pam.models.marginalization",
-    "input_feeding": "pam.models.input_feeding",
-    "inference": "pam.models.variational",
-    "estimator": "pam.models.variational",
-}
+    "architecture": "pam.models.build", "score": "pam.models.scores", "window": "pam.models.windows",
+    "distribution": "pam.models.distributions", "coupling": "pam.models.couplings", "latent": "pam.models.latents",
+    "marginalization": "pam.models.marginalization", "input_feeding": "pam.models.input_feeding",
+    "inference": "pam.models.variational", "estimator": "pam.models.variational",
+}  # fmt: skip
 """Component to the module with the classes that compute it."""
 
 
 def implementation_of(component: str, options: Options) -> str:
-    """Where what computes a kind is, as `package.module:Class`; of an architecture, the function
-    that builds it, which has the kind's name."""
-    name = type(options).__name__.removesuffix("Options")
-    if component == "architecture":
-        name = options.kind
+    """Where what computes a kind is, as `package.module:Class`; of an architecture, the function that builds it, which
+    has the kind's name."""
+    name = options.kind if component == "architecture" else type(options).__name__.removesuffix("Options")
     return options.implementation or f"{MODULES[component]}:{name}"
 
 
 def register(component: str, options: type[Options]) -> None:
-    """Adds a kind of a component, from a package of one's own.
+    """Adds a kind of a component, such as `score`, from a package of one's own.
 
-    Args:
-        component: such as `score`.
-        options: its options; the default of `kind` is the kind's name, and `implementation` names
-            the class that computes it. Neither may import torch.
-
-    Raises:
-        UserError: no such component, a kind that there is already, or no such implementation.
+    The default of `options.kind` is the kind's name, and `options.implementation` names the class that computes it;
+    neither may import torch. A UserError says: no such component or implementation, or a kind that there is already.
     """
     kinds = COMPONENTS.get(component)
     if kinds is None:

@@ -1,7 +1,7 @@
 """The output layer's kernels: log-likelihoods of known symbols, without keeping distributions.
 
-They are where time and memory go when the vocabulary is large: nothing of size rows x V is stored,
-but for small vocabularies, where that is cheaper. See `kernels` for how gradients are gathered.
+They are where time and memory go when the vocabulary is large: nothing of size rows x V is stored, but for small
+vocabularies, where that is cheaper. See `kernels` for how gradients are gathered.
 """
 
 from __future__ import annotations
@@ -19,45 +19,30 @@ from torch.autograd.function import once_differentiable
 from pam.models.kernels import Anchor, Tape, bf16_if
 from pam.models.logspace import tanh, tanh_
 
-CHUNK = 1 << 24
-"""Bytes of the largest piece of logits at a time: 16 MB, which a cache may hold."""
+CHUNK = 1 << 24  # bytes of the largest piece of logits at a time: 16 MB, which a cache may hold
 
 STORED = 1 << 29
-"""Bytes of distributions in bfloat16 that are kept for the way back, at most: 512 MB. In float32 they would be twice
-as many: there, those are computed once more that do not fit into a piece."""
+"""Bytes of distributions in bfloat16 that are kept for the way back, at most: 512 MB. In float32 they would be twice as
+many: there, those are computed once more that do not fit into a piece."""
 
 MOST_PAIRS = 1 << 13
 """Pairs of the largest piece, however small the vocabulary: their hidden layers are to stay in a cache too."""
 
-PICKING = 32
-"""Symbols of a vocabulary whose logits and gradients cost as much as to pick a row out of many."""
-
-SMALLEST = 1e-30
-"""Probabilities below it are computed once more, in log space: they may have been rounded to zero."""
+PICKING = 32  # symbols of a vocabulary whose logits and gradients cost as much as to pick a row out of many
+SMALLEST = 1e-30  # probabilities below it are computed once more, in log space: they may have been rounded to zero
 
 
 def gold_log_probs_plain(views: Tensor, query: Tensor, weight: Tensor, bias: Tensor, symbols: Tensor) -> Tensor:
-    """log p(y | s, h_a) of one symbol y for each row, the definition of `PositionLikelihood`.
-
-    Args:
-        views: (n, m, R) W_x h_a; query: (n, R) W_s s + b; weight: (V, R); bias: (V,).
-        symbols: (n,).
-
-    Returns:
-        (n, m).
-    """
+    """log p(y | s, h_a), (n, m), of one symbol y for each row, the definition of `PositionLikelihood`; views (n, m, R)
+    are W_x h_a, the query (n, R) is W_s s + b."""
     logits = torch.tanh(views + query[:, None]) @ weight.t() + bias
     index = symbols[:, None, None].expand(-1, views.shape[1], 1)
     return torch.log_softmax(logits, 2).gather(2, index).squeeze(2)
 
 
 def mixture_plain(log_weights: Tensor, log_likelihood: Tensor, summed: bool) -> Tensor:
-    """log sum_a w(a) p_a, or sum_a w(a) log p_a, the definition of `mixture_log_likelihood`.
-
-    Args:
-        log_weights: (n, m) log w if `summed`, else w.
-        log_likelihood: (n, m) log p_a.
-    """
+    """log sum_a w(a) p_a, or sum_a w(a) log p_a, the definition of `mixture_log_likelihood`; weights (n, m) are log w
+    if `summed`, else w, likelihoods (n, m) log p_a."""
     if summed:
         return torch.logsumexp(log_weights + log_likelihood, 1)
     return (log_weights * log_likelihood).sum(1)
@@ -66,13 +51,13 @@ def mixture_plain(log_weights: Tensor, log_likelihood: Tensor, summed: bool) -> 
 class OutputLayer:
     """softmax(W z + b) of z = tanh(x), of which gradients are gathered over many calls.
 
-    Distributions are overwritten by the next call, unless a place for them is given: large pieces of
-    memory that come and go among small ones that stay would leave holes that are not filled again.
+    Distributions are overwritten by the next call, unless a place for them is given: large pieces of memory that come
+    and go among small ones that stay would leave holes that are not filled again.
 
     Args:
         weight: (V, R); bias: (V,).
-        bf16: whether products are taken, and distributions held, in bfloat16. Logits are then off by
-            up to 2^-9 of their size; sums and gradients are computed from what the logits say.
+        bf16: whether products are taken, and distributions held, in bfloat16. Logits are then off by up to 2^-9 of
+            their size; sums and gradients are computed from what the logits say.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, bf16: bool = False) -> None:
@@ -99,11 +84,8 @@ class OutputLayer:
         return torch.softmax(logits, dim=1, out=self._rows("probs", len(z)) if out is None else out), logits
 
     def errors(self, z: Tensor, symbols: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """log p(symbol), (n,), and its gradient by the logits with the sign changed, p - onehot(symbol), (n, V).
-
-        Args:
-            z: (n, R); symbols: (n,); out: (n, V), where the gradient is to be held.
-        """
+        """log p(symbol), (n,), and its gradient by the logits with the sign changed, p - onehot(symbol), (n, V), for z
+        (n, R); `out` (n, V) is where the gradient is to be held."""
         error, logits = self.probs(z, out)
         if self.bf16:
             # Not by `scatter_`, which copies all of a tensor in bfloat16.
@@ -137,11 +119,8 @@ class OutputLayer:
         return held[:count]
 
     def backward(self, z: Tensor, error: Tensor, scale: Tensor) -> Tensor:
-        """Gradient of x, (n, R), adding to those of weight and bias.
-
-        Args:
-            z: (n, R); error: (n, V) of z by `errors`, overwritten; scale: (n,) gradient of log p(symbol).
-        """
+        """Gradient of x, (n, R), adding to those of weight and bias, from that of log p(symbol), `scale` (n,), and the
+        error (n, V) of z by `errors`, which is overwritten."""
         error.mul_(-scale[:, None].to(error.dtype))
         if self.dweight is None or self.dbias is None:
             self.dweight = torch.zeros(self.weight.shape, dtype=self.dtype, device=z.device)
@@ -178,11 +157,8 @@ def nonzero_rows(scale: Tensor, width: int) -> Tensor | None:
 
 
 def backward_rows(layer: OutputLayer, z: Tensor, error: Tensor | None, symbols: Tensor, scale: Tensor) -> Tensor:
-    """Gradient of x, (P, R), by `OutputLayer.backward`, leaving out rows of no weight.
-
-    Args:
-        error: (P, V) by `OutputLayer.errors`, overwritten; None: it is computed once more.
-    """
+    """Gradient of x, (P, R), by `OutputLayer.backward`, leaving out rows of no weight; the error (P, V) by
+    `OutputLayer.errors` is overwritten; None: it is computed once more."""
     rows = nonzero_rows(scale, layer.width)
     if rows is not None:
         dx = torch.zeros_like(z)
@@ -204,13 +180,11 @@ def _backward(layer: OutputLayer, z: Tensor, error: Tensor | None, symbols: Tens
 class Pairs:
     """The (row, position) pairs that are computed, one after another: P of n x m.
 
-    What is left out costs nothing: padding, positions outside a window or of a sparse distribution,
-    and those beyond the ones that are summed over. Where that would spare less than it costs to
-    pick the others, all are computed.
+    What is left out costs nothing: padding, positions outside a window or of a sparse distribution, and those beyond
+    the ones that are summed over. Where that would spare less than it costs to pick the others, all are computed.
 
     Args:
-        kept: (n, m) which pairs count, at least one in each row.
-        width: symbols of the vocabulary.
+        kept: (n, m) which pairs count, at least one in each row; width: symbols of the vocabulary.
         sentences: (n,) the sentence of each row; None: rows are those of the first sentences.
     """
 
@@ -237,11 +211,8 @@ class Pairs:
         return values.new_zeros(self.kept.numel(), *values.shape[1:]).index_copy_(0, self.index, values).view(shape)
 
     def hidden(self, views: Tensor | None, query: Tensor) -> Tensor:
-        """z = tanh(W_x h_a + W_s s + b) of each pair, (P, R).
-
-        Args:
-            views: (B, m, R) W_x h_a; None: the query (n, R) has all of the sum already.
-        """
+        """z = tanh(W_x h_a + W_s s + b) of each pair, (P, R), from views W_x h_a (B, m, R); None: the query (n, R) has
+        all of the sum already."""
         if views is None:
             return tanh(query)
         if self.whole:
@@ -274,8 +245,7 @@ class PositionLikelihood:
     is, and on the way back logits are computed once more for the positions that matter.
 
     Args:
-        views: (B, m, R) W_x h_a.
-        weight: (V, R); bias: (V,): the output layer.
+        views: (B, m, R) W_x h_a; weight: (V, R); bias: (V,): the output layer.
         rows: how many (row, position) pairs all steps have together, at most.
     """
 
@@ -285,13 +255,8 @@ class PositionLikelihood:
         self.anchor = Anchor.apply(self.tape, views, weight, bias)
 
     def __call__(self, query: Tensor, symbols: Tensor, kept: Tensor) -> Tensor:
-        """Log-likelihoods (n, m), without meaning where they are not asked for.
-
-        Args:
-            query: (n, R) W_s s + b of the first n sentences.
-            symbols: (n,) y_t.
-            kept: (n, m) of which positions.
-        """
+        """Log-likelihoods of y_t (n,), without meaning but for the positions `kept`, (n, m), with the query W_s s + b,
+        (n, R), of the first n sentences."""
         found: Tensor = _Position.apply(self.anchor, self.tape, query, symbols, kept)
         return found
 
@@ -340,21 +305,13 @@ class _Position(Function):
 
 @dataclass(frozen=True)
 class Mixture:
-    """Whose likelihood is asked for: N tokens, over m positions each.
+    """Whose likelihood is asked for: N tokens, over m positions each."""
 
-    Attributes:
-        symbols: (N,) y.
-        kept: (N, m) which positions count, at least one for each token.
-        sentences: (N,) the sentence of each token.
-        summed: whether positions are summed out; else the expectation of the logarithm is taken.
-        bf16: whether products are taken in bfloat16.
-    """
-
-    symbols: Tensor
-    kept: Tensor
-    sentences: Tensor
-    summed: bool = True
-    bf16: bool = False
+    symbols: Tensor  # (N,) y
+    kept: Tensor  # (N, m) which positions count, at least one for each token
+    sentences: Tensor  # (N,) the sentence of each token
+    summed: bool = True  # whether positions are summed out; else the expectation of the logarithm is taken
+    bf16: bool = False  # whether products are taken in bfloat16
 
 
 def pieces(kept: Tensor, sentences: Tensor, layer: OutputLayer) -> Iterator[tuple[slice, Pairs]]:
@@ -374,10 +331,9 @@ def mixture_log_likelihood(
 ) -> Tensor:
     """log sum_a exp(weights(a)) p(y | x_a), or sum_a weights(a) log p(y | x_a), of many tokens.
 
-    How much a position counts is known on the way forward: the posterior, if positions are summed
-    out; the given distribution, if a bound is taken; one, if there is a single context. So the
-    gradient is prepared there while logits are at hand, a few tokens at a time: neither logits nor
-    hidden layers pile up over time.
+    How much a position counts is known on the way forward: the posterior, if positions are summed out; the given
+    distribution, if a bound is taken; one, if there is a single context. So the gradient is prepared there while logits
+    are at hand, a few tokens at a time: neither logits nor hidden layers pile up over time.
 
     Args:
         views: (B, m, R) W_x h_a; None: m = 1, and the query has all of x.
@@ -385,8 +341,7 @@ def mixture_log_likelihood(
         weights: (N, m) log probabilities if positions are summed out, else probabilities.
         weight: (V, R); bias: (V,): the output layer.
 
-    Returns:
-        (N,).
+    Returns: (N,).
     """
     found: Tensor = _Mixture.apply(views, query, weights, weight, bias, given)
     return found
@@ -443,12 +398,9 @@ class _Mixture(Function):
 class SearchedMixture:
     """sum_a w(a) p(y | x_a) of every symbol, for search: nothing is kept for a gradient.
 
-    Distributions of positions are made and summed a few rows at a time, as all of them together
-    are many times larger than any cache. Those that fit into a piece stay; of others the normalizers do.
-
-    Args:
-        views: (B, m, R) W_x h_a; query: (N, R) W_s s + b; weights: (N, m) probabilities.
-        kept: (N, m) which positions count; sentences: (N,).
+    Distributions of positions are made and summed a few rows at a time, as all of them together are many times larger
+    than any cache. Those that fit into a piece stay; of others the normalizers do. Arguments are those above, weights
+    (N, m) being probabilities.
     """
 
     @torch.no_grad()

@@ -3,51 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
 
-def posterior(log_prior: Tensor, log_likelihood: Tensor) -> tuple[Tensor, Tensor]:
-    """postr_t(a) = prior_t(a) p(y_t | s_t, h_a) / sum_a' prior_t(a') p(y_t | s_t, h_a')
-    (Shankar & Sarawagi 2019, equations 12 and 13).
+@dataclass(frozen=True)
+class Observation:
+    """What source positions make of a symbol that was written."""
+
+    posterior: Tensor  # (n, m)
+    evidence: Tensor  # (n,) log p(y_t | y_<t, x)
+    truncated: Tensor | None = None  # (n,) which sums are cut to K positions, or None: none is
+
+
+def posterior(log_prior: Tensor, log_likelihood: Tensor, truncated: Tensor | None = None) -> Observation:
+    """postr_t(a) = prior_t(a) p(y_t | s_t, h_a) / sum_a' prior_t(a') p(y_t | s_t, h_a') (Shankar & Sarawagi 2019,
+    equations 12 and 13), with the log of the denominator as evidence.
 
     Args:
-        log_prior, log_likelihood: (n, m).
-
-    Returns:
-        The posterior, (n, m), and the log of its denominator, log p(y_t | y_<t, x), (n,).
+        log_prior: (n, m), `ZERO` at positions that are not summed over; log_likelihood: (n, m), without meaning there.
     """
     joint = log_prior + log_likelihood
     evidence = torch.logsumexp(joint, dim=1)
-    return (joint - evidence[:, None]).exp(), evidence
-
-
-@dataclass(frozen=True)
-class Observation:
-    """A symbol that was written, as each source position explains it.
-
-    Attributes:
-        log_prior: (n, m), `ZERO` at positions that are not summed over.
-        log_likelihood: (n, m) log p(y_t | s_t, h_a), without meaning there.
-        truncated: (n,) which sums are cut to K positions, or None: none is.
-    """
-
-    log_prior: Tensor
-    log_likelihood: Tensor
-    truncated: Tensor | None = None
-
-    @cached_property
-    def _bayes(self) -> tuple[Tensor, Tensor]:
-        return posterior(self.log_prior, self.log_likelihood)
-
-    @property
-    def posterior(self) -> Tensor:
-        """(n, m)."""
-        return self._bayes[0]
-
-    @property
-    def evidence(self) -> Tensor:
-        """(n,) log p(y_t | y_<t, x)."""
-        return self._bayes[1]
+    return Observation((joint - evidence[:, None]).exp(), evidence, truncated)

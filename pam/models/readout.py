@@ -40,29 +40,17 @@ class Readout(nn.Module):
 
 @dataclass(frozen=True)
 class Tokens:
-    """All real tokens of a batch under teacher forcing, step after step, without padding.
+    """All real tokens of a batch under teacher forcing, step after step, without padding."""
 
-    Attributes:
-        counts: per step, how many rows have not ended; they never grow in number.
-        sentence: (N,) the row of each token's sentence.
-        symbols: (N,) y_t.
-        query: (N, H) s_t.
-        log_prior: (N, m).
-        context: (N, D) of the prior, or None where it is not read.
-        shift: (N, R) what a latent vector of the sentence adds to W_s s, or None.
-        views: (B, m, R) W_x h_a, or None where positions have no output of their own.
-        bf16: whether large products are taken in bfloat16.
-    """
-
-    counts: list[int]
-    sentence: Tensor
-    symbols: Tensor
-    query: Tensor
-    log_prior: Tensor
-    context: Tensor | None
-    shift: Tensor | None
-    views: Tensor | None
-    bf16: bool
+    counts: list[int]  # per step, how many rows have not ended; they never grow in number
+    sentence: Tensor  # (N,) the row of each token's sentence
+    symbols: Tensor  # (N,) y_t
+    query: Tensor  # (N, H) s_t
+    log_prior: Tensor  # (N, m)
+    context: Tensor | None  # (N, D) of the prior, or None where it is not read
+    shift: Tensor | None  # (N, R) what a latent vector of the sentence adds to W_s s, or None
+    views: Tensor | None  # (B, m, R) W_x h_a, or None where positions have no output of their own
+    bf16: bool  # whether large products are taken in bfloat16
 
     def padded(self, values: Tensor) -> Tensor:
         """(N, ...) to (T, B, ...), zeros where a row has ended."""
@@ -82,13 +70,9 @@ class Tokens:
 
 @dataclass(frozen=True)
 class TokenGold:
-    """`Gold` of all tokens of a batch.
+    """`Gold` of all tokens of a batch."""
 
-    Attributes:
-        readout: the model's.
-    """
-
-    readout: Readout
+    readout: Readout  # the model's
     tokens: Tokens
 
     @cached_property
@@ -104,8 +88,7 @@ class TokenGold:
         assert self.tokens.views is not None
         by_sentence = self.tokens.padded(weights).transpose(0, 1)
         views = torch.bmm(by_sentence, self.tokens.views).transpose(0, 1)
-        hidden = self.tokens.packed(views) + self.projected
-        return self._log_likelihood(hidden)
+        return self._log_likelihood(self.tokens.packed(views) + self.projected)
 
     def of_context(self) -> Tensor:
         """log p(y_t | s_t, c_t) with the context of the prior, (N,); without one, of s_t alone."""
@@ -116,11 +99,7 @@ class TokenGold:
         return self._log_likelihood(hidden)
 
     def mixture(self, weights: Tensor, kept: Tensor, summed: bool = True) -> Tensor:
-        """log sum_a exp(weights(a)) p(y_t | s_t, h_a), or sum_a weights(a) log p, (N,).
-
-        Args:
-            weights: (N, m); kept: (N, m) the positions that are summed over.
-        """
+        """log sum_a exp(weights(a)) p(y_t | s_t, h_a), or sum_a weights(a) log p, (N,), over the positions `kept`."""
         assert self.tokens.views is not None
         return self._mixture(self.tokens.views, self.projected, weights, kept, summed)
 

@@ -22,10 +22,10 @@ def scale_of(scale: bool, units: int) -> float:
 class General(Score):
     """e_t(a) = s_t^T W h_a (Luong et al. 2015, equation 8, `general`).
 
-    With `scale` it is divided by the root of the decoder's units, as Vaswani et al. (2017, equation
-    1) do with dot products. Adam moves each entry of W by about the learning rate, so that the more
-    units there are the more a step changes e: undivided, at 256 units, all attention is on one word
-    of each sentence within 25 steps, before any is learnt.
+    With `scale` it is divided by the root of the decoder's units, as Vaswani et al. (2017, equation 1) do with dot
+    products. Adam moves each entry of W by about the learning rate, so that the more units there are the more a step
+    changes e: undivided, at 256 units, all attention is on one word of each sentence within 25 steps, before any is
+    learnt.
     """
 
     def __init__(self, options: options.General, sizes: Sizes) -> None:
@@ -43,8 +43,8 @@ class General(Score):
 
 
 class Dot(Score):
-    """e_t(a) = s_t . h_a (Luong et al. 2015, equation 8, `dot`). It has no weights, so that both
-    have as many units; with `scale` it is divided by the root of their number."""
+    """e_t(a) = s_t . h_a (Luong et al. 2015, equation 8, `dot`). It has no weights, so that both have as many units;
+    with `scale` it is divided by the root of their number."""
 
     def __init__(self, options: options.Dot, sizes: Sizes) -> None:
         super().__init__()
@@ -93,8 +93,8 @@ class Concat(Mlp):
 class Location(Score):
     """e_t = W s_t, row a of W for position a (Luong et al. 2015, equation 7).
 
-    As there, a short sentence uses the first rows, and in a long one the words near the end, past
-    `longest`, are ignored.
+    As there, a short sentence uses the first rows, and in a long one the words near the end, past `longest`, are
+    ignored.
     """
 
     def __init__(self, options: options.Location, sizes: Sizes) -> None:
@@ -112,9 +112,6 @@ class Location(Score):
 
 class NoScore(Score):
     """e_t(a) = 0, for couplings that place the alignment by themselves."""
-
-    def __init__(self, options: options.NoScore, sizes: Sizes) -> None:
-        super().__init__()
 
     def keys(self, values: Tensor) -> Tensor:
         return values[..., :0]

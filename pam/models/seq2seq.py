@@ -1,34 +1,20 @@
 """The model: encoder, decoder and the components, put together step by step.
 
-`step` and `update` are the definition. Teacher forcing (`forward`), search and analysis all go
-through them; what is fast about them is in the kernels.
+`step` and `update` are the definition. Teacher forcing (`forward`), search and analysis all go through them; what is
+fast about them is in the kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from pam.data.vocabulary import BOS, PAD
-from pam.models.interfaces import (
-    Attention,
-    AttentionHistory,
-    Coupling,
-    Distribution,
-    Emission,
-    Estimator,
-    Hidden,
-    Inference,
-    InputFeeding,
-    Latent,
-    Memory,
-    Noise,
-    Score,
-    Window,
-)
+from pam.models import interfaces
+from pam.models.interfaces import Attention, AttentionHistory, Emission, Hidden, Memory, Noise
 from pam.models.kernels import SourceMatrix
 from pam.models.lstm import Decoder, Encoder
 from pam.models.marginalization import Bound, Marginalization
@@ -39,128 +25,79 @@ from pam.models.readout import Readout, TokenGold, Tokens
 
 @dataclass(frozen=True)
 class State:
-    """What a hypothesis carries from step to step.
+    """What a hypothesis carries from step to step."""
 
-    Attributes:
-        hidden: the decoder's state, per layer (h, c), each (n, H).
-        context: (n, D) c_{t-1}, fed to the next state.
-        history: what was attended so far.
-    """
-
-    hidden: Hidden
-    context: Tensor
-    history: AttentionHistory
+    hidden: Hidden  # the decoder's state, per layer (h, c), each (n, H)
+    context: Tensor  # (n, D) c_{t-1}, fed to the next state
+    history: AttentionHistory  # what was attended so far
 
     @property
     def alignment(self) -> Tensor | None:
-        """(n, m) the alignment handed on, or None before the first output."""
         return self.history.alignment
 
     def select(self, rows: Tensor | slice) -> State:
-        """The state of the given hypotheses."""
         hidden = tuple((h[rows], c[rows]) for h, c in self.hidden)
         return State(hidden, self.context[rows], self.history.select(rows))
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step before its symbol is chosen.
+    """One step before its symbol is chosen."""
 
-    Attributes:
-        attention: what it attends to.
-        emission: p(y_t | y_<t, x), computed when it is asked for.
-        history: what was attended before it.
-    """
-
-    attention: Attention
-    emission: Emission
-    history: AttentionHistory
+    attention: Attention  # what it attends to
+    emission: Emission  # p(y_t | y_<t, x), computed when it is asked for
+    history: AttentionHistory  # what was attended before it
 
     @property
     def log_probs(self) -> Tensor:
-        """(n, V) log p(y_t | y_<t, x)."""
         return self.emission.log_probs
 
     @property
     def log_prior(self) -> Tensor:
-        """(n, m)."""
         return self.attention.log_prior
 
     @property
     def query(self) -> Tensor:
-        """(n, H) s_t."""
         return self.attention.query
 
     def select(self, rows: Tensor) -> Step:
-        """The step of the given hypotheses."""
-        chosen = self.attention.select(rows), self.emission.select(rows)
-        return Step(*chosen, self.history.select(rows))
+        return Step(self.attention.select(rows), self.emission.select(rows), self.history.select(rows))
 
 
 @dataclass(frozen=True)
 class Forced:
-    """A batch under teacher forcing, sentences in the order of falling target length.
+    """A batch under teacher forcing, sentences in the order of falling target length."""
 
-    Attributes:
-        order: (B,) the given row of each sentence here.
-        target: (B, T).
-        memory: the encoded sources.
-        tokens: all real tokens, step after step.
-        evidence: (N,) log p(y_t | y_<t, x), where a posterior that was fed back gave it; or None.
-        alignment: (N, m) what was fed back.
-        cost: (N,) nats that latents of a step cost, or None.
-        noise: what was drawn, or None.
-    """
-
-    order: Tensor
-    target: Tensor
-    memory: Memory
-    tokens: Tokens
-    evidence: Tensor | None
-    alignment: Tensor
-    cost: Tensor | None
-    noise: Noise | None
+    order: Tensor  # (B,) the given row of each sentence here
+    target: Tensor  # (B, T)
+    memory: Memory  # the encoded sources
+    tokens: Tokens  # all real tokens, step after step
+    evidence: Tensor | None  # (N,) log p(y_t | y_<t, x), where a posterior that was fed back gave it; or None
+    alignment: Tensor  # (N, m) what was fed back
+    cost: Tensor | None  # (N,) nats that latents of a step cost, or None
+    noise: Noise | None  # what was drawn, or None
 
     def unpacked(self, values: Tensor) -> Tensor:
         """(N, ...) to (B, T, ...), rows as they were given, zeros at padding."""
         found = self.tokens.padded(values).transpose(0, 1)[torch.argsort(self.order)]
         missing = self.target.shape[1] - found.shape[1]
-        if not missing:
-            return found
-        return torch.cat([found, found.new_zeros(len(found), missing, *found.shape[2:])], 1)
+        return torch.cat([found, found.new_zeros(len(found), missing, *found.shape[2:])], 1) if missing else found
 
 
 class Seq2Seq(Model):
     """A recurrent model with one component for each question of `pam.models.options`."""
 
     def __init__(
-        self,
-        encoder: Encoder,
-        decoder: Decoder,
-        readout: Readout,
-        score: Score,
-        window: Window,
-        distribution: Distribution,
-        coupling: Coupling,
-        latent: Latent,
-        marginalization: Marginalization,
-        input_feeding: InputFeeding,
-        inference: Inference,
-        estimator: Estimator,
-    ) -> None:
+        self, encoder: Encoder, decoder: Decoder, readout: Readout, score: interfaces.Score, window: interfaces.Window,
+        distribution: interfaces.Distribution, coupling: interfaces.Coupling, latent: interfaces.Latent,
+        marginalization: Marginalization, input_feeding: interfaces.InputFeeding, inference: interfaces.Inference,
+        estimator: interfaces.Estimator,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.encoder = encoder
-        self.decoder = decoder
-        self.readout = readout
-        self.score = score
-        self.window = window
-        self.distribution = distribution
-        self.coupling = coupling
-        self.latent = latent
-        self.marginalization = marginalization
-        self.input_feeding = input_feeding
-        self.inference = inference
-        self.estimator = estimator
+        self.encoder, self.decoder, self.readout = encoder, decoder, readout
+        self.score, self.window, self.distribution = score, window, distribution
+        self.coupling, self.latent, self.marginalization = coupling, latent, marginalization
+        self.input_feeding, self.inference, self.estimator = input_feeding, inference, estimator
 
     # The definition, in the order of Figure 1 (right) of Shankar & Sarawagi (2019).
 
@@ -200,8 +137,7 @@ class Seq2Seq(Model):
         """Where a step looks.
 
         Args:
-            memory: the encoded sources.
-            state: what the last step handed on.
+            memory: the encoded sources; state: what the last step handed on.
             gates: (n, 4H) what y_{t-1} gives the decoder, by `Decoder.gates`.
             masks: (layers, n, H) dropout masks, or None.
             noise: of this step; without it latents are their means and no position is drawn.
@@ -215,16 +151,8 @@ class Seq2Seq(Model):
         if self.marginalization.needs_context:
             context = memory.read(prior)
             context = context if latent.shift is None else context + latent.shift
-        return Attention(
-            query=query,
-            log_prior=latent.log_weights,
-            prior=prior,
-            context=context,
-            hidden=hidden,
-            shift=latent.shift,
-            cost=latent.cost,
-            gumbel=None if noise is None else noise.gumbel,
-        )
+        gumbel = None if noise is None else noise.gumbel
+        return Attention(query, latent.log_weights, prior, context, hidden, latent.shift, latent.cost, gumbel)
 
     def emit(self, memory: Memory, attention: Attention) -> Emission:
         """What a step says of its symbol."""
@@ -234,8 +162,8 @@ class Seq2Seq(Model):
         return self.marginalization.emission(attention, projected, memory, self.readout)
 
     def step(self, memory: Memory, state: State, symbol: Tensor) -> Step:
-        """The step after `symbol` (n,) was written last; latents are their means, unless they are
-        to be sampled at test time too."""
+        """The step after `symbol` (n,) was written last; latents are their means, unless they are to be sampled at test
+        time too."""
         noise = Noise.draw(1, memory.values).at(0, len(symbol)) if self.latent.sampling else None
         attention = self.attend(memory, state, self.decoder.gates(symbol), noise=noise)
         return Step(attention, self.emit(memory, attention), state.history)
@@ -260,13 +188,8 @@ class Seq2Seq(Model):
     # Teacher forcing.
 
     def forward(self, source: Tensor, lengths: Tensor, target: Tensor, draws: bool = False) -> Forced:
-        """All steps of given targets; rows that have ended are left out as the batch goes on.
-
-        Args:
-            source: (B, m) padded at the end; lengths: (B,).
-            target: (B, T) with the end symbol, padded at the end.
-            draws: whether what training draws is drawn.
-        """
+        """All steps of given targets, arguments as of `log_likelihood`; rows that have ended are left out as the batch
+        goes on. `draws`: whether to draw what training draws."""
         sizes = (target != PAD).sum(1)
         order = sizes.argsort(descending=True, stable=True)
         source, lengths, target, sizes = (x[order] for x in (source, lengths, target, sizes))
@@ -274,50 +197,33 @@ class Seq2Seq(Model):
         counts = [n for n in (sizes[None] > times[:, None]).sum(1).tolist() if n]
         memory = self.encode(source, lengths)
         if self.input_feeding.needs_positions:
-            memory = replace(memory, likelihood=self._likelihood(memory, sum(counts)))
+            assert memory.views is not None
+            output, pairs = self.readout.output, sum(counts) * source.shape[1]
+            given = memory.views, output.weight, output.bias, pairs, self.bf16 and self.training
+            memory = replace(memory, likelihood=PositionLikelihood(*given))
         symbols = _packed(target, counts)
         before = torch.cat([torch.full_like(target[:, :1], BOS), target[:, :-1]], dim=1)
         gates = self.decoder.gates(_packed(before, counts), self.bf16 and self.training)
         masks = self.decoder.draw_masks(len(counts), len(target))
-        noise = self._noise(memory, len(counts)) if draws else None
+        parts = self.latent, self.input_feeding, self.estimator
+        draws = draws and any(part.draws for part in parts)
+        noise = Noise.draw(len(counts), memory.values) if draws else None
         steps = self._unroll(memory, gates.split(counts), symbols.split(counts), masks, noise)
         return self._forced(order, target, memory, counts, symbols, steps, noise)
 
-    def _likelihood(self, memory: Memory, rows: int) -> PositionLikelihood:
-        """The kernel for p(y_t | s_t, h_a) of so many rows."""
-        assert memory.views is not None
-        output, pairs = self.readout.output, rows * memory.views.shape[1]
-        return PositionLikelihood(memory.views, output.weight, output.bias, pairs, self.bf16 and self.training)
-
-    def _noise(self, memory: Memory, steps: int) -> Noise | None:
-        """What is drawn for a batch, None if the model draws nothing."""
-        parts = self.latent, self.input_feeding, self.estimator
-        return Noise.draw(steps, memory.values) if any(part.draws for part in parts) else None
-
     def _unroll(
-        self,
-        memory: Memory,
-        gates: Sequence[Tensor],
-        symbols: Sequence[Tensor],
-        masks: Tensor | None,
+        self, memory: Memory, gates: Sequence[Tensor], symbols: Sequence[Tensor], masks: Tensor | None,
         noise: Noise | None,
-    ) -> list[tuple[Attention, Tensor, Tensor | None]]:
+    ) -> list[tuple[Attention, Tensor, Tensor | None]]:  # fmt: skip
         """Of each step its attention, the alignment handed on, and the evidence if it is known."""
         state, rest, steps = self.start(memory), memory, []
         for t, symbol in enumerate(symbols):
             n = len(symbol)
             if n < len(state.context):
                 rest, state = memory.first(n), state.select(slice(n))
-            attention = self.attend(
-                rest,
-                state,
-                gates[t],
-                None if masks is None else masks[:, t, :n],
-                None if noise is None else noise.at(t, n),
-            )
-            seen = None
-            if self.input_feeding.needs_positions:
-                seen = self.emit(rest, attention).observe(symbol)
+            random = None if masks is None else masks[:, t, :n], None if noise is None else noise.at(t, n)
+            attention = self.attend(rest, state, gates[t], *random)
+            seen = self.emit(rest, attention).observe(symbol) if self.input_feeding.needs_positions else None
             alignment = self.input_feeding(attention, seen, symbol, rest.mask)
             steps.append((attention, alignment, None if seen is None else seen.evidence))
             if t + 1 < len(symbols):
@@ -325,15 +231,9 @@ class Seq2Seq(Model):
         return steps
 
     def _forced(
-        self,
-        order: Tensor,
-        target: Tensor,
-        memory: Memory,
-        counts: list[int],
-        symbols: Tensor,
-        steps: list[tuple[Attention, Tensor, Tensor | None]],
-        noise: Noise | None,
-    ) -> Forced:
+        self, order: Tensor, target: Tensor, memory: Memory, counts: list[int], symbols: Tensor,
+        steps: list[tuple[Attention, Tensor, Tensor | None]], noise: Noise | None,
+    ) -> Forced:  # fmt: skip
         attentions = [attention for attention, _, _ in steps]
         sentence = torch.cat([torch.arange(n, device=target.device) for n in counts])
         tokens = Tokens(
@@ -347,16 +247,10 @@ class Seq2Seq(Model):
             views=memory.views,
             bf16=self.bf16 and self.training,
         )
-        return Forced(
-            order=order,
-            target=target,
-            memory=memory,
-            tokens=tokens,
-            evidence=_joined([evidence for _, _, evidence in steps]),
-            alignment=torch.cat([alignment for _, alignment, _ in steps]),
-            cost=_joined([attention.cost for attention in attentions]),
-            noise=noise,
-        )
+        evidence = _joined([evidence for _, _, evidence in steps])
+        alignment = torch.cat([alignment for _, alignment, _ in steps])
+        cost = _joined([attention.cost for attention in attentions])
+        return Forced(order, target, memory, tokens, evidence, alignment, cost, noise)
 
     def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         forced: Forced = self(source, lengths, target)
@@ -369,19 +263,13 @@ class Seq2Seq(Model):
         return self.marginalization.log_likelihood(TokenGold(self.readout, forced.tokens))
 
     def objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        """What training maximizes: log p(y_t | y_<t, x), or a bound of it, less what latents cost.
-
-        Args:
-            source: (B, m) padded at the end; lengths: (B,).
-            target: (B, T) with the end symbol, padded at the end.
-
-        Returns:
-            (B, T); what a whole sentence costs is paid at its last symbol. Entries at padded target
-            positions carry no meaning; mask them.
-        """
-        if self.latent.samples > 1:
-            return averaged(self._objective, self.latent.samples, source, lengths, target)
-        return self._objective(source, lengths, target)
+        """What training maximizes, (B, T): log p(y_t | y_<t, x), or a bound of it, less what latents cost; what a whole
+        sentence costs is paid at its last symbol. The mean over so many draws of all that is drawn."""
+        if self.latent.samples == 1:
+            return self._objective(source, lengths, target)
+        given = (part.repeat_interleave(self.latent.samples, 0) for part in (source, lengths, target))
+        values: Tensor = self._objective(*given).unflatten(0, (-1, self.latent.samples))
+        return values.mean(1)
 
     def _objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         return self.objective_and_prior(source, lengths, target)[0]
@@ -407,8 +295,7 @@ class Seq2Seq(Model):
             by_time = log_q.to(tokens.log_prior.dtype)[forced.order].transpose(0, 1)
             log_q = tokens.packed(by_time[: len(tokens.counts)])
         gumbel = None if forced.noise is None else tokens.packed(forced.noise.gumbel)
-        gold = TokenGold(self.readout, tokens)
-        return bound.objective(gold, log_q, self.estimator, gumbel)
+        return bound.objective(TokenGold(self.readout, tokens), log_q, self.estimator, gumbel)
 
     def subtract_costs(self, values: Tensor, forced: Forced, target: Tensor) -> Tensor:
         """Values (B, T) less what the latent and the score cost a whole sentence."""
@@ -449,12 +336,3 @@ def pay_at_end(values: Tensor, amounts: Tensor, target: Tensor) -> Tensor:
     """Values (B, T) with the amount (B,) of each sentence added at the last symbol of `target`."""
     last = ((target != PAD).sum(1, keepdim=True) - 1).clamp_min(0)
     return values.scatter_add(1, last, amounts[:, None])
-
-
-def averaged(
-    objective: Callable[[Tensor, Tensor, Tensor], Tensor], samples: int, source: Tensor, lengths: Tensor, target: Tensor
-) -> Tensor:
-    """The mean of an objective (B, T) over so many draws of all that is drawn."""
-    given = (part.repeat_interleave(samples, 0) for part in (source, lengths, target))
-    values: Tensor = objective(*given).unflatten(0, (-1, samples))
-    return values.mean(1)

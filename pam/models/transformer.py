@@ -8,9 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from pam.config import Network
 from pam.data.vocabulary import BOS
-from pam.models import options
 from pam.models.interfaces import AttentionHistory
 from pam.models.logspace import safe_log
 from pam.models.model import Model
@@ -30,8 +28,8 @@ class Shape:
 
 @dataclass(frozen=True)
 class Source:
-    """Encoded sources, a row for each hypothesis: values (n, m, d), mask (n, m) true at real
-    positions, and how many hypotheses a sentence has."""
+    """Encoded sources, a row for each hypothesis: values (n, m, d), mask (n, m) true at real positions, and how many
+    hypotheses a sentence has."""
 
     values: Tensor
     mask: Tensor
@@ -45,15 +43,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Prefix:
-    """What hypotheses carry.
+    """What hypotheses carry."""
 
-    Attributes:
-        seen: per layer (B, t, d), what later symbols attend to.
-        history: what was attended so far.
-    """
-
-    seen: tuple[Tensor, ...]
-    history: AttentionHistory
+    seen: tuple[Tensor, ...]  # per layer (B, t, d), what later symbols attend to
+    history: AttentionHistory  # what was attended so far
 
     @property
     def alignment(self) -> Tensor | None:
@@ -82,8 +75,8 @@ class Next:
 class DecoderLayer(nn.Module):
     """Attention to the symbols so far, to the source, and a feed-forward layer.
 
-    As `nn.TransformerDecoderLayer` with `norm_first`, whose parts it is made of; that one keeps its
-    weights to itself, which are the alignment here, and computes all of a prefix anew.
+    As `nn.TransformerDecoderLayer` with `norm_first`, whose parts it is made of; that one keeps its weights to itself,
+    which are the alignment here, and computes all of a prefix anew.
     """
 
     def __init__(self, shape: Shape) -> None:
@@ -106,13 +99,10 @@ class DecoderLayer(nn.Module):
         """One layer.
 
         Args:
-            states: (B, n, d) of the newest symbols.
-            seen: (B, t, d) what this layer gave before, or None.
+            states: (B, n, d) of the newest symbols; seen: (B, t, d) what this layer gave before, or None.
             causal: (n, n) true where a symbol must not be seen, or None for a single one.
 
-        Returns:
-            The states, what later symbols attend to, and the alignment (B, n, m), the mean of the
-            heads'.
+        Returns: The states, what later symbols attend to, and the alignment (B, n, m), the mean of the heads'.
         """
         inner = self.norms[0](states)
         seen = inner if seen is None else torch.cat([seen, inner], 1)
@@ -124,9 +114,9 @@ class DecoderLayer(nn.Module):
 
 
 class Transformer(Model):
-    """'Attention is all you need' (Vaswani et al. 2017), as 'Amortized Context Vector Inference'
-    compares with it: layer norm before each part, sinusoidal positions. The alignment is the mean
-    of the heads' weights in the last layer."""
+    """'Attention is all you need' (Vaswani et al. 2017), as 'Amortized Context Vector Inference' compares with it:
+    layer norm before each part, sinusoidal positions. The alignment is the mean of the heads' weights in the last
+    layer."""
 
     def __init__(self, shape: Shape, source: int, target: int) -> None:
         super().__init__()
@@ -145,20 +135,6 @@ class Transformer(Model):
         self.layers = nn.ModuleList(DecoderLayer(shape) for _ in range(shape.decoder_layers))
         self.norm = nn.LayerNorm(shape.units)
         self.output = nn.Linear(shape.units, target)
-
-    @classmethod
-    def build(cls, options: options.TransformerOptions, network: Network, source: int, target: int) -> Transformer:
-        """A Transformer of `network.embedding` units, with the layers and the dropout of the
-        network, for so many source and target symbols."""
-        shape = Shape(
-            units=network.embedding,
-            heads=options.heads,
-            feedforward=options.feedforward or 4 * network.embedding,
-            encoder_layers=network.encoder_layers,
-            decoder_layers=network.decoder_layers,
-            dropout=network.dropout,
-        )
-        return cls(shape, source, target)
 
     def encode(self, source: Tensor, lengths: Tensor, beam: int = 1) -> Source:
         mask = torch.arange(source.shape[1], device=source.device) < lengths[:, None]

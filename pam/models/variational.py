@@ -18,9 +18,6 @@ class NoInference(Inference):
 
     infers = False
 
-    def __init__(self, options: options.NoInference | options.PriorInference, sizes: Sizes) -> None:
-        super().__init__()
-
     def forward(self, source: Tensor, lengths: Tensor, target: Tensor, *embed: Embed) -> None:
         return None
 
@@ -50,9 +47,9 @@ class _Reader(nn.Module):
 class BiLSTM(Inference):
     """q_t(a | x, y) = softmax_a(g_t^T W u_a): u reads the source, g the target, both ways.
 
-    Of the model it shares the embeddings and nothing else (Deng et al. 2018; Orlova et al., section
-    3). Dropout is where the encoder has it, at the encoder's rate. With `scale`, scores are divided
-    by the root of g_t's units, as those of the score `general`.
+    Of the model it shares the embeddings and nothing else (Deng et al. 2018; Orlova et al., section 3). Dropout is
+    where the encoder has it, at the encoder's rate. With `scale`, scores are divided by the root of g_t's units, as
+    those of the score `general`.
     """
 
     def __init__(self, options: options.BiLSTM, sizes: Sizes) -> None:
@@ -79,9 +76,6 @@ class Exact(Estimator):
 
     draws = False
 
-    def __init__(self, options: options.Exact, sizes: Sizes) -> None:
-        super().__init__()
-
     def forward(self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None) -> Tensor:
         return gold.mixture(log_q.exp(), is_possible(log_q), summed=False)
 
@@ -89,9 +83,9 @@ class Exact(Estimator):
 class Gumbel(Estimator):
     """log p(y_t | s_t, sum_a w(a) h_a) of Gumbel-Softmax weights w drawn from q (Jang et al. 2017).
 
-    The context lies between encoder states, so that value and gradient are biased, less so the
-    lower the temperature, at which their variance grows. Orlova et al. (section 2) name it and did
-    not try it; the default temperature is that of Amortized Context Vector Inference.
+    The context lies between encoder states, so that value and gradient are biased, less so the lower the temperature,
+    at which their variance grows. Orlova et al. (section 2) name it and did not try it; the default temperature is that
+    of Amortized Context Vector Inference.
     """
 
     def __init__(self, options: options.Gumbel, sizes: Sizes) -> None:

@@ -12,9 +12,6 @@ from pam.models.interfaces import AttentionHistory, Sizes, Window
 class NoWindow(Window):
     """Global attention (Luong et al. 2015, section 3.1)."""
 
-    def __init__(self, options: options.NoWindow, sizes: Sizes) -> None:
-        super().__init__()
-
     def forward(self, scores: Tensor, query: Tensor, mask: Tensor, history: AttentionHistory) -> tuple[Tensor, Tensor]:
         return scores, mask
 
@@ -43,9 +40,9 @@ class Predictive(Window):
         p_t = (m - 1) sigmoid(v . tanh(W s_t)),    |a - p_t| <= D,
         e_t(a) - (a - p_t)^2 / (2 sigma^2),        sigma = D / 2.
 
-    Positions are counted from 0. Luong et al. multiply the softmax of e_t by the Gaussian and leave
-    it at that; here it enters the scores, so that the weights are a distribution: the same weights
-    but for a factor common to all positions.
+    Positions are counted from 0. Luong et al. multiply the softmax of e_t by the Gaussian and leave it at that; here it
+    enters the scores, so that the weights are a distribution: the same weights but for a factor common to all
+    positions.
     """
 
     def __init__(self, options: options.Predictive, sizes: Sizes) -> None:

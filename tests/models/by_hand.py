@@ -49,7 +49,7 @@ def scores(model: Seq2Seq, memory: Memory, query: Tensor) -> Tensor:
 
 def distribution(model: Seq2Seq, given: Tensor) -> Tensor:
     """Scores (m,) to probabilities."""
-    if isinstance(model.distribution, Sparsemax):
+    if type(model.distribution) is Sparsemax:
         return nearest(given)
     if isinstance(model.distribution, Fusedmax):
         return nearest(given, model.distribution.weight)

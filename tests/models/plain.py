@@ -25,7 +25,7 @@ from pam.models.kernels import SourceMatrix, lstm_cell_plain, read_plain, scores
 from pam.models.logspace import ZERO
 from pam.models.marginalization import Bound, Output
 from pam.models.output_kernels import mixture_plain
-from pam.models.posterior import Observation
+from pam.models.posterior import Observation, posterior
 from pam.models.seq2seq import Seq2Seq, State
 from tests.models import tiny
 
@@ -109,18 +109,22 @@ class PlainStep:
 
     def observe(self, symbol: Tensor) -> Observation:
         """What each position makes of y_t."""
-        assert self.positions is not None
-        index = symbol[:, None, None].expand(-1, self.positions.shape[1], 1)
-        of_each = self.positions.gather(2, index).squeeze(2)
         truncated = None
         if self.model.marginalization.top_k is not None:
             truncated = self.kept.sum(1) < (self.attention.log_prior > ZERO / 2).sum(1)
-        return Observation(_weights(self.model, self.attention.log_prior, self.kept), of_each, truncated)
+        weights = _weights(self.model, self.attention.log_prior, self.kept)
+        return posterior(weights, self.of_each(symbol), truncated)
+
+    def of_each(self, symbol: Tensor) -> Tensor:
+        """log p(symbol | s_t, h_a), (n, m)."""
+        assert self.positions is not None
+        index = symbol[:, None, None].expand(-1, self.positions.shape[1], 1)
+        return self.positions.gather(2, index).squeeze(2)
 
     def each(self) -> Tensor:
         """log p(y_t | s_t, h_a), (n, m)."""
         assert self.symbol is not None
-        return self.observe(self.symbol).log_likelihood
+        return self.of_each(self.symbol)
 
     def mixture(self, weights: Tensor, kept: Tensor, summed: bool = True) -> Tensor:
         """The mean, or the mixture, of the likelihoods of positions, (n,)."""

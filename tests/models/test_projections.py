@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from pam.models import options
-from pam.models.distributions import Fusedmax, Projection, Sparsemax, denoise, fusedmax, sparsemax
+from pam.models.distributions import Fusedmax, Projection, Sparsemax, denoise
 from pam.models.logspace import ZERO
 from tests.models import tiny
 from tests.models.by_hand import nearest
@@ -138,8 +138,9 @@ def test_equal_scores_share_the_probability_alike() -> None:
 
 def test_fusedmax_without_weight_is_sparsemax_and_with_much_it_is_uniform() -> None:
     scores, mask = rows(20, 8)
-    torch.testing.assert_close(fusedmax(scores, mask, 0.0), sparsemax(scores, mask), rtol=0, atol=0)
-    found = fusedmax(scores, mask, 100.0)
+    plain, fused = Sparsemax().project(scores, mask), Fusedmax(options.Fusedmax(weight=0.0), tiny.SIZES)
+    torch.testing.assert_close(fused.project(scores, mask), plain, rtol=0, atol=0)
+    found = Fusedmax(options.Fusedmax(weight=100.0), tiny.SIZES).project(scores, mask)
     torch.testing.assert_close(found, mask / mask.sum(1, keepdim=True).double())
 
 
