@@ -31,7 +31,6 @@ CHOICES: dict[str, set[str]] = {
     "pam.data.readers": {"READERS"},
     "pam.data.tokenizers": {"TOKENIZERS", "CODECS"},
     "pam.data.translation": set(),
-    "pam.data.word_alignments": set(),
     "pam.decoding.generator": set(),
     "pam.decoding.search": set(),
     "pam.evaluation.scores": {"KINDS"},
@@ -63,7 +62,7 @@ a new key, a better message or another way to retry runs nothing again.
 
 CODE = {
     "prepare": ("pam.data.prepare:prepare",),
-    "word-alignments": ("pam.data.word_alignments:prepare_word_alignments",),
+    "word-alignments": ("pam.data.translation:prepare_word_alignments",),
     "train": ("pam.training.run:train",),
     "ensemble": ("pam.training.run:join",),
     "predict": ("pam.decoding.generator:predict_split", "pam.decoding.generator:sampling_of"),
@@ -158,6 +157,8 @@ class Source:
         self.module = module
         self.package = module if file.name == "__init__.py" else module.rpartition(".")[0]
         self.tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+        table = file.with_suffix(".yaml")  # which the module reads: a part of it, as a whole
+        self.table = table.read_text(encoding="utf-8") if table.is_file() else ""
         # Without texts such as docstrings; comments are not in the tree.
         for node in ast.walk(self.tree):
             if isinstance(body := getattr(node, "body", None), list):
@@ -206,7 +207,7 @@ class Source:
         if names not in self._codes:
             made = {id(one) for name in names for one in self.statements(name)}
             lines = [ast.unparse(one) for one in self.tree.body if id(one) in made]
-            self._codes[names] = "\n".join(lines)
+            self._codes[names] = "\n".join(lines) + self.table
         return self._codes[names]
 
     def _of_statements(self, statements: list[ast.stmt]) -> Iterator[Need]:

@@ -20,8 +20,7 @@ from pam.data.dataset import SPLITS
 from pam.data.generated import find_generator
 from pam.data.inflection import Inflection
 from pam.data.prepare import Task, class_names
-from pam.data.translation import Translation
-from pam.data.word_alignments import WordAlignments
+from pam.data.translation import Translation, WordAlignments
 from pam.io import Section, Strict, UserError, parse, placed, read_yaml, unknown
 
 TASKS: dict[str, type[Task[Any]]] = {"inflection": Inflection, "translation": Translation, "alignment": WordAlignments}
