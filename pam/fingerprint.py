@@ -1,11 +1,10 @@
 """What a piece of work depends on in the source, as one short hash.
 
 The workflow gives each rule the fingerprint of the code that its command uses, so that a change runs again what it
-computed and nothing else. Comments, docstrings and layout do not count, since they change no result.
-
-A module counts as a whole, with all that it imports, but for the modules of `CHOICES`, and those of which an entry
-names one definition. Of these only the definitions count that are named elsewhere, and what those name in turn: a
-changed coupling is no change of another one in the same file.
+computed and nothing else. Comments, docstrings and layout do not count, since they change no result. A module counts as
+a whole, with all that it imports, but for the modules of `CHOICES`, and those of which an entry names one definition.
+Of these only the definitions count that are named elsewhere, and what those name in turn: a changed coupling is no
+change of another one in the same file.
 """
 
 from __future__ import annotations
@@ -23,6 +22,8 @@ from pam.reporting.catalogue import FIGURE_CODE
 
 PACKAGE = Path(__file__).parent
 
+# Modules that hold what a configuration chooses from, and the dictionaries by which it is chosen. To name such a
+# dictionary is to depend on nothing that it lists: what is chosen is an entry, `pam.models.scores:Dot`.
 CHOICES: dict[str, set[str]] = {
     "pam.data.dataset": set(),
     "pam.data.generated": {"GENERATORS"},
@@ -45,22 +46,15 @@ CHOICES: dict[str, set[str]] = {
     "pam.models.windows": {"WINDOWS"},
     "pam.reporting.figures": {"KINDS"},
 }
-"""Modules that hold what a configuration chooses from, and the dictionaries by which it is chosen.
 
-To name such a dictionary is to depend on nothing that it lists: what is chosen is an entry, `pam.models.scores:Dot`.
-"""
-
+# Modules that carry values, messages and bytes but decide no result: what the configuration decides reaches a rule as
+# its parameters, what is downloaded is checked against its hash.
 IGNORED_MODULES = {
     "pam", "pam.config", "pam.data.download", "pam.data.registry", "pam.experiment", "pam.fingerprint", "pam.io",
     "pam.jobs", "pam.models.fitting", "pam.models.options", "pam.run_folder",
 }  # fmt: skip
-"""Modules that carry values, messages and bytes but decide no result.
 
-What the configuration decides reaches a rule as its parameters, and what is downloaded is checked against its hash, so
-a new key, a better message or another way to retry runs nothing again.
-"""
-
-CODE = {
+CODE = {  # command to the modules that decide what it makes; a change of one runs its jobs again
     "prepare": ("pam.data.prepare:prepare",),
     "word-alignments": ("pam.data.translation:prepare_word_alignments",),
     "train": ("pam.training.run:train",),
@@ -74,9 +68,7 @@ CODE = {
     "figures": ("pam.reporting.style",),
     "report": ("pam.reporting.data_and_cost:datasets",),
 }
-"""Command to the modules that decide what it makes; a change of one runs its jobs again."""
-
-KINDS = {
+KINDS = {  # modules that only some jobs of a command use
     "score": {
         "inflection": "pam.evaluation.inflection",
         "translation": "pam.evaluation.translation",
@@ -84,8 +76,6 @@ KINDS = {
     },
     "figures": FIGURE_CODE,
 }
-"""Modules that only some jobs of a command use."""
-
 EVERYTHING, NOTHING = "*", ""  # in place of a name: all of a module, or no more than what importing it runs
 Need = tuple[str, str]  # a module, and the name in it that is needed
 
@@ -255,15 +245,12 @@ def _bound(statement: ast.stmt) -> list[str]:
     """The names that a statement of a module binds; `NOTHING` if it does something by itself."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [statement.name]
-    targets = []
-    if isinstance(statement, ast.Assign):
-        targets = statement.targets
-    elif isinstance(statement, ast.AnnAssign):
+    checked = isinstance(statement, ast.If) and ast.unparse(statement.test).endswith("TYPE_CHECKING")
+    if checked or isinstance(statement, ast.Import | ast.ImportFrom):
+        return []  # an import counts where its names are used
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    if isinstance(statement, ast.AnnAssign):
         targets = [statement.target]
-    elif isinstance(statement, ast.Import | ast.ImportFrom):
-        return []  # counts where its names are used
-    elif isinstance(statement, ast.If) and ast.unparse(statement.test).endswith("TYPE_CHECKING"):
-        return []
     names = [node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
     plain = targets and all(isinstance(one, ast.Name | ast.Tuple) for one in targets)
     return names if plain else [NOTHING]

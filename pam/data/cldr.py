@@ -1,7 +1,7 @@
 """German and English phrases around dates, numbers and names, as CLDR writes them (Babel).
 
-A demonstration that needs no download, and no sample of a language: the frames are few, and their
-slots are filled with one value formatted for both languages, so that every word's partner is known.
+A demonstration that needs no download, and no sample of a language: the frames are few, and their slots are filled with
+one value formatted for both languages, so that every word's partner is known.
 """
 
 from __future__ import annotations
@@ -39,10 +39,9 @@ class Cldr(Strict):
     test: int = Field(400, ge=1, description="pairs for testing")
 
     def draw(self, package: Distribution) -> dict[str, str]:
-        """Texts of `{train,dev,test}.{de,en}`, a line of words each, and of `test.links`.
+        """Texts of `{train,dev,test}.{de,en}`, a line of words each, and of `test.links`; a UserError if all are drawn.
 
-        No sentence of either language occurs twice, so that no split holds one of another. A UserError says if more
-        pairs are wanted than there are.
+        No sentence of either language occurs twice, so that no split holds one of another.
         """
         draw = Draw(self.seed)
         seen: set[str] = set()
@@ -82,8 +81,6 @@ class Draw:
         return items[int.from_bytes(digest[:8]) % len(items)]
 
 
-# Words that know what they were made from, and the links that follow from it.
-
 # Signs are words of their own, and so are commas that are not within a number.
 _WORD = re.compile(r"[€$£¥%]|,(?!\d)|(?:[^\s€$£¥%,]|,(?=\d))+")
 
@@ -121,10 +118,9 @@ def under(name: str, words: Words) -> Words:
 
 
 def linked(source: Words, target: Words) -> str:
-    """Links as `i-j` (sure) and `ipj` (possible), words numbered from 1.
+    """Links as `i-j` (sure) and `ipj` (possible), words numbered from 1, between words of the same origin.
 
-    Words of the same origin are partners: in their order where both sides have as many, else each with all. That is
-    sure where one side has a single one.
+    They are in their order where both sides have as many, else each with all: sure where one side has a single one.
     """
     links = []
     for origin in {word.origin for word in source} - {None}:
@@ -182,8 +178,7 @@ def relative(sign: int, draw: Draw) -> Both:
     past = datetime.timedelta(seconds=sign * count * seconds[unit])
 
     def write(locale: Locale) -> Words:
-        text = format_timedelta(past, unit, threshold=1000, add_direction=True, locale=locale)
-        words = _counted(text, str(count))
+        words = _counted(format_timedelta(past, unit, threshold=1000, add_direction=True, locale=locale), str(count))
         return tuple(word._replace(origin="direction") if word.text in DIRECTIONS else word for word in words)
 
     return _both(write)
@@ -255,7 +250,7 @@ def _names(pairs: Sequence[tuple[str, str]], draw: Draw) -> Both:
     return words_of([(german, "name")]), words_of([(english, "name")])
 
 
-FIELDS: dict[str, Slot] = {
+FIELDS: dict[str, Slot] = {  # what a frame may name as `{name}`
     "amount": amount,
     "area": partial(quantity, LARGE, ("area-square-meter", "area-hectare", "area-square-kilometer")),
     "country": partial(_names, [(GERMAN.territories[c], ENGLISH.territories[c]) for c in TABLE["territories"].split()]),
@@ -279,8 +274,6 @@ FIELDS: dict[str, Slot] = {
     "temperature": partial(quantity, SMALL, ("temperature-celsius", "temperature-fahrenheit")),
     "time": time,
 }
-"""What a frame may name as `{name}`."""
-
 
 # Frames: sentences in both languages with slots for fields.
 

@@ -139,13 +139,10 @@ class PairWriter:
 @contextmanager
 def pair_writer(folder: Path, split: str, *, references: bool = False) -> Iterator[PairWriter]:
     """Writes `<folder>/<split>.{source,target}`, whole or as they were; a UserError if nothing was written."""
-    written = text_file(folder / REFERENCES.format(split=split)) if references else nullcontext()
-    with (
-        text_file(folder / f"{split}.source") as source,
-        text_file(folder / f"{split}.target") as target,
-        written as third,
-    ):
-        writer = PairWriter((source, target), third)
+    first, second = (text_file(folder / f"{split}.{side}") for side in SIDES)
+    third = text_file(folder / REFERENCES.format(split=split)) if references else nullcontext()
+    with first as source, second as target, third as written:
+        writer = PairWriter((source, target), written)
         yield writer
         if writer.count == 0:
             raise UserError(f"no sentence pairs are left for {split}", hint="give more data")
@@ -159,10 +156,9 @@ def read_pairs(folder: Path, split: str) -> Iterator[tuple[str, str]]:
 
 
 class Extract(Stage[TranslationFormat]):
-    """Whatever a data set's files are, to one line for each sentence.
+    """A data set's files to one line a sentence: `extract/{train,dev,test}.{source,target}`, of the splits they give.
 
-    Writes `extract/{train,dev,test}.{source,target}`, of the splits that the files give. Lines are in Unicode's
-    composed form (NFC), with one space where white space was, also where control characters were.
+    Lines are in Unicode's composed form (NFC), with one space where white space or control characters were.
     """
 
     keys = ("source", "target", "read", "blank_lines")
@@ -180,10 +176,9 @@ class Extract(Stage[TranslationFormat]):
                     if all(texts):
                         writer.write(*texts)
                     elif self.layout.blank_lines == "refuse":
-                        hint = "delete it together with the same line of the other language, or write"
-                        raise pair[texts.index("")].error(
-                            "the line is blank", f"{hint} `format: {{blank_lines: drop}}`"
-                        )
+                        hint = "delete it together with the same line of the other language"
+                        hint = f"{hint}, or write `format: {{blank_lines: drop}}`"
+                        raise pair[texts.index("")].error("the line is blank", hint)
                     else:
                         writer.dropped["a blank line"] += 1
             counts[split] = writer.stats(split) | {"control_characters": control}
@@ -191,10 +186,9 @@ class Extract(Stage[TranslationFormat]):
 
 
 class Tokenize(Stage[TranslationFormat]):
-    """Sentences to words; training pairs that are not worth learning are left out.
+    """Sentences to words: `tokenize/{train,dev,test}.{source,target}`, and references in `{dev,test}.target.txt`.
 
-    Writes `tokenize/{train,dev,test}.{source,target}` and `tokenize/{dev,test}.target.txt`. Only training pairs are
-    left out for their lengths; what is scored stays whole.
+    Only training pairs are left out for their lengths; what is scored stays whole.
     """
 
     keys = ("tokenize", "tokenized", "lowercase", "train_pairs", "max_length", "max_ratio", "dev_every")
@@ -247,10 +241,9 @@ class Tokenize(Stage[TranslationFormat]):
 
 
 class Segment(Stage[TranslationFormat]):
-    """Words to the symbols that a model reads and writes.
+    """Words to a model's symbols: `segment/{train,dev,test}.{source,target}`, and the codec.
 
-    Writes `segment/{train,dev,test}.{source,target}` and the codec with its merges, which are learned from training
-    text alone. Without subwords, symbols are words.
+    Its merges are learned from training text alone; without subwords, symbols are words.
     """
 
     keys = ("subwords",)
@@ -389,10 +382,7 @@ class Links:
 
 
 def parse_links(line: Line, lengths: tuple[int, int], first: int) -> Links:
-    """Reads `i-j` (sure) and `ipj` (possible), separated by spaces; `first` is the number of the first word.
-
-    A UserError names a link that is malformed, or that is to a word which no sentence of these `lengths` has.
-    """
+    """Reads `i-j` (sure) and `ipj` (possible), words numbered from `first`; a UserError names one that cannot be."""
     sure: set[Link] = set()
     possible: set[Link] = set()
     for written in line.text.split():
@@ -411,11 +401,11 @@ def parse_links(line: Line, lengths: tuple[int, int], first: int) -> Links:
 
 
 def prepare_word_alignments(name: str, dataset: Dataset, raw: Path, data: Path, out: Path) -> dict[str, Any]:
-    """Makes the prepared folder `out` from the fetched files in `raw`, for models of the task prepared in `data`.
+    """Makes the prepared folder `out` from the fetched files in `raw`, for the task prepared in `data`; the summary.
 
-    It has one split, and the links in `links.json`. Words stay as the data set `name` has them, in small letters if
-    the task's are, since the links count them; ids are those of the task. Where the task translates in the other
-    direction, all is turned round. Returns the summary. A UserError names what does not fit, with file and line.
+    It has one split, and the links in `links.json`. Words stay as they are, in small letters if the task's are, since
+    the links count them; ids are those of the task. Where the task translates in the other direction, all is turned
+    round. A UserError names what does not fit, with file and line.
     """
     task = Prepared(data)
     if not isinstance(dataset.kind, WordAlignments) or "languages" not in task.summary:
