@@ -1,11 +1,10 @@
 """What a piece of work depends on in the source, as one short hash.
 
 The workflow gives each rule the fingerprint of the code that its command uses, so that a change runs again what it
-computed and nothing else. Comments, docstrings and layout do not count, since they change no result.
-
-A module counts as a whole, with all that it imports, but for the modules of `CHOICES`, and those of which an entry
-names one definition. Of these only the definitions count that are named elsewhere, and what those name in turn: a
-changed coupling is no change of another one in the same file.
+computed and nothing else. Comments, docstrings and layout do not count, since they change no result. A module counts as
+a whole, with all that it imports, but for the modules of `CHOICES`, and those of which an entry names one definition.
+Of these only the definitions count that are named elsewhere, and what those name in turn: a changed coupling is no
+change of another one in the same file.
 """
 
 from __future__ import annotations
@@ -23,6 +22,8 @@ from pam.reporting.catalogue import FIGURE_CODE
 
 PACKAGE = Path(__file__).parent
 
+# Modules that hold what a configuration chooses from, and the dictionaries by which it is chosen. To name such a
+# dictionary is to depend on nothing that it lists: what is chosen is an entry, `pam.models.scores:Dot`.
 CHOICES: dict[str, set[str]] = {
     "pam.data.dataset": set(),
     "pam.data.generated": {"GENERATORS"},
@@ -31,7 +32,6 @@ CHOICES: dict[str, set[str]] = {
     "pam.data.readers": {"READERS"},
     "pam.data.tokenizers": {"TOKENIZERS", "CODECS"},
     "pam.data.translation": set(),
-    "pam.data.word_alignments": set(),
     "pam.decoding.generator": set(),
     "pam.decoding.search": set(),
     "pam.evaluation.scores": {"KINDS"},
@@ -46,24 +46,17 @@ CHOICES: dict[str, set[str]] = {
     "pam.models.windows": {"WINDOWS"},
     "pam.reporting.figures": {"KINDS"},
 }
-"""Modules that hold what a configuration chooses from, and the dictionaries by which it is chosen.
 
-To name such a dictionary is to depend on nothing that it lists: what is chosen is an entry, `pam.models.scores:Dot`.
-"""
-
+# Modules that carry values, messages and bytes but decide no result: what the configuration decides reaches a rule as
+# its parameters, what is downloaded is checked against its hash.
 IGNORED_MODULES = {
     "pam", "pam.config", "pam.data.download", "pam.data.registry", "pam.experiment", "pam.fingerprint", "pam.io",
     "pam.jobs", "pam.models.fitting", "pam.models.options", "pam.run_folder",
 }  # fmt: skip
-"""Modules that carry values, messages and bytes but decide no result.
 
-What the configuration decides reaches a rule as its parameters, and what is downloaded is checked against its hash, so
-a new key, a better message or another way to retry runs nothing again.
-"""
-
-CODE = {
+CODE = {  # command to the modules that decide what it makes; a change of one runs its jobs again
     "prepare": ("pam.data.prepare:prepare",),
-    "word-alignments": ("pam.data.word_alignments:prepare_word_alignments",),
+    "word-alignments": ("pam.data.translation:prepare_word_alignments",),
     "train": ("pam.training.run:train",),
     "ensemble": ("pam.training.run:join",),
     "predict": ("pam.decoding.generator:predict_split", "pam.decoding.generator:sampling_of"),
@@ -75,9 +68,7 @@ CODE = {
     "figures": ("pam.reporting.style",),
     "report": ("pam.reporting.data_and_cost:datasets",),
 }
-"""Command to the modules that decide what it makes; a change of one runs its jobs again."""
-
-KINDS = {
+KINDS = {  # modules that only some jobs of a command use
     "score": {
         "inflection": "pam.evaluation.inflection",
         "translation": "pam.evaluation.translation",
@@ -85,8 +76,6 @@ KINDS = {
     },
     "figures": FIGURE_CODE,
 }
-"""Modules that only some jobs of a command use."""
-
 EVERYTHING, NOTHING = "*", ""  # in place of a name: all of a module, or no more than what importing it runs
 Need = tuple[str, str]  # a module, and the name in it that is needed
 
@@ -158,6 +147,8 @@ class Source:
         self.module = module
         self.package = module if file.name == "__init__.py" else module.rpartition(".")[0]
         self.tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+        table = file.with_suffix(".yaml")  # which the module reads: a part of it, as a whole
+        self.table = table.read_text(encoding="utf-8") if table.is_file() else ""
         # Without texts such as docstrings; comments are not in the tree.
         for node in ast.walk(self.tree):
             if isinstance(body := getattr(node, "body", None), list):
@@ -206,7 +197,7 @@ class Source:
         if names not in self._codes:
             made = {id(one) for name in names for one in self.statements(name)}
             lines = [ast.unparse(one) for one in self.tree.body if id(one) in made]
-            self._codes[names] = "\n".join(lines)
+            self._codes[names] = "\n".join(lines) + self.table
         return self._codes[names]
 
     def _of_statements(self, statements: list[ast.stmt]) -> Iterator[Need]:
@@ -254,15 +245,12 @@ def _bound(statement: ast.stmt) -> list[str]:
     """The names that a statement of a module binds; `NOTHING` if it does something by itself."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [statement.name]
-    targets = []
-    if isinstance(statement, ast.Assign):
-        targets = statement.targets
-    elif isinstance(statement, ast.AnnAssign):
+    checked = isinstance(statement, ast.If) and ast.unparse(statement.test).endswith("TYPE_CHECKING")
+    if checked or isinstance(statement, ast.Import | ast.ImportFrom):
+        return []  # an import counts where its names are used
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    if isinstance(statement, ast.AnnAssign):
         targets = [statement.target]
-    elif isinstance(statement, ast.Import | ast.ImportFrom):
-        return []  # counts where its names are used
-    elif isinstance(statement, ast.If) and ast.unparse(statement.test).endswith("TYPE_CHECKING"):
-        return []
     names = [node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
     plain = targets and all(isinstance(one, ast.Name | ast.Tuple) for one in targets)
     return names if plain else [NOTHING]

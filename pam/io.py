@@ -1,8 +1,4 @@
-"""Errors for people, files that are written whole or not at all, YAML that knows its lines.
-
-`UserError` is the one kind of failure that a user can put right. `atomic_write` and its like write
-files, `read_json` and `read_yaml` read them, `parse` makes a checked object of what YAML holds.
-"""
+"""Errors for people, files that are written whole or not at all, YAML that knows its lines."""
 
 from __future__ import annotations
 
@@ -43,10 +39,9 @@ RENAMED_FILES = {"cell.yaml": "run.yaml", "zoo.yaml": "attentions.yaml"}
 
 
 class UserError(Exception):
-    """Something in the user's hands is wrong: an input, an option, a disk that is full.
+    """Something in the user's hands is wrong, as an input, an option, a full disk: the command ends with exit code 2.
 
-    The command line prints it as one message and ends with exit code 2; nothing is left half written. `message` is one
-    sentence without a full stop, `line` counts from 1, `hint` says what to do about it.
+    `message` is one sentence without a full stop, `line` counts from 1, `hint` says what to do about it.
     """
 
     def __init__(
@@ -75,19 +70,14 @@ def unknown(what: str, name: str, known: list[str], file: Path | str | None = No
 
 def refused(error: UserError, *keys: str) -> PydanticCustomError:
     """What a validator raises so that `parse` raises `error`, at the line of `keys` below what is validated."""
-    context = {"message": error.message, "hint": error.hint, "keys": keys}
-    return PydanticCustomError("refused", "{message}", context)
-
-
-# Files that are either whole or not there: a temporary file is written, flushed, then renamed.
+    return PydanticCustomError("refused", "{message}", {"message": error.message, "hint": error.hint, "keys": keys})
 
 
 @contextmanager
 def atomic_write(path: Path | str) -> Iterator[Path]:
-    """Yields a temporary path in the folder of `path`; on success it takes `path`'s place.
+    """Yields a temporary path in the folder of `path`; on success it takes `path`'s place, else it is removed.
 
-    It is flushed to disk before the rename, so that a crash leaves the old file or the new one, never a part. On any
-    failure it is removed. A UserError says if the disk is full, or the folder may not be written to.
+    It is flushed first, so that a crash leaves the old file or the new one. A UserError is as `storage_error` words it.
     """
     path = Path(path)
     temporary: Path | None = None
@@ -125,10 +115,8 @@ def check_writable(folder: Path | str) -> None:
 
 def storage_error(error: OSError, path: Path | str) -> UserError | OSError:
     """Words a full disk, a missing permission, a wrong place; other errors are left alone."""
-    for codes, message, hint in STORAGE_ERRORS:
-        if error.errno in codes:
-            return UserError(message, file=path, hint=hint)
-    return error
+    known = (UserError(said, file=path, hint=hint) for codes, said, hint in STORAGE_ERRORS if error.errno in codes)
+    return next(known, error)
 
 
 STORAGE_ERRORS = (
@@ -178,9 +166,6 @@ def sha256_of(path: Path | str) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
-# From YAML to the classes that state what may be written, with errors that name the place.
-
-
 class Strict(BaseModel):
     """Unknown keys are errors, values keep their types, objects do not change."""
 
@@ -212,7 +197,7 @@ def parse(
 
 
 def placed(error: UserError, files: Sequence[Path | str], keys: Sequence[str]) -> UserError:
-    """The same error, with the file that goes deepest into the nested `keys`, the last of several, and the line there.
+    """The same error, with the file that goes deepest into the nested `keys` (the last of several) and the line there.
 
     Of a list, a key is an item or its index. Where no file has any of the keys: the first file and no line.
     """
@@ -261,9 +246,6 @@ def dump_yaml(value: Strict, exclude: dict[str, Any] | None = None) -> str:
     return yaml.safe_dump(value.model_dump(exclude=exclude), sort_keys=False, allow_unicode=True)
 
 
-# YAML files: read safely, and the line of a key.
-
-
 def _depth(file: Path | str, keys: Sequence[str]) -> tuple[int, int | None]:
     """How many of the nested `keys` a file has, and the line of the last of them."""
     if not Path(file).is_file():
@@ -285,10 +267,7 @@ def _depth(file: Path | str, keys: Sequence[str]) -> tuple[int, int | None]:
 
 
 def read_yaml(path: Path | str) -> Any:
-    """Reads a YAML file safely: plain data only, no tags that would construct objects.
-
-    A UserError names the line if it is missing, not UTF-8, not YAML, or gives a key twice.
-    """
+    """Reads plain data from YAML; a UserError names the line if it is missing, not UTF-8, no YAML, or repeats a key."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

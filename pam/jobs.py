@@ -38,10 +38,7 @@ POLL_S = 0.5  # seconds between two looks at a lock that another process has: no
 
 
 def take(path: Path) -> FileLock | None:
-    """Takes a lock until its `release`, and notes in its file who has it; None if another process has it.
-
-    A UserError says if the folder may not be written to, or its file system has no locks.
-    """
+    """Takes a lock until its `release` and notes who has it, None if another process does; a UserError if none can."""
     lock = FileLock(path, blocking=False, fallback_to_soft=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -132,10 +129,10 @@ def visible() -> list[str]:
 
 
 def take_gpus(devices: list[str], count: int = 1, wait_s: float = 1.0) -> list[str]:
-    """Takes `count` of `devices` for the rest of this process and of what replaces it.
+    """Takes `count` of `devices` for the rest of this process and what replaces it; waits, as it says, for free ones.
 
-    Waits while too few are free, and says so once. Jobs take GPUs one job at a time: two that have taken some of what
-    both need would wait for each other, and one that needs many would be overtaken by those that need few.
+    Jobs take GPUs one job at a time: two that have taken some of what both need would wait for each other, and one that
+    needs many would be overtaken by those that need few.
     """
     if not LOCKS.is_dir():
         LOCKS.mkdir(exist_ok=True)
@@ -181,12 +178,9 @@ def set_environment(basedir: str, mirror: str | None) -> None:
         os.environ["PAM_MIRROR"] = mirror
 
 
+# Before each rule's command, for Snakemake's `shell.prefix`: `logged FILE COMMAND ...`. A command that fails shows the
+# end of its log. A log on a full disk may hold none: the `echo` fails then too, and bash says why.
 LOGGED = 'logged() {{ "${{@:2}}" > "$1" 2>&1 || {{ tail -n 20 "$1" >&2; echo >> "$1"; return 1; }}; }}; '
-"""Before each rule's command, for Snakemake's `shell.prefix`: `logged FILE COMMAND ...`.
-
-A command that fails shows the end of its log, so that nobody has to look for the message. A log on a full disk may hold
-none: the `echo` fails then too, and bash says why.
-"""
 
 
 def share_gpus(workflow: Any) -> int:

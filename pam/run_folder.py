@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pam.config import RunConfig
 
 GOLD = "gold"  # the split of word alignments that people made; it has a folder of its own
+# What a model folder holds, so that the model can be used by itself.
 MODEL_FILES = ("config.yaml", "weights.safetensors", "source.vocab", "target.vocab", "lengths.json")
-"""What a model folder holds, so that the model can be used by itself."""
 
 
 @dataclass(frozen=True)
@@ -118,5 +118,5 @@ def command_line() -> str:
     words = sys.argv[1:]
     if "--config" in words:
         place = words.index("--config")
-        words = words[:place] + words[place + 2 :]
+        del words[place : place + 2]
     return shlex.join(["python", "-m", "pam", *words])

@@ -1,7 +1,4 @@
-"""Archives are not trusted: nothing is written outside a folder, nothing but plain files, no bombs.
-
-Formats are tar, also compressed by gzip, bzip2 or xz, and zip, recognized by their first bytes.
-"""
+"""Archives (tar, also compressed, and zip) are not trusted: nothing is written outside a folder, no links, no bombs."""
 
 from __future__ import annotations
 
@@ -36,10 +33,9 @@ DAMAGED = (
     ValueError, LookupError, OverflowError, struct.error, NotImplementedError, RuntimeError,
 )  # fmt: skip
 
-MARKS: dict[bytes, Callable[[Path], Any]] = {
+MARKS: dict[bytes, Callable[[Path], Any]] = {  # the first bytes of a file, and what opens it
     b"PK": zipfile.ZipFile, b"\x1f\x8b": gzip.GzipFile, b"BZh": bz2.BZ2File, b"\xfd7zXZ": lzma.LZMAFile, b"": FileIO,
 }  # fmt: skip
-"""The first bytes of a file, and what opens it."""
 
 
 class BoundedReads:

@@ -1,7 +1,7 @@
 """German and English phrases around dates, numbers and names, as CLDR writes them (Babel).
 
-A demonstration that needs no download, and no sample of a language: the frames are few, and their
-slots are filled with one value formatted for both languages, so that every word's partner is known.
+A demonstration that needs no download, and no sample of a language: the frames are few, and their slots are filled with
+one value formatted for both languages, so that every word's partner is known.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import Distribution
 from itertools import product
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from babel import Locale
@@ -22,7 +23,7 @@ from babel.numbers import format_compact_decimal, format_currency, format_decima
 from babel.units import format_unit
 from pydantic import Field
 
-from pam.io import Strict, UserError
+from pam.io import Strict, UserError, read_yaml
 
 TRIES = 100  # phrases that may be drawn in vain, because they were drawn before, for each new one
 
@@ -38,10 +39,9 @@ class Cldr(Strict):
     test: int = Field(400, ge=1, description="pairs for testing")
 
     def draw(self, package: Distribution) -> dict[str, str]:
-        """Texts of `{train,dev,test}.{de,en}`, a line of words each, and of `test.links`.
+        """Texts of `{train,dev,test}.{de,en}`, a line of words each, and of `test.links`; a UserError if all are drawn.
 
-        No sentence of either language occurs twice, so that no split holds one of another. A UserError says if more
-        pairs are wanted than there are.
+        No sentence of either language occurs twice, so that no split holds one of another.
         """
         draw = Draw(self.seed)
         seen: set[str] = set()
@@ -81,8 +81,6 @@ class Draw:
         return items[int.from_bytes(digest[:8]) % len(items)]
 
 
-# Words that know what they were made from, and the links that follow from it.
-
 # Signs are words of their own, and so are commas that are not within a number.
 _WORD = re.compile(r"[€$£¥%]|,(?!\d)|(?:[^\s€$£¥%,]|,(?=\d))+")
 
@@ -120,10 +118,9 @@ def under(name: str, words: Words) -> Words:
 
 
 def linked(source: Words, target: Words) -> str:
-    """Links as `i-j` (sure) and `ipj` (possible), words numbered from 1.
+    """Links as `i-j` (sure) and `ipj` (possible), words numbered from 1, between words of the same origin.
 
-    Words of the same origin are partners: in their order where both sides have as many, else each with all. That is
-    sure where one side has a single one.
+    They are in their order where both sides have as many, else each with all: sure where one side has a single one.
     """
     links = []
     for origin in {word.origin for word in source} - {None}:
@@ -144,22 +141,8 @@ SMALL = range(2, 31)
 LARGE = (*range(40, 100, 10), *range(100, 1000, 50), *range(1000, 10000, 500))
 DIRECTIONS = frozenset({"vor", "in", "ago"})  # words of times before and after now; the other words name a unit
 
-# Names that German uses without an article.
-TERRITORIES = """
-DE FR IT ES PT PL DK SE NO FI AT HU GR RO BG IE BE JP CN IN BR CA MX AU EG KE NZ ZA KR SA CZ HR IS LU MT VN TH CL
-PE CU
-"""
-LANGUAGES = "de en fr it es pt pl da sv fi hu el ro bg ga nl ja zh hi ar ko tr ru uk cs hr is vi th he"
-CURRENCIES = "EUR USD CHF GBP JPY SEK DKK NOK PLN CZK CAD AUD INR MXN NZD HUF"
+TABLE: dict[str, Any] = read_yaml(Path(__file__).with_suffix(".yaml"))  # names, and frames to put them into
 TimeUnit = Literal["day", "hour", "week", "month"]
-SYMBOLS = ("EUR", "USD", "GBP", "JPY")
-PEOPLE = ("Anna", "David", "Julia", "Lena", "Martin", "Paul", "Robert", "Sarah")
-EVENTS = (
-    ("der Kurs", "the course"), ("der Markt", "the market"), ("der Vortrag", "the lecture"),
-    ("die Ausstellung", "the exhibition"), ("die Messe", "the fair"), ("die Prüfung", "the exam"),
-    ("die Sitzung", "the meeting"), ("das Fest", "the festival"), ("das Konzert", "the concert"),
-    ("das Spiel", "the game"),
-)  # fmt: skip
 
 
 def _both(write: Callable[[Locale], Words]) -> Both:
@@ -195,8 +178,7 @@ def relative(sign: int, draw: Draw) -> Both:
     past = datetime.timedelta(seconds=sign * count * seconds[unit])
 
     def write(locale: Locale) -> Words:
-        text = format_timedelta(past, unit, threshold=1000, add_direction=True, locale=locale)
-        words = _counted(text, str(count))
+        words = _counted(format_timedelta(past, unit, threshold=1000, add_direction=True, locale=locale), str(count))
         return tuple(word._replace(origin="direction") if word.text in DIRECTIONS else word for word in words)
 
     return _both(write)
@@ -233,14 +215,14 @@ def duration(draw: Draw) -> Both:
 
 def price(draw: Draw) -> Both:
     """An amount and a currency's name: `1.500 Schweizer Franken` and `1,500 Swiss francs`."""
-    number, currency = draw.one_of(LARGE), draw.one_of(CURRENCIES.split())
+    number, currency = draw.one_of(LARGE), draw.one_of(TABLE["currencies"].split())
     options: dict[str, Any] = {"format_type": "name", "currency_digits": False}
     return _both_counted(number, lambda locale: format_currency(number, currency, locale=locale, **options))
 
 
 def amount(draw: Draw) -> Both:
     """An amount and a currency's sign: `1.500 €` and `€ 1,500`."""
-    number, currency = draw.one_of(LARGE), draw.one_of(SYMBOLS)
+    number, currency = draw.one_of(LARGE), draw.one_of(("EUR", "USD", "GBP", "JPY"))
 
     def write(locale: Locale) -> str:
         pattern = locale.currency_formats["standard"].pattern.replace(".00", "")
@@ -268,17 +250,17 @@ def _names(pairs: Sequence[tuple[str, str]], draw: Draw) -> Both:
     return words_of([(german, "name")]), words_of([(english, "name")])
 
 
-FIELDS: dict[str, Slot] = {
+FIELDS: dict[str, Slot] = {  # what a frame may name as `{name}`
     "amount": amount,
     "area": partial(quantity, LARGE, ("area-square-meter", "area-hectare", "area-square-kilometer")),
-    "country": partial(_names, [(GERMAN.territories[c], ENGLISH.territories[c]) for c in TERRITORIES.split()]),
+    "country": partial(_names, [(GERMAN.territories[c], ENGLISH.territories[c]) for c in TABLE["territories"].split()]),
     "date": partial(_date, lambda locale: get_date_format("long", locale).pattern),
     "day": partial(_date, lambda locale: "EEEE"),
     "duration": duration,
-    "event": partial(_names, EVENTS),
+    "event": partial(_names, [tuple(event.split(" | ")) for event in TABLE["events"]]),
     "full": partial(_date, lambda locale: get_date_format("full", locale).pattern),
     "future": partial(relative, 1),
-    "language": partial(_names, [(GERMAN.languages[c], ENGLISH.languages[c]) for c in LANGUAGES.split()]),
+    "language": partial(_names, [(GERMAN.languages[c], ENGLISH.languages[c]) for c in TABLE["languages"].split()]),
     "length": partial(quantity, LARGE, ("length-kilometer", "length-meter", "length-mile")),
     "mass": partial(quantity, (*SMALL, *LARGE), ("mass-kilogram", "mass-gram", "mass-tonne")),
     "millions": millions,
@@ -286,81 +268,14 @@ FIELDS: dict[str, Slot] = {
     "monthday": partial(_date, lambda locale: locale.datetime_skeletons["MMMMd"].pattern),
     "past": partial(relative, -1),
     "percent": percent,
-    "person": partial(_names, [(name, name) for name in PEOPLE]),
+    "person": partial(_names, [(name, name) for name in TABLE["people"].split()]),
     "price": price,
     "speed": partial(quantity, range(20, 200, 10), ("speed-kilometer-per-hour", "speed-meter-per-second")),
     "temperature": partial(quantity, SMALL, ("temperature-celsius", "temperature-fahrenheit")),
     "time": time,
 }
-"""What a frame may name as `{name}`."""
-
 
 # Frames: sentences in both languages with slots for fields.
-
-WRITTEN = """
-{event} beginnt/1 am/2 {date} um/3 {time} Uhr
-    {event} starts/1 on/2 {date} at/3 {time}
-am/1 {date} beginnt/2 {event}
-    on/1 {date} , {event} starts/2
-{event} wurde/1 am/2 {full} eröffnet/3
-    {event} was/1 opened/3 on/2 {full}
-{event} dauert/1 {duration}
-    {event} lasts/1 {duration}
-{event} hat/1? {past} begonnen/1
-    {event} started/1 {past}
-{event} endet/1 {future}
-    {event} ends/1 {future}
-{person} reist/1 am/2 {day} nach/3 {country}
-    {person} travels/1 to/3 {country} on/2 {day}
-{person} ist/1? {past} nach/2 {country} gereist/1
-    {person} traveled/1 to/2 {country} {past}
-{person} kam/1 im/2 {month} aus/3 {country} zurück/4
-    {person} came/1 back/4 from/3 {country} in/2 {month}
-{person} hat/1? {duration} lang/2 {language} gelernt/1
-    {person} learned/1 {language} for/2 {duration}
-{person} spricht/1 {language} und/2 {language.2}
-    {person} speaks/1 {language} and/2 {language.2}
-in/1 {country} leben/2 {millions} Menschen/3
-    {millions} people/3 live/2 in/1 {country}
-das/1 Paket/2 aus/3 {country} wiegt/4 {mass}
-    the/1 package/2 from/3 {country} weighs/4 {mass}
-das/1 Paket/2 aus/3 {country} kostet/4 {price}
-    the/1 package/2 from/3 {country} costs/4 {price}
-{person} hat/1? am/2 {day} {price} bezahlt/1
-    {person} paid/1 {price} on/2 {day}
-{person} hat/1? am/2 {full} {amount} gespart/1
-    {person} saved/1 {amount} on/2 {full}
-die/1 Straße/2 nach/3 {country} ist/4 {length} lang/5
-    the/1 road/2 to/3 {country} is/4 {length} long/5
-der/1 Zug/2 nach/3 {country} fährt/4 mit/5 {speed}
-    the/1 train/2 to/3 {country} runs/4 at/5 {speed}
-am/1 {monthday} waren/2 es/3 {temperature} in/4 {country}
-    it/3 was/2 {temperature} in/4 {country} on/1 {monthday}
-der/1 Preis/2 ist/3 seit/4 {month} um/5 {percent} gestiegen/6
-    the/1 price/2 has/3 risen/6 by/5 {percent} since/4 {month}
-wenn/1 {event} am/2 {day} beginnt/3 ,/4 kommt/5 {person} um/6 {time} Uhr
-    when/1 {event} starts/3 on/2 {day} ,/4 {person} comes/5 at/6 {time}
-{person} kann/1 am/2 {date} nicht/1? kommen/3
-    {person} cannot/1 come/3 on/2 {date}
-{person} fragt/1 , ob/2 {event} um/3 {time} Uhr endet/4
-    {person} asks/1 whether/2 {event} ends/4 at/3 {time}
-im/1 {month} kostete/2 das/3 Haus/4 {amount}
-    in/1 {month} , the/3 house/4 cost/2 {amount}
-der/1 Garten/2 in/3 {country} hat/4 {area}
-    the/1 garden/2 in/3 {country} has/4 {area}
-{language} wird/1 in/2 {country} von/3 {millions} Menschen/4 gesprochen/5
-    {language} is/1 spoken/5 by/3 {millions} people/4 in/2 {country}
-{person} will/1 {future} {language} lernen/2
-    {person} wants/1 to/1? learn/2 {language} {future}
-vom/1 {monthday} bis/2 zum/2? {monthday.2} ist/3 {person} in/4 {country}
-    {person} is/3 in/4 {country} from/1 {monthday} to/2 {monthday.2}
-"""
-"""German, and below it English.
-
-`word/1` has the origin 1: words of that origin in both languages are partners. `word/1?` may be a partner, but need
-not. `{name}` is one of `FIELDS`, and `{name.2}` another of that kind. A full stop ends each sentence, and a capital
-begins it.
-"""
 
 _PART = re.compile(r"(?P<text>[^/{}]+)(/(?P<origin>\d+)(?P<unsure>\??))?|\{(?P<slot>(?P<field>[a-z]+)(\.\d+)?)\}")
 
@@ -374,7 +289,7 @@ class Frame:
 
     @classmethod
     def of(cls, *lines: str) -> Frame:
-        """Reads two lines; a ValueError if they are not written as `WRITTEN` says."""
+        """Reads two lines; a ValueError if they are not written as the table says."""
         parts = [[_PART.fullmatch(part) for part in line.split()] for line in lines]
         german, english = (tuple(filter(None, own)) for own in parts)
         slots = [sorted(part["slot"] for part in own if part["slot"]) for own in (german, english)]
@@ -396,5 +311,5 @@ class Frame:
         return sides[0], sides[1]
 
 
-_LINES = WRITTEN.strip().splitlines()
+_LINES = TABLE["frames"].splitlines()
 FRAMES = tuple(map(Frame.of, _LINES[::2], _LINES[1::2]))

@@ -1,9 +1,8 @@
 """Prepared data on disk, and the batches that are drawn from it.
 
-A prepared folder holds `{train,dev,test}.tsv`, `{train,dev,test}.safetensors`, `source.vocab`, `target.vocab`, the
-files of its codec, and `summary.json`. Each tensor file has the name of its split and digests of its own arrays, of the
-two vocabularies and of the text it belongs to, and the summary has digests of all files and of itself, so that a
-damaged or foreign file is found when it is read.
+A prepared folder holds `{train,dev,test}.{tsv,safetensors}`, `{source,target}.vocab`, the files of its codec, and
+`summary.json`. Each tensor file has the name of its split and digests of its arrays, the vocabularies and its text, the
+summary has those of all files and of itself: a damaged or foreign file is found when it is read.
 """
 
 from __future__ import annotations
@@ -79,10 +78,7 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Ragged:
-    """Rows of different lengths in one array, which is all the memory that they take.
-
-    Row `i` is `values[offsets[i]:offsets[i + 1]]`.
-    """
+    """Rows of different lengths in one array, to save memory: row i is `values[offsets[i]:offsets[i + 1]]`."""
 
     values: Ids  # int32, all rows, one after another
     offsets: Rows  # int64, rows + 1 places from 0
@@ -112,23 +108,19 @@ class Ragged:
     def is_sound(self) -> bool:
         """Whether the arrays fit together and all rows are ids that end with EOS."""
         ids, offsets = self.values, self.offsets
-        if ids.dtype != np.int32 or offsets.dtype != np.int64:
-            return False
-        if offsets[0] != 0 or offsets[-1] != len(ids) or (self.lengths < 1).any():
+        typed = ids.dtype == np.int32 and offsets.dtype == np.int64
+        if not typed or offsets[0] != 0 or offsets[-1] != len(ids) or (self.lengths < 1).any():
             return False
         return bool((ids >= 0).all() and (ids[offsets[1:] - 1] == EOS).all())
 
 
 @dataclass(frozen=True)
 class Split:
-    """One split.
-
-    `alignments` has for each target symbol but the EOS the position in its source row to which it is monotonically
-    aligned; None where no alignment is known.
-    """
+    """One split."""
 
     sources: Ragged  # ids of each row; each row ends with EOS
     targets: Ragged
+    # For each target symbol but the EOS the source position to which it is monotonically aligned, where that is known.
     alignments: Ragged | None
     digests: dict[str, str]  # of the vocabularies (`source`, `target`) and the text (`text`) it belongs to
 
@@ -201,14 +193,11 @@ class Split:
 
     def symbol_counts(self) -> dict[str, dict[str, int]]:
         """By side, symbols but the ends of rows, how many are unknown, and the longest row's."""
-        return {
-            side: {
-                "symbols": len(rows.values) - len(rows),
-                "unknown": int((rows.values == UNK).sum()),
-                "longest": int(rows.lengths.max()) - 1,
-            }
-            for side, rows in (("source", self.sources), ("target", self.targets))
-        }
+        counts = {}
+        for side, rows in (("source", self.sources), ("target", self.targets)):
+            unknown, longest = int((rows.values == UNK).sum()), int(rows.lengths.max()) - 1
+            counts[side] = {"symbols": len(rows.values) - len(rows), "unknown": unknown, "longest": longest}
+        return counts
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -228,11 +217,7 @@ def write_split(
     vocabularies: tuple[Vocabulary, Vocabulary],
     alignment: Iterable[Sequence[int]] | None = None,
 ) -> Split:
-    """Writes the text and the ids of a split into a prepared folder.
-
-    `rows` are the columns of each row's text; `symbols` and `vocabularies` are those of source and target; `alignment`
-    is as `Split.from_rows` takes it.
-    """
+    """Writes a split into a prepared folder: `rows` of columns of text, `symbols` and `vocabularies` of both sides."""
     text = folder / f"{name}.tsv"
     with text_file(text) as tsv:
         tsv.writelines("\t".join(row) + "\n" for row in rows)
@@ -337,11 +322,7 @@ class Batch:
 
 
 class Examples:
-    """The rows of a split as a model takes them.
-
-    `targets` are its `symbols` as they are, or `actions`, with the steps of a pointer, which need its alignment
-    (`pam.data.vocabulary.to_actions`).
-    """
+    """The rows of a split as a model takes them: targets are `symbols`, or `actions` of a pointer (`to_actions`)."""
 
     def __init__(self, split: Split, targets: Literal["symbols", "actions"]) -> None:
         self.sources, self.targets = split.sources, split.targets
@@ -378,8 +359,7 @@ class Examples:
     def shuffled(self, size: int, seed: int, epoch: int) -> list[Rows]:
         """Batches of one epoch: rows shuffled, grouped by source length, groups shuffled.
 
-        The result depends on the arguments alone, so that a position in the data is an epoch and a number of batches,
-        and no generator needs to be saved.
+        They depend on the arguments alone: a position in the data is an epoch and a number of batches, no generator.
         """
         generator = np.random.default_rng([seed, epoch])
         order = generator.permutation(len(self))

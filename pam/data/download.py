@@ -1,7 +1,7 @@
 """The files of a data set, fetched so that they can be trusted.
 
-A file comes from the first address that gives it complete and unchanged. Its size is bounded. It is written to a
-temporary file, checked, and renamed: a crash leaves the old file or the new one.
+A file comes from the first address that gives it complete and unchanged, bounded in size. It is written to a temporary
+file, checked, and renamed: a crash leaves the old file or the new one.
 """
 
 from __future__ import annotations
@@ -124,10 +124,9 @@ class BoundedFile:
 def download(
     target: Path, wanted: Wanted, addresses: Sequence[str], patience: Patience = PATIENCE, say: Say = lambda line: None
 ) -> str:
-    """Fetches a file from the first of `addresses` (https, http, or a local path) that has it.
+    """Fetches a file from the first of `addresses` (https, http, a local path) that has it, which is returned.
 
-    `ADDRESS#NAME` is the file NAME of the archive at ADDRESS. `target` is whole or untouched. Returns the address that
-    it came from; an UnavailableError has the reason of each if none gave it.
+    `ADDRESS#NAME` is file NAME of the archive at ADDRESS. An UnavailableError has the reason of each if none gave it.
     """
     reasons = []
     for address in addresses:
@@ -218,9 +217,6 @@ def _transfer_http(address: str, bounded: BoundedFile) -> None:
         raise TransferError("the connection was closed in mid-transfer", again=True) from error
 
 
-# All files of a data set.
-
-
 def fetch(
     name: str,
     dataset: Dataset,
@@ -231,9 +227,9 @@ def fetch(
 ) -> None:
     """Brings all files of a data set into the folder `out`; those already right stay.
 
-    A file whose hash the registry does not know is pinned to what came first, in `record.json`. `mirror` is a folder or
-    base address laid out `<data set's name>/<file>`, tried first; by default what PAM_MIRROR names. A UserError says if
-    a file could not be had, or is not the one the registry knows.
+    A file of unknown hash is pinned to what came first, in `record.json`. `mirror` (default: PAM_MIRROR) is a folder or
+    base address laid out `<data set's name>/<file>`, tried first. A UserError says if a file could not be had or is
+    not the one the registry knows.
     """
     with waited_for(out / LOCK, say):
         clear_parts(out)
@@ -246,8 +242,7 @@ def fetch(
             if file.path is not None:
                 # A file of the user's own may change: it is not held to what it was.
                 if not Path(file.path).is_file():
-                    hint = "correct `path` in the registry of data sets"
-                    raise UserError("no such file", file=file.path, hint=hint)
+                    raise UserError("no such file", file=file.path, hint="correct `path` in the registry of data sets")
                 if Path(file.path).stat().st_size == 0:
                     raise UserError("the file is empty", file=file.path, hint="write your data into it")
                 origin = download(target, _wanted(file, None), [file.path], patience, say)

@@ -1,7 +1,6 @@
-"""Data sets drawn from the data that an installed Python package holds, a generator for each.
+"""Data sets drawn from the data that an installed Python package holds, by a generator for each package.
 
-A generator is a pydantic model whose fields are what one can choose, under `package: options:` in a registry;
-`draw` gives file names and their texts, the same for the same version and options.
+Its fields are what one can choose, under `package: options:` in a registry; `draw` gives file names and their texts.
 """
 
 from __future__ import annotations
@@ -18,17 +17,10 @@ from pam.data.cldr import Cldr
 from pam.data.dataset import SPLITS
 from pam.io import Strict, UserError, unknown
 
-# Paradigms of German nouns, from the package german-nouns (Wiktionary).
-
-TABLE = "german_nouns/nouns.csv"
-
+TABLE = "german_nouns/nouns.csv"  # paradigms of German nouns, in the package german-nouns (Wiktionary)
 CASES = {"nominativ": "nominative", "genitiv": "genitive", "dativ": "dative", "akkusativ": "accusative"}
-CELLS = {
-    f"{german} {number}": f"case={case},number={number}"
-    for german, case in CASES.items()
-    for number in ("singular", "plural")
-}
-"""The package's columns and our names for them, in the order of Durrett and DeNero (2013)."""
+# The package's columns and our names for them, in the order of Durrett and DeNero (2013).
+CELLS = {f"{german} {n}": f"case={case},number={n}" for german, case in CASES.items() for n in ("singular", "plural")}
 
 
 class GermanNouns(Strict):
@@ -41,14 +33,11 @@ class GermanNouns(Strict):
     test: int = Field(200, ge=1, description="lemmas for testing")
 
     def draw(self, package: Distribution) -> dict[str, str]:
-        """Texts of `{train,dev,test}.tsv`: lemma, features and form, eight rows a lemma.
+        """Texts of `{train,dev,test}.tsv`: lemma, features, form, eight rows a lemma; a UserError if too few exist.
 
-        Only common nouns (no names, abbreviations, phrases or nominalized adjectives) that have all forms, whose forms
-        are single words, and whose lemma the table holds once, so that the paradigm is not a matter of choice. Of
-        variants the first counts, as the table ranks them.
-
-        Nouns are ranked by a hash of the seed and the lemma, so that the draw depends on nothing else: not on the order
-        of the table, nor on a random generator. A UserError says if the package has fewer suitable nouns than wanted.
+        Only common nouns (no names, abbreviations, phrases or nominalized adjectives) that have all forms, as single
+        words, and whose lemma the table holds once; of variants the first counts, as the table ranks them. Nouns are
+        ranked by a hash of the seed and the lemma: neither the table's order nor a random generator matters.
         """
         times: Counter[str] = Counter()
         paradigms = {}
@@ -74,8 +63,6 @@ class GermanNouns(Strict):
             for name, size in sizes.items()
         }
 
-
-# The package and its generator.
 
 GENERATORS: dict[str, type[Cldr] | type[GermanNouns]] = {"babel": Cldr, "german-nouns": GermanNouns}  # by package
 

@@ -1,8 +1,4 @@
-"""Morphological inflection: a lemma and features give an inflected form.
-
-A row's source is its features, one symbol each, then the characters of its lemma; its target is
-the characters of its form.
-"""
+"""Morphological inflection: features and the characters of a lemma give the characters of an inflected form."""
 
 from __future__ import annotations
 
@@ -68,7 +64,7 @@ class Index(Stage[InflectionFormat]):
         source.save(self.out / "source.vocab")
         target.save(self.out / "target.vocab")
         aligner = CharacterAligner.fit([(row.lemma, row.form) for row in rows["train"]])
-        counts = {}
+        counts: dict[str, dict[str, Any]] = {}
         for name, own in rows.items():
             alignment = None
             if name in ALIGNED:
@@ -77,26 +73,22 @@ class Index(Stage[InflectionFormat]):
                 offsets = [len(symbols) - len(row.lemma) for symbols, row in zip(sources[name], own, strict=True)]
                 alignment = ([first + at for at in each] for first, each in zip(offsets, aligned, strict=True))
             write_split(self.out, name, own, (sources[name], targets[name]), (source, target), alignment)
-            counts[name] = _counts(own)
+            cells = Counter((row.lemma, row.features) for row in set(own))
+            counts[name] = {"rows": len(own), "lemmas": len({row.lemma for row in own})}
+            counts[name]["duplicate_rows"] = len(own) - len(set(own))
+            counts[name]["cells_with_several_forms"] = sum(forms > 1 for forms in cells.values())
             for side, symbols, vocabulary in (("source", sources[name], source), ("target", targets[name], target)):
                 unseen = Counter(symbol for row in symbols for symbol in row if symbol not in vocabulary)
                 counts[name][f"unseen_{side}"] = dict(sorted(unseen.items()))
-        # For each two splits that share lemmas, how many and the first few.
-        lemmas = {name: {row.lemma for row in own} for name, own in rows.items()}
-        found = {f"{one} and {other}": sorted(lemmas[one] & lemmas[other]) for one, other in combinations(lemmas, 2)}
-        shared: dict[str, dict[str, Any]] = {
-            names: {"count": len(own), "examples": own[:5]} for names, own in found.items() if own
-        }
-        warning = "{} share lemmas: {}, for example {}; scores on them are too good"
-        return {
-            "source_symbols": len(source),
-            "target_symbols": len(target),
-            "splits": counts,
-            "lemmas_in_two_splits": shared,
-            "warnings": [
-                warning.format(names, own["count"], ", ".join(own["examples"])) for names, own in shared.items()
-            ],
-        }
+        lemmas, shared, warnings = {name: {row.lemma for row in own} for name, own in rows.items()}, {}, []
+        for one, other in combinations(lemmas, 2):
+            if both := sorted(lemmas[one] & lemmas[other]):
+                names, examples = f"{one} and {other}", both[:5]
+                shared[names] = {"count": len(both), "examples": examples}
+                found = f"{names} share lemmas: {len(both)}, for example {', '.join(examples)}"
+                warnings.append(f"{found}; scores on them are too good")
+        sizes = {"source_symbols": len(source), "target_symbols": len(target)}
+        return {**sizes, "splits": counts, "lemmas_in_two_splits": shared, "warnings": warnings}
 
 
 class Inflection(Task[InflectionFormat]):
@@ -135,22 +127,10 @@ def read_rows(path: Path, layout: InflectionFormat) -> list[Row]:
     return rows
 
 
-def _counts(rows: Sequence[Row]) -> dict[str, Any]:
-    forms_of = Counter((row.lemma, row.features) for row in set(rows))
-    return {
-        "rows": len(rows),
-        "lemmas": len({row.lemma for row in rows}),
-        "duplicate_rows": len(rows) - len(set(rows)),
-        "cells_with_several_forms": sum(count > 1 for count in forms_of.values()),
-    }
-
-
-# Monotone character alignments, learned by EM.
-#
-# The model is the memoryless stochastic transducer of Ristad and Yianilos (1998, section 2): a pair of strings is made
-# by independent operations, each of which writes a pair (a, b) of symbols, a source symbol alone (deletion) or a target
-# symbol alone (insertion). EM learns one probability per operation; the alignment is read off the most likely sequence
-# of operations.
+# Monotone character alignments by the memoryless stochastic transducer of Ristad and Yianilos (1998, section 2): a pair
+# of strings is made by independent operations, each of which writes a pair (a, b) of symbols, a source symbol alone
+# (deletion) or a target symbol alone (insertion). EM learns one probability per operation; the alignment is that of the
+# most likely sequence of operations.
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -173,15 +153,11 @@ class Group:
 
 @dataclass(frozen=True)
 class CharacterAligner:
-    """Aligns pairs of strings; made by `fit`.
-
-    `log_probs` (source codes, target codes) holds natural logarithms of the operations' probabilities: insertions in
-    row EPSILON, deletions in column EPSILON.
-    """
+    """Aligns pairs of strings; made by `fit`."""
 
     source: dict[str, int]  # codes of the symbols that training contained
     target: dict[str, int]
-    log_probs: Floats
+    log_probs: Floats  # (source codes, target codes) of operations: insertions in row, deletions in column EPSILON
 
     @classmethod
     def fit(cls, pairs: Sequence[Pair], iterations: int = 8) -> CharacterAligner:
@@ -201,10 +177,7 @@ class CharacterAligner:
         return aligner
 
     def align(self, pairs: Sequence[Pair]) -> list[list[int]]:
-        """For each pair, the source position of every target symbol, never decreasing.
-
-        An inserted symbol takes the position of the symbol before it; at the start, 0.
-        """
+        """For each pair, the source position of every target symbol, never decreasing; insertions repeat it, from 0."""
         positions: dict[Pair, list[int]] = {}
         for group in self._groups(pairs):
             positions.update(zip(group.pairs, _best_positions(self.log_probs, group).tolist(), strict=True))
@@ -273,10 +246,7 @@ def _forward(substitution: Floats, deletion: Floats, insertion: Floats) -> Float
 
 
 def _best_positions(log_probs: Floats, group: Group) -> Ints:
-    """Source positions (N, m) on the most likely path (Viterbi).
-
-    Of equally likely operations the substitution wins over the deletion, that over the insertion.
-    """
+    """Source positions (N, m) on the most likely path (Viterbi); of equals substitution wins, then deletion."""
     substitution, deletion, insertion = _operations(log_probs, group)
     n, m, pairs = substitution.shape
     best = np.zeros((n + 1, m + 1, pairs))

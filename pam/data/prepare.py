@@ -25,16 +25,15 @@ Layout = TypeVar("Layout", bound=Strict)
 
 @dataclass
 class Stage(ABC, Generic[Layout]):
-    """One step of preparing, from the fetched `files` to the prepared folder `out`; `layout` is the task's `Format`.
+    """One step from the fetched `files` to the prepared folder `out`, which the last one makes.
 
-    All stages but the last write into the folder of their name within the prepared folder, and read what the one
-    before wrote there; the last one makes the prepared folder.
+    The others write into the folder of their name within it, and read what the one before wrote there.
     """
 
     keys: ClassVar[tuple[str, ...]]  # of the format, that decide the result, besides what the stage before wrote
 
     files: Files
-    layout: Layout
+    layout: Layout  # the task's `Format`
     out: Path
 
     @abstractmethod
@@ -70,9 +69,8 @@ def class_names(*classes: type) -> list[str]:
 def prepare(name: str, dataset: Dataset, raw: Path, out: Path, stage: str | None = None) -> dict[str, Any]:
     """Makes the prepared folder `out` of the data set `name` from its fetched files in `raw`, `summary.json` last.
 
-    A `stage` runs alone, after those before it; by default all run. Returns the counts of the last stage that ran, its
-    summary if it completes the folder; `["warnings"]` are sentences that the user should read. A UserError names file
-    and line if a file is missing, changed, or has a fault.
+    A `stage` runs alone, after those before it; by default all run. Returns the last one's counts, or the summary, with
+    `warnings` for the user. A UserError names file and line if a file is missing, changed, or has a fault.
     """
     stages = list(dataset.kind.STAGES)
     if not stages:

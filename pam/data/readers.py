@@ -1,7 +1,6 @@
-"""Text files as lines with their places, and readers of parallel text.
+"""Text files as lines with their places, and a reader for each way in which files hold sentence pairs.
 
-There is a class for each way in which files hold sentence pairs. Its fields are what one can choose, in
-`read: {kind: NAME, field: value, ...}`.
+A reader's fields are what one can choose, in `read: {kind: NAME, field: value, ...}`.
 """
 
 from __future__ import annotations
@@ -27,12 +26,9 @@ from pam.data.archives import extract_all
 from pam.data.dataset import SPLITS
 from pam.io import Strict, UserError, unknown
 
+# Characters that show nothing and that other readers take for the end of a line or file.
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Characters that show nothing and that other readers take for the end of a line or file."""
-
-Files = Mapping[str, Path | Mapping[str, Path]]
-"""Split name to its file, or to its files by what they hold, such as a language."""
-
+Files = Mapping[str, Path | Mapping[str, Path]]  # split to its file, or to its files by what they hold, as a language
 ALL = "all"  # the one split, in a registry, of pairs that a reader divides into train, dev and test
 Languages = tuple[str, str]  # codes of source and target
 
@@ -116,8 +112,7 @@ class Reader(Strict):
     def read(self, files: Files, languages: Languages) -> Iterator[tuple[str, Iterator[Pair]]]:
         """Names of splits (train, dev, test), each with its pairs, which are read before the next is requested.
 
-        `files` are what the registry gives for each of `splits`. A fault in a file is a UserError, while its pairs
-        are read.
+        `files` has what the registry gives for each of `splits`; a fault in one is a UserError once its pairs are read.
         """
 
 
@@ -194,11 +189,7 @@ class Lines(DividingReader):
 
 
 class Segments(Lines):
-    """A file for each language, as `lines`; files that end in `.sgm` hold marked segments instead.
-
-    The development and test sets of WMT are written like this: a segment `<seg id="1">...</seg>` a line, with marks
-    of SGML escaped.
-    """
+    """A file for each language, as `lines`, or in `.sgm`, as WMT's, one `<seg id="1">...</seg>` a line, escaped."""
 
     kind: Literal["segments"] = "segments"  # type: ignore[assignment]
 
@@ -289,12 +280,11 @@ def load_reader(choice: Any) -> Reader:
 
 
 def divided(pairs: list[Pair], languages: Languages, divide: Divide) -> dict[str, list[Pair]]:
-    """Splits that have no sentence in common, on either side; the same in both directions.
+    """Splits that have no sentence in common, on either side; the same in both directions; a UserError if too few.
 
     Pairs that share a sentence, white space and case aside, stay together, and so do pairs that are linked through
     others. Groups are ranked by a hash of the seed and of their first sentence in order of code points, so that the
     draw depends on nothing else; test takes the first that fit, then dev. Within a split, pairs keep their order.
-    A UserError says if there are fewer pairs than requested.
     """
     groups = _groups(pairs, languages)
     sizes = {"test": divide.test, "dev": divide.dev}

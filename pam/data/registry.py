@@ -1,7 +1,6 @@
 """The registry: what each data set consists of, where its files come from, how they are read.
 
-A registry is a YAML file of data set names with the keys of `Dataset`. The project's own is
-`config/datasets.yaml`; a user's file is read with it.
+It is a YAML file of names with the keys of `Dataset`: `config/datasets.yaml`, and a user's own, read with it.
 """
 
 from __future__ import annotations
@@ -20,12 +19,11 @@ from pam.data.dataset import SPLITS
 from pam.data.generated import find_generator
 from pam.data.inflection import Inflection
 from pam.data.prepare import Task, class_names
-from pam.data.translation import Translation
-from pam.data.word_alignments import WordAlignments
+from pam.data.translation import Translation, WordAlignments
 from pam.io import Section, Strict, UserError, parse, placed, read_yaml, unknown
 
+# Kind of task, as `task:` names it, to its class.
 TASKS: dict[str, type[Task[Any]]] = {"inflection": Inflection, "translation": Translation, "alignment": WordAlignments}
-"""Kind of task, as `task:` names it, to its class."""
 
 
 class File(Strict):

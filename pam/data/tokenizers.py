@@ -1,7 +1,6 @@
-"""Text to symbols and back: tokenizers, subwords, and the codec of each kind of task.
+"""Text to symbols and back: tokenizers (sentences to words), byte pair encoding (words to subwords), and codecs.
 
-A tokenizer splits a sentence into words, byte pair encoding splits words into subwords. A codec joins both: it is all
-that a model needs, with its vocabularies, to read and write text.
+A codec joins both: it is all that a model needs, with its vocabularies, to read and write text of its kind of task.
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ from pam.io import Strict, UserError, unknown, write_text
 Side = Literal["source", "target"]
 SIDES: tuple[Side, ...] = get_args(Side)
 
-# Sentences to words.
-
 
 class Tokenizer:
     """Splits sentences of one language, by its code such as `de`, into words and joins them; this one, at white space.
@@ -46,17 +43,15 @@ class Tokenizer:
         return " ".join(tokens)
 
 
-MOSES_ENTITIES = {
+MOSES_ENTITIES = {  # how Moses escapes marks; `&` last, so that nothing is taken back twice
     "&#124;": "|", "&lt;": "<", "&gt;": ">", "&apos;": "'", "&quot;": '"', "&#91;": "[", "&#93;": "]", "&amp;": "&",
 }  # fmt: skip
-"""How the Moses tokenizer escapes marks; `&` last, so that nothing is taken back twice."""
 
 
 class Moses(Tokenizer):
     """The Moses tokenizer (Koehn et al. 2007), in its Python port sacremoses.
 
-    Marks are not escaped: an apostrophe stays one, and does not become `&apos;`. A language without a list of
-    abbreviations is split as English is.
+    Marks are not escaped as `&apos;` and the like. A language without a list of abbreviations is split as English is.
     """
 
     def __init__(self, language: str) -> None:
@@ -142,9 +137,6 @@ def learn_merges(words: Mapping[str, int], merges: int) -> list[str]:
 def _unmarked(word: str) -> str:
     """A word that cannot be taken for a subword: `@@` at its end is written with wide signs."""
     return word[:-2] + "＠＠" if word.endswith(CONTINUES) else word
-
-
-# Codecs: all that a model needs to read and write the text of its task.
 
 
 class Codec(ABC):
@@ -329,10 +321,9 @@ class TranslationCodec(Codec):
         return (self.source if side == "source" else self.target).numbers(symbols)
 
 
-CODECS: dict[str, type[Codec]] = {
+CODECS: dict[str, type[Codec]] = {  # by kind of task; word alignments have that of the task they were prepared for
     "inflection": InflectionCodec, "translation": TranslationCodec, "alignment": TranslationCodec,
 }  # fmt: skip
-"""Kind of task to its codec; word alignments have that of the task they were prepared for."""
 
 
 def load_codec(kind: str, folder: Path) -> Codec:

@@ -24,9 +24,8 @@ ESCAPES = {"\\": "\\\\", " ": "\\s", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 def escape(symbol: str) -> str:
     r"""A symbol as its line of a vocabulary file; `unescape` is the inverse.
 
-    Backslash, space, tab, line feed and carriage return become ``\\ \s \t \n \r``, other characters that do not print
-    become ``\u{hex}``, and an ordinary symbol that is spelled like a special one, such as ``<unk>`` in a text, gets a
-    backslash in front.
+    Characters of `ESCAPES` are escaped, others that do not print become ``\u{hex}``; what is spelled like a special
+    symbol, such as ``<unk>`` in a text, gets a backslash in front.
     """
     if symbol in SPECIALS:
         return "\\" + symbol

@@ -59,7 +59,7 @@ def test_only_characters_of_inflection_are_aligned_for_pointer_actions() -> None
             "tokenize",
             ["pam.data.translation:Tokenize", "pam.data.tokenizers:Moses", "pam.data.tokenizers:UniDic"],
         ),
-        ("alignment", "gold", ["pam.data.word_alignments:WordAlignments"]),
+        ("alignment", "gold", ["pam.data.translation:WordAlignments"]),
     ],
 )
 def test_a_stage_depends_on_the_classes_that_it_uses(kind: str, stage: str, expected: list[str]) -> None:

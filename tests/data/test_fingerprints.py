@@ -61,7 +61,7 @@ def fingerprints(folder: Path) -> dict[str, str]:
         ("tokenizers", "class InflectionCodec(Codec):", {"inflection index", "inflection codec"}),
         ("translation", "class Segment(Stage[TranslationFormat]):", {"translation segment"}),
         ("inflection", "class Index(Stage[InflectionFormat]):", {"inflection index"}),
-        ("word_alignments", "class Links:", set()),
+        ("translation", "class Links:", set()),
         ("dataset", "class Batch:", {"train"}),
     ],
 )

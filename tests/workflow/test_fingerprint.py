@@ -64,6 +64,7 @@ MADE_UP = {
     """,
     "tools.py": "def helper(factor): return factor\n\ndef other(): ...",
     "other.py": "value = 1",
+    "other.yaml": "size: 1",
     "lazy.py": "def work(value): return value",
 }
 MODULES = {"pam.build": {"ARCHITECTURES"}, "pam.scores": {"SCORES"}, "pam.windows": {"WINDOWS"}}
@@ -109,6 +110,7 @@ GENERAL, DOT = "pam.scores:General", "pam.scores:Dot"
         ("scores.py", "return work(pam.other.value)", "return 0", {DOT}),
         ("lazy.py", "return value", "return 0", {DOT}),
         ("other.py", "value = 1", "value = 2", {DOT}),
+        ("other.yaml", "size: 1", "size: 2", {DOT}),
         ("scores.py", "    '''A score.'''", "    size = 1", {GENERAL, DOT}),
         ("scores.py", "'''A score.'''", "'''Another text.'''", set()),
         ("scores.py", "UNUSED = 3", "UNUSED = 4  # and a remark", set()),
