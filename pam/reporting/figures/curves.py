@@ -31,9 +31,7 @@ from pam.reporting.runs import (
 
 
 class Kind(NamedTuple):
-    """What is drawn: a column of the history, its name, its unit and how it is read."""
-
-    column: str
+    column: str  # of the history
     words: str
     unit: str
     read: Callable[[Floats], Floats] = np.asarray
@@ -43,19 +41,16 @@ def _in_per_cent(values: Floats) -> Floats:
     return 100 * values
 
 
-LEFT = (
+LEFT = (  # the first one that all histories of a task have
     Kind("dev_accuracy", "development accuracy", "%", _in_per_cent),
     Kind("train_loss", "training loss", "nats a symbol"),
 )
-"""The first one that all histories of a task have."""
 RIGHT = Kind("dev_loss", "development loss", "nats a symbol")
-
-EVAL_METRICS = (
+EVAL_METRICS = (  # what Figures 1 to 3 of Orlova et al. show, on the development split
     Kind("dev_token_accuracy", "next symbol right", "%", _in_per_cent),
     Kind("dev_objective", "objective", "nats a symbol"),
     Kind("dev_loss", "perplexity", "a symbol", np.exp),
 )
-"""What Figures 1 to 3 of Orlova et al. show, on the development split."""
 POSITIONS = Kind("dev_positions", "positions summed over", "a symbol")
 
 
