@@ -126,8 +126,7 @@ def record(results: Path, runs: Sequence[str], call: dict[str, Any], out: Path) 
     """
     scores = [read_json(results / run / SCORES) for run in runs]
     places = [{key: one["training"].get(key) for key in ("hardware", "versions")} for one in scores]
-    identity = itemgetter("commit", "command")
-    earlier, same = [], set()
+    identity, earlier, same = itemgetter("commit", "command"), [], set()
     if (out / ARCHIVE).is_file():
         earlier = read_json(out / RECORD)["commands"]
         with unpacked(out) as old:
