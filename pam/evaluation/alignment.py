@@ -39,18 +39,13 @@ def count(inputs: EvalInputs) -> Counts:
     gold = read_word_alignments(inputs.prepared.file("links.json"))
     found = load(Analysis, inputs.analysis).sentences
     if len(found.links) != len(gold.sure):
-        raise UserError(
-            f"links of {len(found.links)} sentences, gold links of {len(gold.sure)}",
-            file=inputs.analysis,
-            hint="analyze the word alignments' own sentences",
-        )
+        words = f"links of {len(found.links)} sentences, gold links of {len(gold.sure)}"
+        raise UserError(words, file=inputs.analysis, hint="analyze the word alignments' own sentences")
     references = digest_of((str(row),) for row in zip(gold.sure, gold.possible, strict=True))
     units, details = [], {}
     for suffix, links in (("", found.links), ("_prior", found.links_prior)):
-        table = [
-            (len(own & sure), len(own & possible), len(own), len(sure), 1)
-            for own, sure, possible in (map(set, row) for row in zip(links, gold.sure, gold.possible, strict=True))
-        ]
+        sets = [map(set, row) for row in zip(links, gold.sure, gold.possible, strict=True)]
+        table = [(len(own & sure), len(own & possible), len(own), len(sure), 1) for own, sure, possible in sets]
         columns = (f"sure_hit{suffix}", f"possible_hit{suffix}", f"links{suffix}", "sure", "sentences")
         units.append(Units(numbered(len(table)), columns, np.array(table, dtype=np.float64), references))
         # By nltk, the links of all sentences are taken together, each with its sentence.
@@ -67,9 +62,8 @@ def read_word_alignments(path: Path | str) -> WordAlignments:
     gold = load(WordAlignments, path)
     hint = "delete the folder and prepare the word alignments again"
     if len(gold.sure) != len(gold.possible):
-        raise UserError(
-            f"sure links of {len(gold.sure)} sentences, possible ones of {len(gold.possible)}", file=path, hint=hint
-        )
+        words = f"sure links of {len(gold.sure)} sentences, possible ones of {len(gold.possible)}"
+        raise UserError(words, file=path, hint=hint)
     for number, (sure, possible) in enumerate(zip(gold.sure, gold.possible, strict=True), 1):
         if not set(sure) <= set(possible):
             raise UserError(f"sentence {number}: a sure link is not among the possible ones", file=path, hint=hint)

@@ -24,21 +24,15 @@ def load_writer_of_symbols(model: Path, device: str = "cpu") -> SavedModel:
     """A model that can be forced to write the targets of any split; a UserError if it writes pointer actions."""
     found = load_model(model, choose_device(device))
     if found.run.components.targets == "actions":
-        raise UserError(
-            f"{found.run.label} writes pointer actions, of which test rows have none",
-            hint="choose a model with `targets: symbols`",
-        )
+        words = f"{found.run.label} writes pointer actions, of which test rows have none"
+        raise UserError(words, hint="choose a model with `targets: symbols`")
     return found
 
 
 def analyze(model: SavedModel, data: Path, split: str, batch_size: int) -> Analysis:
-    """What a model makes of a split, word by word of it; `batch_size` rows are worked on side by side.
+    """What a model makes of a split of prepared data, or word alignments; `batch_size` rows are worked on side by side.
 
-    Args:
-        data: folder of prepared data, or of prepared word alignments.
-
-    Raises:
-        UserError: the data are not those that the model was trained with, or memory is short.
+    A UserError says that the data are not those that the model was trained with, or that memory is short.
     """
     prepared, run = prepared_for(model, data), model.run
     watch = Stopwatch(next(model.network.parameters()).device)
@@ -79,13 +73,8 @@ def heat_maps(
 ) -> dict[str, Any]:
     """Prior and posterior attention of rows of a split, a list of source positions for each target symbol.
 
-    Args:
-        data: folder of prepared data.
-        count: how many telling rows to choose, where `rows` does not name them.
-        rows: numbers of rows, from 0.
-
-    Raises:
-        UserError: there is no such row, or the data are not the model's.
+    The `rows` are numbers from 0; without them, `count` telling ones are chosen. A UserError says that there is no such
+    row, or that the data are not the model's.
     """
     table = prepared_for(model, data).rows(split)
 
@@ -125,10 +114,6 @@ def telling_rows(
         start = (2 * place + 1) * total // (2 * min(count, total))
         walk = [number % total for number in range(start, start + total)]
         shown = {rows[number][1:-1] for number in chosen}
-        chosen.append(
-            min(
-                (number for number in walk if number not in chosen),
-                key=lambda n: (rows[n][-1] == rows[n][0], not legible(n), rows[n][1:-1] in shown),
-            )
-        )
+        left = [number for number in walk if number not in chosen]
+        chosen.append(min(left, key=lambda n: (rows[n][-1] == rows[n][0], not legible(n), rows[n][1:-1] in shown)))
     return sorted(chosen)

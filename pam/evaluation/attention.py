@@ -23,9 +23,8 @@ COVERED = 0.5  # a source word is covered once it was attended so much in all
 ENTROPY_EDGES = [0.25 * number for number in range(17)]
 COVERAGE_EDGES = [round(0.05 * number, 2) for number in range(21)]
 
-Link = Annotated[tuple[int, int], Field(strict=False)]
-"""A source word and a target word, both counted from 0; JSON has only lists."""
-Links = list[Link]
+Links = list[Annotated[tuple[int, int], Field(strict=False)]]
+"""A source word and a target word of each, both counted from 0; JSON has only lists."""
 
 
 class Sentences(Strict):
@@ -51,8 +50,6 @@ class Sentences(Strict):
 
 
 class Entropy(Strict):
-    """How often attention was so uncertain, and how often the model was right then."""
-
     description: str = (
         "entropy of the prior over source positions, end symbol included, at each target symbol, end symbol included; "
         "correct: the most probable symbol is the reference's; what lies above the last edge is in the last bin"
@@ -65,8 +62,6 @@ class Entropy(Strict):
 
 
 class Coverage(Strict):
-    """How often a source word was attended so much, and a sentence covered so far."""
-
     description: str = (
         "words: attention that a source word got over all target symbols, at most 1; sentences: share of the source "
         f"words of a sentence that got {COVERED} or more; by the alignment that is handed on, end symbols excluded on "
@@ -119,9 +114,8 @@ class Gatherer:
         """Takes in row `number` of the split."""
         # A source word gets what its symbols get; end symbols are left out on both sides.
         starts = _starts(sentence.source_words)
-        alignment, prior = (
-            np.add.reduceat(weights[:-1, :-1], starts, axis=1) for weights in (sentence.alignment, sentence.prior)
-        )
+        both = sentence.alignment, sentence.prior
+        alignment, prior = (np.add.reduceat(weights[:-1, :-1], starts, axis=1) for weights in both)
         coverage = np.minimum(alignment.sum(axis=0), 1.0)
         self.rows[number] = {
             "nll": _rounded(-sentence.log_probs.sum()),
@@ -143,26 +137,17 @@ class Gatherer:
         rows = [self.rows[number] for number in sorted(self.rows)]
         columns = {key: [row[key] for row in rows] for key in Sentences.model_fields}
         nats, correct = np.concatenate(self.entropies), np.concatenate(self.correct)
-        return Analysis(
-            sentences=Sentences(**columns),
-            entropy=Entropy(
-                mean=round(fsum(nats) / len(nats), DIGITS),
-                count=_histogram(nats, ENTROPY_EDGES),
-                correct=_histogram(nats[correct], ENTROPY_EDGES),
-            ),
-            coverage=Coverage(
-                words=_histogram(np.concatenate(self.coverage), COVERAGE_EDGES),
-                sentences=_histogram(np.array(columns["covered"]), COVERAGE_EDGES),
-            ),
-            **about,
-        )
+        mean, count, right = fsum(nats) / len(nats), _histogram(nats, ENTROPY_EDGES), nats[correct]
+        covered, words = np.array(columns["covered"]), np.concatenate(self.coverage)
+        coverage = Coverage(words=_histogram(words, COVERAGE_EDGES), sentences=_histogram(covered, COVERAGE_EDGES))
+        entropy = Entropy(mean=round(mean, DIGITS), count=count, correct=_histogram(right, ENTROPY_EDGES))
+        return Analysis(sentences=Sentences(**columns), entropy=entropy, coverage=coverage, **about)
 
 
 def entropies(distributions: Floats) -> Floats:
     """Entropy in nats of each row of (n, m); what has no probability adds nothing."""
     logs = np.log(np.where(distributions > 0, distributions, 1.0))
-    entropy: Floats = -(distributions * logs).sum(axis=1)
-    return entropy
+    return np.asarray(-(distributions * logs).sum(axis=1))
 
 
 def most_attended(alignment: Floats, words: list[int]) -> Links:
@@ -184,8 +169,7 @@ def _starts(words: list[int]) -> NDArray[np.int64]:
 
 def _histogram(values: Floats, edges: list[float]) -> list[int]:
     """How many values are in each bin; what is beyond the edges is in the outer bins."""
-    counts: list[int] = np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0].tolist()
-    return counts
+    return list(np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0].tolist())
 
 
 def _rounded(value: np.float64) -> float:

@@ -15,13 +15,11 @@ import numpy as np
 
 from pam.evaluation.metrics import Floats
 
-RESAMPLES = 10_000
-RESAMPLES_OF_MANY = 1_000
+RESAMPLES, RESAMPLES_OF_MANY = 10_000, 1_000
 MANY = 1_000
 """Sets of more units than this are resampled `RESAMPLES_OF_MANY` times, as sacreBLEU does it: their draws cost in
 proportion to the units, and 1,000 still give an interval's ends."""
-SEED = 2019
-LEVEL = 0.95
+SEED, LEVEL = 2019, 0.95
 _WEIGHTS_AT_ONCE = 4_000_000  # 32 MB, whatever the size of the test set
 
 
@@ -63,8 +61,7 @@ def resampled_sums(counts: Floats, resamples: int | None = None, seed: int = SEE
 def interval(values: Floats) -> Interval:
     """The central `LEVEL` of resampled values, (resamples,)."""
     tail = 100 * (1 - LEVEL) / 2
-    low, high = np.percentile(values, [tail, 100 - tail])
-    return Interval(float(low), float(high))
+    return Interval(*np.percentile(values, [tail, 100 - tail]).tolist())
 
 
 def p_value(differences: Floats, observed: float) -> float:

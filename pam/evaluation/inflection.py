@@ -17,12 +17,10 @@ METRICS = ("accuracy", "paradigm_accuracy")
 
 
 class Prediction(NamedTuple):
-    """One test row and what a model made of it; an empty prediction is a wrong one."""
-
     lemma: str
     features: str
     form: str
-    predicted: str
+    predicted: str  # where it is empty, it is wrong
 
 
 def read(path: Path | str) -> list[Prediction]:
@@ -37,8 +35,7 @@ def read(path: Path | str) -> list[Prediction]:
 
 def count(inputs: EvalInputs) -> Counts:
     """Counts per lemma, of every beam; those of the main beam are named without a beam."""
-    counted: list[Units] = []
-    metrics: list[str] = []
+    counted, metrics = list[Units](), list[str]()
     for path, beam in inputs.by_beam:
         # Plain `accuracy` is of the main beam, the first.
         beam, rows = beam if counted else None, read(path)

@@ -32,14 +32,12 @@ class EvalInputs:
 
     @property
     def by_beam(self) -> list[tuple[Path, int | None]]:
-        """Files of predictions with their beams."""
         if not self.predictions:
             raise UserError("no predictions to score", hint="name files with --predictions")
         return list(zip(self.predictions, self.beams, strict=True))
 
     @property
     def prepared(self) -> Prepared:
-        """The prepared data."""
         if self.data is None:
             raise UserError("these scores need the prepared data", hint="name its folder with --data")
         return Prepared(self.data)
@@ -47,8 +45,6 @@ class EvalInputs:
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts per unit and what can be computed of them."""
-
     units: Units
     metrics: tuple[str, ...]  # names of metrics whose counts are there
     over: str  # the units in words, such as `sentences`
@@ -56,14 +52,13 @@ class Counts:
 
 
 def read_predictions(path: Path | str, required: Sequence[str]) -> list[tuple[str, ...]]:
-    """Reads a tab-separated file whose first line names its columns.
+    """The `required` columns, in that order, of a tab-separated file whose first line names its columns.
 
-    Of its columns those that are `required` are returned, in that order. A UserError names file and line: missing or
-    empty file, missing column, a line with too few or too many columns, text that is not UTF-8.
+    A UserError names file and line: missing or empty file, missing column, a line with too few or too many columns,
+    text that is not UTF-8.
     """
     lines = _lines(path)
-    _, header = next(lines, (1, ""))
-    names = header.split("\t")
+    names = next(lines, (1, ""))[1].split("\t")
     for column in required:
         if column not in names:
             hint = f"the first line names the columns: {', '.join(required)}, tab separated"
@@ -82,9 +77,9 @@ def read_predictions(path: Path | str, required: Sequence[str]) -> list[tuple[st
 
 
 def check_against_split(rows: Sequence[tuple[str, ...]], path: Path | str, split: Path | str) -> None:
-    """Checks that predictions read from `path` belong to a prepared split, a file of text without a header.
+    """Checks that predictions read from `path` begin with the columns of a prepared split, a file without a header.
 
-    Rows begin with the columns that the split has. A UserError names the first line that differs, or is missing.
+    A UserError names the first line that differs, or is missing.
     """
     expected = [tuple(line.split("\t")) for _, line in _lines(split)]
     hint = "predict again on this data set"
@@ -123,8 +118,7 @@ def load(kind: type[Record], path: Path | str) -> Record:
 
 def save(record: Strict, path: Path | str) -> None:
     """Writes JSON, whole or not at all, for people to read too: a line for each entry of a section."""
-    text = partial(json.dumps, ensure_ascii=False)
-    sections = []
+    text, sections = partial(json.dumps, ensure_ascii=False), []
     for key, value in record.model_dump().items():
         content = text(value)
         if isinstance(value, dict) and value:

@@ -32,8 +32,7 @@ class Units:
 
     def total(self, columns: Sequence[str]) -> Floats:
         """Sums of the named counts over all units, (len(columns),)."""
-        sums: Floats = np.sum(self.of(columns), axis=0)
-        return sums
+        return np.asarray(np.sum(self.of(columns), axis=0))
 
 
 def join(parts: Sequence[Units]) -> Units:
@@ -49,10 +48,7 @@ def join(parts: Sequence[Units]) -> Units:
 
 def digest_of(rows: Iterable[Sequence[str]]) -> str:
     """SHA-256 of rows of text, as lines with tabs between columns."""
-    digest = hashlib.sha256()
-    for row in rows:
-        digest.update(("\t".join(row) + "\n").encode())
-    return digest.hexdigest()
+    return hashlib.sha256("".join("\t".join(row) + "\n" for row in rows).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -101,8 +97,7 @@ def percentage(sums: Floats) -> Floats:
 
 def perplexity(sums: Floats) -> Floats:
     """exp(nll / tokens); sums (..., 2) -> (...)."""
-    values: Floats = np.exp(sums[..., 0] / sums[..., 1])
-    return values
+    return np.asarray(np.exp(sums[..., 0] / sums[..., 1]))
 
 
 def bleu(sums: Floats, smooth: bool) -> Floats:
@@ -142,10 +137,7 @@ def chrf(sums: Floats) -> Floats:
 
 
 def alignment_agreement(sums: Floats) -> Floats:
-    """1 - AER = (|A & S| + |A & P|) / (|A| + |S|) (Och & Ney 2003, equation 23) from sums (..., 4).
-
-    They are of links found that are sure, found that are possible, found, and of sure links.
-    """
+    """1 - AER = (|A & S| + |A & P|) / (|A| + |S|) (Och & Ney 2003, equation 23); sums (..., 4), in this order."""
     return (sums[..., 0] + sums[..., 1]) / (sums[..., 2] + sums[..., 3])
 
 

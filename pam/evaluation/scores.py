@@ -22,11 +22,8 @@ from pam.io import Strict, UserError, read_json, unknown
 from pam.run_folder import GOLD, RunFolder
 
 KINDS: dict[str, Callable[[EvalInputs], Counts]] = {
-    "inflection": inflection.count,
-    "translation": translation.count,
-    "alignment": alignment.count,
-}
-"""How each kind of task is scored."""
+    "inflection": inflection.count, "translation": translation.count, "alignment": alignment.count,
+}  # fmt: skip
 
 
 class Cost(Strict):
@@ -82,12 +79,11 @@ class Scores(Strict):
         return Units(tuple(self.units), tuple(self.columns), counts, self.references)
 
 
+Record = dict[str, Any]  # the content of a file that training or decoding wrote
+
+
 def make(
-    kind: str,
-    counts: Counts,
-    identity: Mapping[str, Any],
-    training: dict[str, Any],
-    decoding: Mapping[str, dict[str, Any]],
+    kind: str, counts: Counts, identity: Mapping[str, Any], training: Record, decoding: Mapping[str, Record]
 ) -> Scores:
     """Puts a run's record together.
 
@@ -97,17 +93,16 @@ def make(
         decoding: content of each `decoding.json` by beam, the main beam's first, whose cost counts.
     """
     units, main = counts.units, next(iter(decoding.values()), {})
-    cost = {
-        key: None if training.get(key) is None else float(training[key]) + float(main.get(key) or 0.0)
-        for key in Cost.model_fields
-    }
+    trained = {key: training[key] for key in Cost.model_fields if training.get(key) is not None}
+    cost = {key: float(seconds) + float(main.get(key) or 0.0) for key, seconds in trained.items()}
     sums, metrics = bootstrap.resampled_sums(units.counts[None])[0], {}
     for known in map(metric_of, counts.metrics):
         places = [units.columns.index(column) for column in known.columns]
         value, n = float(known.value(units.total(known.columns))), int(units.total([known.counted])[0])
         spread = bootstrap.interval(known.value(sums[:, places]))
         metrics[known.name] = Value(value=value, low=spread.low, high=spread.high, n=n, unit=known.unit)
-    resamples = bootstrap.resamples_for(len(units.names))
+    resamples, rows = bootstrap.resamples_for(len(units.names)), units.counts.tolist()
+    numbers = [[int(number) if number.is_integer() else number for number in row] for row in rows]
     return Scores(
         **identity,
         kind=kind,
@@ -121,10 +116,7 @@ def make(
         references=units.references,
         over=counts.over,
         columns=list(units.columns),
-        units={
-            name: [int(number) if number.is_integer() else number for number in row.tolist()]
-            for name, row in zip(units.names, units.counts, strict=True)
-        },
+        units=dict(zip(units.names, numbers, strict=True)),
     )
 
 
@@ -159,10 +151,8 @@ def files_of(folder: RunFolder, split: str) -> Scored:
 def score(files: Scored) -> Scores:
     """Scores and the whole cost; a UserError if there is no such kind, or files are faulty or of different runs."""
     if not files.kind and files.data is None:
-        raise UserError(
-            "what kind of predictions these are is not said",
-            hint="name the run with --run, its data with --data, or the kind: --kind inflection",
-        )
+        hint = "name the run with --run, its data with --data, or the kind: --kind inflection"
+        raise UserError("what kind of predictions these are is not said", hint=hint)
     kind = files.kind or str(files.prepared.summary["task"])
     decoding, beams = _decoding(files)
     if kind not in KINDS:
@@ -178,16 +168,12 @@ def _decoding(files: Scored) -> tuple[list[dict[str, Any]], list[int | None]]:
     """The records of decoding, one for each file of predictions, or none; and the beams, which differ."""
     found = [_content(path) for path in files.decoding]
     if found and len(found) != len(files.predictions):
-        raise UserError(
-            f"{len(files.predictions)} files of predictions and {len(found)} of decoding",
-            hint="name one --decoding for each of --predictions, in the same order",
-        )
+        words = f"{len(files.predictions)} files of predictions and {len(found)} of decoding"
+        raise UserError(words, hint="name one --decoding for each of --predictions, in the same order")
     beams = [content.get("beam") for content in found] or [None] * len(files.predictions)
     if len(set(beams)) < len(beams):
-        raise UserError(
-            f"several files of predictions, of beams {', '.join(map(str, beams))}",
-            hint="name their records with --decoding, each beam once",
-        )
+        words = f"several files of predictions, of beams {', '.join(map(str, beams))}"
+        raise UserError(words, hint="name their records with --decoding, each beam once")
     return found, beams
 
 

@@ -45,12 +45,10 @@ SACREBLEU_RESAMPLES = 1_000  # sacreBLEU's default; its memory grows with resamp
 
 
 class Prediction(NamedTuple):
-    """One sentence, its reference and what a model made of it, in words and as readable text."""
-
     source: str
-    target: str
-    predicted: str
-    text: str
+    target: str  # the reference
+    predicted: str  # in words
+    text: str  # as readable text
 
 
 def count(inputs: EvalInputs) -> Counts:
@@ -60,9 +58,7 @@ def count(inputs: EvalInputs) -> Counts:
     """
     references = read_references(inputs)
     metrics = sacre_metrics(target_language(inputs.prepared))
-    parts: list[Units] = []
-    names: list[str] = []
-    details: dict[str, Any] = {}
+    parts, names, details = list[Units](), list[str](), dict[str, Any]()
     for path, beam in inputs.by_beam:
         rows = read_checked(path, inputs)
         parts.append(_sentences(rows, references, metrics, beam))
@@ -73,11 +69,8 @@ def count(inputs: EvalInputs) -> Counts:
     if inputs.analysis is not None:
         found, own = load(Analysis, inputs.analysis).sentences, parts[0]
         if len(found.nll) != len(own.names):
-            raise UserError(
-                f"an analysis of {len(found.nll)} sentences for predictions of {len(own.names)}",
-                file=inputs.analysis,
-                hint="analyze the same split that was decoded",
-            )
+            problem = f"an analysis of {len(found.nll)} sentences for predictions of {len(own.names)}"
+            raise UserError(problem, file=inputs.analysis, hint="analyze the same split that was decoded")
         likelihoods = np.array([found.nll, found.nll_exact, found.tokens, found.correct], dtype=np.float64).T
         parts.append(replace(own, columns=("nll", "nll_exact", "tokens", "tokens_correct"), counts=likelihoods))
         names += OF_ANALYSIS
@@ -107,16 +100,12 @@ def target_language(data: Prepared) -> str:
 
 
 def sacre_metrics(language: str) -> dict[str, SacreMetric]:
-    """sacreBLEU's metrics, by our names.
-
-    The language of the references decides how sacreBLEU splits words. Where its splitter is not installed (Japanese,
-    Korean), characters are taken for words.
-    """
+    """sacreBLEU's metrics, by our names; `language` is the references'."""
     from sacrebleu.metrics import BLEU, CHRF  # optional: inflection is scored without it
 
     try:
         sacrebleu = BLEU(trg_lang=language)
-    except (ImportError, RuntimeError):
+    except (ImportError, RuntimeError):  # its splitter (Japanese, Korean) is not installed: characters are the words
         sacrebleu = BLEU(tokenize="char")
     words = BLEU(tokenize="none", smooth_method="none", force=True)
     return {"bleu": words, "sacrebleu": sacrebleu, "chrf": CHRF()}
@@ -152,29 +141,24 @@ def _sentences(
 
 
 class LengthBin(NamedTuple):
-    """So many sentences of `low` <= words < `high` (None: without end), and their BLEU (None: there are none)."""
-
-    low: int
-    high: int | None
+    low: int  # words, of the shortest sentence
+    high: int | None  # all are shorter; None: without end
     sentences: int
-    value: float | None
+    value: float | None  # BLEU; None: there are no sentences
 
 
 def by_length(units: Units, beam: int | None, edges: Sequence[int] = LENGTHS) -> list[LengthBin]:
     """BLEU on sentences of each length in source words (as Luong et al. 2015, Figure 6).
 
-    Args:
-        units: counts per sentence, as `count` returns them.
-        edges: lengths at which a bin ends and the next begins, ascending.
+    The `units` are those that `count` returns. A bin ends and the next begins at each of the `edges`, ascending.
     """
     known = metric_of(of_beam("bleu", beam))
     lengths, counts = units.of(["source_words"])[:, 0], units.of(known.columns)
     bins = []
     for low, high in zip((0, *edges), (*edges, None), strict=True):
         chosen = (lengths >= low) & (lengths < (np.inf if high is None else high))
-        total = int(chosen.sum())
-        value = float(known.value(counts[chosen].sum(axis=0))) if total else None
-        bins.append(LengthBin(low, high, total, value))
+        value = float(known.value(counts[chosen].sum(axis=0))) if chosen.any() else None
+        bins.append(LengthBin(low, high, int(chosen.sum()), value))
     return bins
 
 
@@ -209,15 +193,11 @@ def paired_bootstrap(
 ) -> list[Test]:
     """Tests models against a baseline by sacreBLEU's own paired bootstrap, on the same resamples of the sentences.
 
-    One metric a test: sacreBLEU keys results by names that two of our metrics share.
+    For each metric each model, in the orders given. A UserError names a file that is faulty or of other sentences.
 
     Args:
-        baseline: its file of predictions; systems: name of each model to its file.
-        data: the prepared folder of the task.
+        baseline: its file of predictions; systems: name of each model to its file; data: the task's prepared folder.
         metrics: of `bleu`, `sacrebleu` and `chrf`; beam: of the predictions, for the metrics' names.
-
-    Returns:
-        for each metric each model, in the orders given; a UserError names a file that is faulty or of other sentences.
     """
     from sacrebleu.significance import PairedTest
 
@@ -228,11 +208,12 @@ def paired_bootstrap(
     tested = []
     for metric in metrics:
         in_words = metric == "bleu"
-        texts: list[tuple[str, Sequence[str]]] = [
-            (name, [row.predicted if in_words else row.text for row in rows]) for name, rows in outputs.items()
-        ]
+        texts = list[tuple[str, Sequence[str]]]()
+        for name, rows in outputs.items():
+            texts.append((name, [row.predicted if in_words else row.text for row in rows]))
         targets = [row.target for row in outputs[""]] if in_words else references
         name = of_beam(metric, beam)
+        # One metric a test: sacreBLEU keys results by names that two of our metrics share.
         test = PairedTest(texts, {name: known[metric]}, [targets], test_type="bs", n_samples=resamples)
         signatures, found = test()
         ((key, signature),) = signatures.items()

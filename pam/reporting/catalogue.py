@@ -3,9 +3,9 @@
 The workflow reads nothing else to know them, and this file imports nothing that is slow. An experiment's report has
 those that one of its tasks, by its kind, has something to say in.
 
-To add a table that compares models: an entry in `TABLES`. To add another table: an entry, and its function in
-`pam.reporting.tables.BUILDERS`. To add a figure: an entry in `FIGURES` and, if nothing draws it yet, its function in
-`pam.reporting.figures.KINDS` and its module in `FIGURE_CODE`.
+To add a table: an entry in `TABLES` and, unless it compares models, its function in `pam.reporting.tables.BUILDERS`. To
+add a figure: an entry in `FIGURES` and, if nothing draws it yet, its function in `pam.reporting.figures.KINDS` and its
+module in `FIGURE_CODE`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ from pam.config import Experiment
 
 RESULTS, COSTS = "1. Results", "3. Data and cost"  # headings of the report's menu under which tables are listed
 INFLECTION, TRANSLATION = "inflection", "translation"
-ANALYZED = frozenset({TRANSLATION})
-"""Kinds of task whose scores have the perplexity of an analysis under teacher forcing."""
+ANALYZED = frozenset({TRANSLATION})  # kinds of task whose scores have the perplexity of an analysis
 
 SCORES, GOLD_SCORES = {"scores": "{run}/scores.json"}, {"scores": "{run}/gold_scores.json"}
 DEV_SCORES = {"scores": "{run}/dev/scores.json"}
+SIZED_SCORES = SCORES | {"data": "{task}/data/summary.json"}
 ANALYSES, HISTORIES = {"analyses": "{run}/analysis.json"}, {"histories": "{run}/history.csv"}
 RUN_CONFIG = ("{run}/run.yaml",)
-
-LATENT, SAMPLED = ("acvi", "ved"), ("variational-sample",)
-"""Models by which latent contexts, and sampled positions, are known to be compared."""
+LATENT, SAMPLED = ("acvi", "ved"), ("variational-sample",)  # models by which such comparisons are known
 
 
 def abilities(experiment: Experiment, task: str) -> set[str]:
@@ -72,8 +70,6 @@ class Item:
 
 @dataclass(frozen=True)
 class TableSpec(Item):
-    """A table."""
-
     title: str = field(kw_only=True)  # its heading; the experiment's title follows it
     builder: str = "comparison"  # key of `pam.reporting.tables.BUILDERS`
     metrics: tuple[str, ...] = ()  # names of metrics that it compares, or patterns such as `bleu_b*`
@@ -87,40 +83,27 @@ def gains_of(spec: TableSpec, label: str = "") -> TableSpec:
     return replace(spec, label=label, builder="gains", front=False)
 
 
-_inflection = partial(TableSpec, kind=INFLECTION, files=SCORES)
 _translation = partial(TableSpec, kind=TRANSLATION, files=SCORES)
+_inflection = partial(TableSpec, kind=INFLECTION, files=SCORES)
 _costs = partial(TableSpec, kind=None, files=SCORES, category=COSTS)
-_variational = partial(_translation, paper="table_variational")
-_ablation = partial(_translation, paper="table_ablation")
 
 _TABLE1 = _translation(
-    "Table 1: perplexity and BLEU",
-    title="Perplexity and BLEU of translation (the paper's Table 1)",
-    metrics=("ppl", "bleu_b*"),
-    paper="table1",
-    front=True,
-)
+    "Table 1: perplexity and BLEU", title="Perplexity and BLEU of translation (the paper's Table 1)",
+    metrics=("ppl", "bleu_b*"), paper="table1", front=True,
+)  # fmt: skip
 _TABLE2 = _inflection(
-    "Table 2: accuracy over forms",
-    title="Accuracy over test forms, morphological inflection (the paper's Table 2)",
-    metrics=("accuracy",),
-    paper="table2",
-    front=True,
-)
+    "Table 2: accuracy over forms", title="Accuracy over test forms, morphological inflection (the paper's Table 2)",
+    metrics=("accuracy",), paper="table2", front=True,
+)  # fmt: skip
 _PARADIGMS = _inflection(
-    "Whole paradigms",
-    title="Accuracy over whole paradigms: lemmas with every form right",
+    "Whole paradigms", title="Accuracy over whole paradigms: lemmas with every form right",
     metrics=("paradigm_accuracy",),
-)
+)  # fmt: skip
 _TABLE3 = _translation(
-    "Table 3: alignment",
-    title="Agreement of attention with gold word alignments (the paper's Table 3)",
-    metrics=("one_minus_aer", "aer", "one_minus_aer_prior"),
-    paper="table3",
-    files=GOLD_SCORES,
-    needs=("gold",),
-    front=True,
-)
+    "Table 3: alignment", title="Agreement of attention with gold word alignments (the paper's Table 3)",
+    metrics=("one_minus_aer", "aer", "one_minus_aer_prior"), paper="table3",
+    files=GOLD_SCORES, needs=("gold",), front=True,
+)  # fmt: skip
 
 TABLES: dict[str, TableSpec] = {
     "table1": _TABLE1,
@@ -129,8 +112,7 @@ TABLES: dict[str, TableSpec] = {
         "sacreBLEU, chrF, exact perplexity",
         title="sacreBLEU and chrF of readable text, and perplexity with the exact sum over positions",
         metrics=("sacrebleu_b*", "chrf_b*", "ppl_exact"),
-        files=SCORES | {"significance": "{task}/significance/seed{seed}.json"},
-    ),
+        files=SCORES | {"significance": "{task}/significance/seed{seed}.json"}),
     "table2": _TABLE2,
     "table2_gains": gains_of(_TABLE2, "Table 2: gains over the baseline"),
     "table2_paradigms": _PARADIGMS,
@@ -138,81 +120,43 @@ TABLES: dict[str, TableSpec] = {
     "table3": _TABLE3,
     "table3_gains": gains_of(_TABLE3, "Table 3: gains over the baseline"),
     "table1_dev": _translation(
-        "Table 1: development split",
-        title="The development split: next symbol, perplexity and BLEU",
-        metrics=("token_accuracy", "ppl", "bleu_b*"),
-        files=DEV_SCORES,
-        needs=("dev",),
-    ),
+        "Table 1: development split", title="The development split: next symbol, perplexity and BLEU",
+        metrics=("token_accuracy", "ppl", "bleu_b*"), files=DEV_SCORES, needs=("dev",)),
     "table_acvi_mt": _translation(
-        "Latent contexts: BLEU",
-        title="BLEU on the test split (Amortized Context Vector Inference, Table 4)",
-        metrics=("bleu_b*",),
-        paper="table_acvi_mt",
-        of=LATENT,
-    ),
+        "Latent contexts: BLEU", title="BLEU on the test split (Amortized Context Vector Inference, Table 4)",
+        metrics=("bleu_b*",), paper="table_acvi_mt", of=LATENT),
     "table_acvi_mt_dev": _translation(
         "Latent contexts: BLEU, development split",
         title="BLEU on the development split (Amortized Context Vector Inference, Table 4)",
-        metrics=("bleu_b*",),
-        paper="table_acvi_mt_dev",
-        files=DEV_SCORES,
-        needs=("dev",),
-        of=LATENT,
-    ),
-    "table_variational": _variational(
+        metrics=("bleu_b*",), paper="table_acvi_mt_dev", files=DEV_SCORES, needs=("dev",), of=LATENT),
+    "table_variational": _translation(
         "Variational attention: development split",
         title="Accuracy and perplexity on the development split (Orlova et al., Latent Alignment "
         "and Variational Attention, section 4)",
-        metrics=("token_accuracy", "ppl"),
-        files=DEV_SCORES,
-        needs=("dev",),
-        of=SAMPLED,
-    ),
-    "table_variational_bleu": _variational(
+        metrics=("token_accuracy", "ppl"), paper="table_variational", files=DEV_SCORES, needs=("dev",), of=SAMPLED),
+    "table_variational_bleu": _translation(
         "Variational attention: BLEU",
         title="BLEU on the test split (Orlova et al., Latent Alignment and Variational Attention, section 4)",
-        metrics=("bleu_b*",),
-        of=SAMPLED,
-    ),
-    "table_ablation": _ablation(
+        metrics=("bleu_b*",), paper="table_variational", of=SAMPLED),
+    "table_ablation": _translation(
         "What each part adds",
         title="What each part adds to translation without attention (Luong et al. 2015, Table 1)",
-        metrics=("ppl", "bleu_b*"),
-        of=("luong-base",),
-    ),
-    "table_ablation_aer": _ablation(
-        "Alignment error of attentions",
-        title="Alignment error rate of attention (Luong et al. 2015, Table 6)",
-        metrics=("aer",),
-        files=GOLD_SCORES,
-        needs=("gold",),
-        of=("local-m", "local-p"),
-    ),
+        metrics=("ppl", "bleu_b*"), paper="table_ablation", of=("luong-base",)),
+    "table_ablation_aer": _translation(
+        "Alignment error of attentions", title="Alignment error rate of attention (Luong et al. 2015, Table 6)",
+        metrics=("aer",), paper="table_ablation", files=GOLD_SCORES, needs=("gold",), of=("local-m", "local-p")),
     "attentions": TableSpec(
-        "All models at a glance",
-        None,
-        SCORES | {"gold-scores": "{run}/gold_scores.json"} | ANALYSES,
-        title="All models at a glance",
-        builder="attentions",
-    ),
+        "All models at a glance", None, SCORES | {"gold-scores": "{run}/gold_scores.json"} | ANALYSES,
+        title="All models at a glance", builder="attentions"),
     "examples": _translation(
-        "Examples of translations",
-        title="Translations of all models",
-        builder="examples",
-        files={"predictions": "{run}/beam{beam}/predictions.tsv"},
-        also_reads=RUN_CONFIG,
-    ),
+        "Examples of translations", title="Translations of all models", builder="examples",
+        files={"predictions": "{run}/beam{beam}/predictions.tsv"}, also_reads=RUN_CONFIG),
     "overhead": _costs(
-        "Time over the baseline's",
-        title="Time of every model over the baseline's",
-        builder="overhead",
-        paper="overhead",
-    ),
+        "Time over the baseline's", title="Time of every model over the baseline's",
+        builder="overhead", paper="overhead"),
     "costs": _costs("Cost of every run", title="Cost of every training", builder="costs"),
     "environment": _costs("Versions and hardware", title="Versions and hardware", builder="environment"),
-}
-
+}  # fmt: skip
 
 _FIGURES = "pam.reporting.figures"
 FIGURE_CODE = {
@@ -220,8 +164,7 @@ FIGURE_CODE = {
     **dict.fromkeys(("curves", "bleu_by_length", "bleu_by_size"), f"{_FIGURES}.curves"),
     **dict.fromkeys(("attention", "entropy_accuracy", "coverage"), f"{_FIGURES}.attention"),
 }
-"""The module that draws each kind of figure, whose change draws it again; a test checks that it is
-the module of the function in `pam.reporting.figures.KINDS`."""
+"""The module that draws each kind of figure, whose change draws it again: that of its function in `figures.KINDS`."""
 
 
 @dataclass(frozen=True)
@@ -249,13 +192,7 @@ FIGURES: dict[str, FigureSpec] = {
     "entropy_accuracy": FigureSpec("Figure 3: entropy and accuracy", TRANSLATION, ANALYSES, draws="entropy_accuracy"),
     "coverage": FigureSpec("Figure 4: coverage", TRANSLATION, ANALYSES, draws="coverage"),
     "bleu_by_length": FigureSpec("BLEU by sentence length", TRANSLATION, SCORES, draws="bleu_by_length"),
-    "bleu_by_size": FigureSpec(
-        "BLEU by training pairs",
-        TRANSLATION,
-        SCORES | {"data": "{task}/data/summary.json"},
-        ("sizes",),
-        draws="bleu_by_size",
-    ),
+    "bleu_by_size": FigureSpec("BLEU by training pairs", TRANSLATION, SIZED_SCORES, ("sizes",), draws="bleu_by_size"),
     "bleu_cost": _compared("BLEU against cost", TRANSLATION, "cost", "bleu_b*"),
     "accuracy": _compared("Accuracy over forms", INFLECTION, "quality", "accuracy", "table2"),
     "accuracy_paradigms": _compared("Accuracy over paradigms", INFLECTION, "quality", "paradigm_accuracy"),

@@ -89,23 +89,18 @@ RULE = (
     "not exclude 0 on G's side; `cannot tell` otherwise. It is `cannot tell` also where the paper has no figure, where "
     "our data are not the paper's, and with fewer than 2 seeds."
 )
-
 Word = Literal["reproduced", "not reproduced", "cannot tell"]
 
 
 class Verdict(NamedTuple):
-    """The verdict and what decided it."""
-
     word: Word
-    reason: str
+    reason: str  # what decided it
 
 
 def judge(paper: float | None, ours: Interval, same_data: bool, seeds: int, gain: bool) -> Verdict:
     """Judges the baseline by its level, any other model by its gain, by `RULE`.
 
-    Args:
-        paper: the paper's value or gain; ours: the interval of ours, for a gain the paired one.
-        seeds: trainings of the model or, of a gain, of the baseline where it has fewer.
+    The interval of ours is the paired one for a gain; `seeds` is then the fewer of the model's and the baseline's.
     """
     if paper is None:
         return Verdict("cannot tell", "the paper has no figure")
@@ -130,9 +125,8 @@ def judge(paper: float | None, ours: Interval, same_data: bool, seeds: int, gain
 class Row(NamedTuple):
     """One model on one task by one metric.
 
-    A gain says how much better a model's mean is than the baseline's, in the metric's unit. It is positive where the
-    model is better: where lower is better, as with perplexity, it is the baseline's mean minus the model's. It is None
-    for the baseline, and where the baseline was not run.
+    A gain says how much better a model's mean is than the baseline's, in the metric's unit, positive also where lower
+    is better, as with perplexity. It is None for the baseline, and where the baseline was not run.
     """
 
     task: str
@@ -182,15 +176,11 @@ def compare(
     paper: PaperTable | None,
     first: bool = False,
 ) -> list[Row]:
-    """One row per task, metric and model, in the order of the configuration.
+    """One row per task, metric and model, in the order of the configuration; a UserError if no task has such a metric.
 
     Args:
-        patterns: names of metrics, or patterns such as `bleu_b*`; a task has those of its kind.
+        patterns: names of metrics, or patterns such as `bleu_b*`; first: take only the first of a task's.
         paper: the results to show with ours; None for metrics that no paper reports.
-        first: of each task's metrics take the first one only.
-
-    Raises:
-        UserError: no task has such a metric.
     """
     check_known(patterns, tasks)
     rows: list[Row] = []
@@ -210,14 +200,11 @@ def compare(
     return rows
 
 
-def _rows(
-    task: TaskRuns,
-    metric: Metric,
-    measured: Mapping[str, tuple[Floats, Floats]],
-    baseline: str,
-    paper: PaperTable | None,
-) -> Iterator[Row]:
-    """A row for each model, of its values (seeds,) and the mean over seeds in each resample (resamples,)."""
+Measured = Mapping[str, tuple[Floats, Floats]]  # a model's values (seeds,) and their mean in each resample (resamples,)
+
+
+def _rows(task: TaskRuns, metric: Metric, measured: Measured, baseline: str, paper: PaperTable | None) -> Iterator[Row]:
+    """A row for each model."""
     same_data = task.config.paper is not None
     paper_row = task.config.paper or task.config.paper_reference
     reported = {name: paper.value(metric.name, paper_row, name) if paper else None for name in [*measured, baseline]}
@@ -236,6 +223,9 @@ def _rows(
             paper_gain = None if own is None or other is None else sign * (own - other)
             gain = {"gain": value, "gain_low": paired.low, "gain_high": paired.high, "p": p, "paper_gain": paper_gain}
             verdict = judge(paper_gain, paired, same_data, min(len(values), len(base_values)), gain=True)
+        cpu_s, gpu_s = (_mean_if_known([getattr(run.scores.cost, key) for run in runs]) for key in ("cpu_s", "gpu_s"))
+        # By the folders of their models, MODEL/seedN/model.
+        members = tuple(Path(one).parts[-3:][0] for one in runs[0].scores.training.get("members", []))
         yield Row(
             task=task.name,
             task_label=task.label,
@@ -251,10 +241,9 @@ def _rows(
             same_data=same_data,
             verdict=verdict.word,
             reason=verdict.reason,
-            cpu_s=_mean_if_known([run.scores.cost.cpu_s for run in runs]),
-            gpu_s=_mean_if_known([run.scores.cost.gpu_s for run in runs]),
-            # By the folders of their models, MODEL/seedN/model.
-            members=tuple(Path(one).parts[-3:][0] for one in runs[0].scores.training.get("members", [])),
+            cpu_s=cpu_s,
+            gpu_s=gpu_s,
+            members=members,
             **gain,
         )
 

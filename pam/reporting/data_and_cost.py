@@ -19,19 +19,12 @@ SECONDS = ("wall_s", "cpu_s", "gpu_s")
 TRAINING = (*("device", "examples_per_second", "peak_memory_mb"), *("epochs", "best_epoch", "parameters", "resumed"))
 COSTS = ("task", "model", "seed", *SECONDS, *TRAINING, "decoded_per_second")
 COSTS_SHOWN = (
-    TASK,
-    MODEL,
-    Column("Device", "{device}", "l"),
-    Column("Seed", "{seed}"),
-    Column("Wall s", "{wall_s:,.0f}"),
-    Column("CPU s", "{cpu_s:,.0f}"),
-    Column("GPU s", "{gpu_s:,.0f}"),
-    Column("Examples/s", "{examples_per_second:,.0f}"),
-    Column("Decoded/s", "{decoded_per_second:,.0f}"),
-    Column("Peak MB", "{peak_memory_mb:,.0f}"),
-    Column("Best epoch", "{best}"),
+    TASK, MODEL, Column("Device", "{device}", "l"), Column("Seed", "{seed}"),
+    Column("Wall s", "{wall_s:,.0f}"), Column("CPU s", "{cpu_s:,.0f}"), Column("GPU s", "{gpu_s:,.0f}"),
+    Column("Examples/s", "{examples_per_second:,.0f}"), Column("Decoded/s", "{decoded_per_second:,.0f}"),
+    Column("Peak MB", "{peak_memory_mb:,.0f}"), Column("Best epoch", "{best}"),
     Column("Parameters", "{parameters:,.0f}"),
-)
+)  # fmt: skip
 COSTS_NOTE = (
     "Wall, CPU and GPU seconds are those of training and decoding together, over all sessions of a training that was "
     "resumed. Examples/s: training examples per wall second; Decoded/s: test rows decoded per wall second, with the "
@@ -76,15 +69,9 @@ def environment(spec: TableSpec, inputs: Inputs) -> Table:
 TIME_RATIO, ANY_ROW = "time_ratio", "any"  # where the papers' results have an overhead, whatever the task
 OVERHEAD = ("task", "phase", "model", "processor", "seconds", "ratio", "n", "paper")
 OVERHEAD_SHOWN = (
-    TASK,
-    Column("Phase", "{phase}", "l"),
-    MODEL,
-    Column("On", "{processor}", "l"),
-    Column("Seconds", "{seconds:.1f}"),
-    Column("Ratio", "{ratio:.2f}"),
-    SEEDS,
-    Column("Paper", "{paper:.2f}"),
-)
+    TASK, Column("Phase", "{phase}", "l"), MODEL, Column("On", "{processor}", "l"),
+    Column("Seconds", "{seconds:.1f}"), Column("Ratio", "{ratio:.2f}"), SEEDS, Column("Paper", "{paper:.2f}"),
+)  # fmt: skip
 OVERHEAD_NOTE = (
     "Seconds: of one epoch of training, its development split included, and of decoding the test split, processor or "
     "GPU seconds, mean over seeds. Ratio: over the baseline's ({}). Other work on the machine blurs such ratios; "
@@ -93,19 +80,16 @@ OVERHEAD_NOTE = (
 
 
 def overhead(spec: TableSpec, inputs: Inputs) -> Table:
-    """One row per task, phase and model: seconds, and how many times the baseline's they are.
+    """Seconds by task, phase and model, of the GPU where one was used, else of the processor, and over the baseline's.
 
-    They are of the GPU where one was used, else of the processor; there is no ratio between times on different kinds.
+    There is no ratio between times on different kinds of processor.
     """
     baseline, paper = inputs.experiment.baseline, inputs.paper(spec)
-    notes = [OVERHEAD_NOTE.format(baseline)]
-    if paper is not None:
-        notes.append(f"Paper: {paper.source}. {paper.note}")
-    rows: list[dict[str, Any]] = []
+    notes = [OVERHEAD_NOTE.format(baseline), *([f"Paper: {paper.source}. {paper.note}"] if paper else [])]
+    rows: list[tuple[Any, ...]] = []
     for task in inputs.tasks:
-        times = pd.DataFrame(
-            [time for run in task.runs for time in _times(run)], columns=["model", "phase", "processor", "seconds"]
-        )
+        columns = ["model", "phase", "processor", "seconds"]
+        times = pd.DataFrame([time for run in task.runs for time in _times(run)], columns=columns)
         # Training, then decoding by beam, of every model that has a time of it.
         for phase in times["phase"].unique():
             by_model = dict(list(times[times["phase"] == phase].groupby("model", sort=False)))
@@ -114,20 +98,10 @@ def overhead(spec: TableSpec, inputs: Inputs) -> Table:
                 seconds, ratio = float(own["seconds"].mean()), None
                 if base is not None and len({*own["processor"], *base["processor"]}) == 1:
                     ratio = seconds / float(base["seconds"].mean())
-                rows.append(
-                    {
-                        "task": task.name,
-                        "task_label": task.label,
-                        "phase": phase,
-                        "model": model,
-                        "label": task.models[str(model)][0].label,
-                        "processor": own["processor"].iloc[0],
-                        "seconds": seconds,
-                        "ratio": ratio,
-                        "n": len(own),
-                        "paper": paper.value(TIME_RATIO, ANY_ROW, str(model)) if paper else None,
-                    }
-                )
+                told = paper.value(TIME_RATIO, ANY_ROW, str(model)) if paper else None
+                labels = task.label, task.models[str(model)][0].label
+                measured = own["processor"].iloc[0], seconds, ratio, len(own), told
+                rows.append((task.name, phase, model, *measured, *labels))
     frame = pd.DataFrame(rows, columns=[*OVERHEAD, "task_label", "label"], dtype=object)
     return table_of(inputs.title(spec), frame, OVERHEAD, {"seconds": 3, "ratio": 3}, OVERHEAD_SHOWN, notes, group=2)
 
@@ -151,9 +125,7 @@ Summary = dict[str, Any]  # the content of a `summary.json`
 def datasets(experiment: Experiment, data: Mapping[str, Summary], gold: Mapping[str, Summary]) -> list[Table]:
     """A table for each kind of task, one for the stages, one for word alignments; empty ones not.
 
-    Args:
-        data: task to the summary of its prepared data.
-        gold: the same of the word alignments of those tasks that have some.
+    They are made of each task's summary of its prepared data, and that of its word alignments, `gold`, if it has some.
     """
     labels = {name: label_of(name, experiment) for name in experiment.tasks}
     tables = []
@@ -183,9 +155,8 @@ def datasets(experiment: Experiment, data: Mapping[str, Summary], gold: Mapping[
 def _table(title: str, headings: str, align: str, rows: Sequence[tuple[Any, ...]], notes: Sequence[str] = ()) -> Table:
     """A table for the report alone."""
     texts = [[one if isinstance(one, str) else "" if one is None else f"{one:,.0f}" for one in row] for row in rows]
-    return Table(
-        title, pd.DataFrame(), pd.DataFrame(texts, columns=headings.split("|"), dtype=object), align, tuple(notes)
-    )
+    shown = pd.DataFrame(texts, columns=headings.split("|"), dtype=object)
+    return Table(title, pd.DataFrame(), shown, align, tuple(notes))
 
 
 def _inflection(found: Summary) -> Iterator[tuple[Any, ...]]:
@@ -205,19 +176,11 @@ def _translation(found: Summary) -> Iterator[tuple[Any, ...]]:
         yield split, counts["rows"], *own[0], *own[1], longest, found["pairs_in_train_too"].get(split)
 
 
+_FORMS = "Split|Rows|Lemmas|Duplicates|Several forms|Unseen"
+_PAIRS = "Split|Pairs|From|Symbols|Unknown|To|Symbols|Unknown|Longest|In train too"
 KINDS = {
-    "inflection": (
-        "Morphological inflection",
-        "Split|Rows|Lemmas|Duplicates|Several forms|Unseen",
-        "lrrrrr",
-        _inflection,
-    ),
-    "translation": (
-        "Translation",
-        "Split|Pairs|From|Symbols|Unknown|To|Symbols|Unknown|Longest|In train too",
-        "lrlrrlrrrr",
-        _translation,
-    ),
+    "inflection": ("Morphological inflection", _FORMS, "lrrrrr", _inflection),
+    "translation": ("Translation", _PAIRS, "lrlrrlrrrr", _translation),
 }
 """Kind of task to its table's title, headings and alignment, and a row for each split of a task's summary."""
 

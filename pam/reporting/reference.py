@@ -40,8 +40,7 @@ from pam.reporting.runs import load_experiment
 
 ARCHIVE, RECORD, SCORES, EXPERIMENT = "runs.tar.xz", "record.json", "scores.json", "experiment.yaml"
 
-MEASURED = (*("run.yaml", "training.json", "history.csv", "decoding.json"), *("*scores.json", "*analysis.json"))
-"""Names of a run's files that hold its configuration and numbers."""
+MEASURED = ("run.yaml", "training.json", "history.csv", "decoding.json", "*scores.json", "*analysis.json")  # of a run
 TEXTS = ("predictions.tsv", "attention.json")  # those that hold text of the data, which not every license lets pass on
 SHOWN = {"tables": (".csv", ".md"), "figures": (".svg", ".png")}
 UNPACKED = 2**30  # bytes of all runs of an experiment, as they are unpacked
@@ -57,10 +56,7 @@ def store(results: Path, out: Path, command: str, commit: str) -> None:
     """Stores what an experiment measured in the folder `out`; what it held before is replaced.
 
     Runs whose scores are already stored there stay attributed to the command that made them; the others are said to be
-    made by `command` with the code of `commit`.
-
-    Raises:
-        UserError: no run has scores, or what is stored in `out` is damaged.
+    made by `command` with the code of `commit`. A UserError: no run has scores, or what is stored in `out` is damaged.
     """
     experiment = load_experiment(results / EXPERIMENT)
     tasks = {run_path(name): name[0] for name in experiment.runs() if (results / run_path(name) / SCORES).is_file()}
@@ -73,7 +69,14 @@ def store(results: Path, out: Path, command: str, commit: str) -> None:
     made_by = record(results, list(tasks), {"date": today, "command": command, "commit": commit}, out)
     made = out.with_name(f".{out.name}.part")
     shutil.rmtree(made, ignore_errors=True)
-    _copy_shown(results, made, closed)
+    # Tables and figures, but those with text of the closed tasks.
+    hidden = tuple(f"attention_{task}_" for task in closed) + (("examples.",) if closed else ())
+    for folder, endings in SHOWN.items():
+        (made / folder).mkdir(parents=True)
+        for path in sorted((results / folder).glob("*")):
+            if path.suffix in endings and not path.name.startswith(hidden):
+                shutil.copyfile(path, made / folder / path.name)
+    shutil.copyfile(results / EXPERIMENT, made / EXPERIMENT)
     _write_archive(made / ARCHIVE, results, tasks, closed)
     rows = []
     for run in tasks:
@@ -86,17 +89,6 @@ def store(results: Path, out: Path, command: str, commit: str) -> None:
     write_json(made / RECORD, made_by)
     shutil.rmtree(out, ignore_errors=True)
     made.rename(out)
-
-
-def _copy_shown(results: Path, out: Path, closed: set[str]) -> None:
-    """Copies the configuration, tables and figures, but those with text of the `closed` tasks."""
-    hidden = tuple(f"attention_{task}_" for task in closed) + (("examples.",) if closed else ())
-    for folder, endings in SHOWN.items():
-        (out / folder).mkdir(parents=True)
-        for path in sorted((results / folder).glob("*")):
-            if path.suffix in endings and not path.name.startswith(hidden):
-                shutil.copyfile(path, out / folder / path.name)
-    shutil.copyfile(results / EXPERIMENT, out / EXPERIMENT)
 
 
 def _write_archive(path: Path, results: Path, tasks: Mapping[str, str], closed: set[str]) -> None:
@@ -133,11 +125,8 @@ def record(results: Path, runs: Sequence[str], call: dict[str, Any], out: Path) 
     one, of its last day.
     """
     scores = [read_json(results / run / SCORES) for run in runs]
-    machines = Counter(
-        json.dumps({key: one["training"].get(key) for key in ("hardware", "versions")}) for one in scores
-    )
-    identity = itemgetter("commit", "command")
-    earlier, same = [], set()
+    places = [{key: one["training"].get(key) for key in ("hardware", "versions")} for one in scores]
+    identity, earlier, same = itemgetter("commit", "command"), [], set()
     if (out / ARCHIVE).is_file():
         earlier = read_json(out / RECORD)["commands"]
         with unpacked(out) as old:
@@ -150,7 +139,7 @@ def record(results: Path, runs: Sequence[str], call: dict[str, Any], out: Path) 
     return {
         "runs": len(runs),
         "cost": {key: round(sum(one["cost"][key] or 0 for one in scores)) for key in ("cpu_s", "gpu_s")},
-        "machines": [json.loads(text) | {"runs": n} for text, n in machines.most_common()],
+        "machines": [json.loads(text) | {"runs": n} for text, n in Counter(map(json.dumps, places)).most_common()],
         "commands": [one for one in found.values() if one["runs"]],
     }
 
@@ -169,10 +158,8 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
     """Restores the stored runs whose configuration is the plan's, but those that have scores.
 
     All files of a run get the same time, which is later than its data's: the workflow takes them as up to date, and
-    trains only what is missing.
-
-    Raises:
-        UserError: another experiment or no runs are stored, or a task has no prepared data yet.
+    trains only what is missing. A UserError says that another experiment or no runs are stored, or a task has no
+    prepared data yet.
     """
     experiment, file = plan.experiment, stored / EXPERIMENT
     if read_yaml(file).get("experiment") != experiment.experiment:
@@ -183,11 +170,10 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
         raise UserError("no runs are stored", file=stored / ARCHIVE, hint=hint)
     for task in experiment.tasks:
         if not (results / task / "data/summary.json").is_file():
+            words = "made later, it would be newer than what is restored, and all would be trained again"
+            hint = "run `snakemake --cores all data --configfile ...` before"
             raise UserError(
-                f"the data of task `{task}` is not prepared: made later, it would be newer than "
-                "what is restored, and all would be trained again",
-                file=results / task / "data",
-                hint="run `snakemake --cores all data --configfile ...` before",
+                f"the data of task `{task}` is not prepared: {words}", file=results / task / "data", hint=hint
             )
     found = Outcome()
     with unpacked(stored) as folder:
@@ -201,8 +187,7 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
                 found.differing.append(name)
             else:
                 found.restored.append(name)
-                now = time.time_ns()
-                files = [path for path in source.rglob("*") if path.is_file()]
+                now, files = time.time_ns(), filter(Path.is_file, source.rglob("*"))
                 # The scores come last, as they make a run present.
                 for path in sorted(files, key=lambda path: (path == source / SCORES, path)):
                     with atomic_write(target / path.relative_to(source)) as temporary:

@@ -14,19 +14,13 @@ import pandas as pd
 
 from pam.io import write_text
 
-FORMATS = (".csv", ".md", ".tex", ".html")
-
 
 class Column(NamedTuple):
-    """A column for people: its heading, and a template of a row's values, such as `{low:.2f}`.
-
-    The text is empty where a value is unknown. Alignment: `l` for text, `p` for text that may need several lines and
-    `r` for numbers.
-    """
+    """A column for people."""
 
     heading: str
-    text: str
-    align: Literal["l", "p", "r"] = "r"
+    text: str  # a template of a row's values, such as `{low:.2f}`; empty where a value is unknown
+    align: Literal["l", "p", "r"] = "r"  # `l` for text, `p` for text that may need several lines, `r` for numbers
 
 
 TASK, MODEL, SEEDS = Column("Task", "{task_label}", "l"), Column("Model", "{label}", "l"), Column("Seeds", "{n}")
@@ -94,9 +88,9 @@ def probability(value: float) -> str:
 
 
 def write(table: Table, folder: Path | str, name: str) -> None:
-    """Writes `<folder>/<name>` in all `FORMATS`."""
-    texts = (to_csv(table), to_markdown(table), to_latex(table, name), page(table.title, [table]))
-    for ending, text in zip(FORMATS, texts, strict=True):
+    """Writes `<folder>/<name>` in all four formats."""
+    texts = {".csv": to_csv(table), ".md": to_markdown(table), ".tex": to_latex(table, name)}
+    for ending, text in (texts | {".html": page(table.title, [table])}).items():
         write_text(Path(folder) / f"{name}{ending}", text)
 
 
@@ -142,16 +136,10 @@ def to_latex(table: Table, label: str) -> str:
     return "\n".join([*lines, "\\end{table}"]) + "\n"
 
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "[": "{[}",
-    "<": r"$<$",
-    ">": r"$>$",
-    "±": r"$\pm$",
-    "`": "'",
-} | {character: f"\\{character}" for character in "&%$#_{}"}
+_LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "[": "{[}", "<": r"$<$", ">": r"$>$", "±": r"$\pm$", "`": "'",
+}  # fmt: skip
 
 
 def latex(text: str) -> str:
@@ -174,7 +162,6 @@ tr:hover td { background: #f3f3f3; }
 .cannot-tell { color: #555; }
 p { max-width: 62em; color: #333; }
 code { background: #f0f0f0; padding: 0 .2em; }"""
-
 _VERDICTS = ("reproduced", "not reproduced", "cannot tell")
 _CLASSES: dict[str, list[str]] = {"l": ["text"], "p": ["text", "wide"], "r": []}
 

@@ -67,8 +67,7 @@ class TaskRuns:
     def metrics(self, patterns: Sequence[str]) -> list[str]:
         """The metrics that every run has and that match a pattern such as `bleu_b*`, in the order of the patterns."""
         known = [name for name in self.runs[0].scores.metrics if all(name in run.scores.metrics for run in self.runs)]
-        matching = [name for one in patterns for name in known if fnmatchcase(name, one)]
-        return list(dict.fromkeys(matching))
+        return list(dict.fromkeys(name for one in patterns for name in known if fnmatchcase(name, one)))
 
 
 def load_experiment(path: Path | str) -> Experiment:
@@ -83,16 +82,12 @@ def label_of(task: str, experiment: Experiment) -> str:
 
 @dataclass(frozen=True)
 class History(OfRun):
-    """One training: a column of numbers per name."""
-
-    columns: dict[str, Floats]
+    columns: dict[str, Floats]  # of `history.csv`, by name
 
 
 @dataclass(frozen=True)
 class Outputs(OfRun):
-    """What one model made of a test split: sources, references and outputs, line by line."""
-
-    lines: list[tuple[str, ...]]
+    lines: list[tuple[str, ...]]  # source, reference and output of each sentence of a split
 
 
 Own = TypeVar("Own", ScoredRun, Analysis, History, Outputs)  # whatever belongs to a run
@@ -174,18 +169,15 @@ def check_known(patterns: Sequence[str], tasks: Sequence[TaskRuns]) -> None:
 
 def processor_seconds(recorded: dict[str, Any]) -> tuple[str, float] | None:
     """Which processor did a piece of work, the GPU where one was used, and its seconds."""
-    for processor, key in (("GPU", "gpu_s"), ("CPU", "cpu_s")):
-        if recorded.get(key):
-            return processor, float(recorded[key])
-    return None
+    known = (("GPU", "gpu_s"), ("CPU", "cpu_s"))
+    return next(((processor, float(recorded[key])) for processor, key in known if recorded.get(key)), None)
 
 
 def load_analyses(paths: Sequence[Path], experiment: Experiment) -> ByTask[Analysis]:
     """Reads and groups analyses; a `UserError` if one is of a task that the experiment does not have."""
-    found = []
-    for path in paths:
-        found.append(load(Analysis, path))
-        _check_task(found[-1].task, path, experiment)
+    found = [load(Analysis, path) for path in paths]
+    for path, analysis in zip(paths, found, strict=True):
+        _check_task(analysis.task, path, experiment)
     return by_task(found, experiment)
 
 
@@ -204,16 +196,8 @@ def load_outputs(paths: Sequence[Path], experiment: Experiment) -> ByTask[Output
     return by_task(found, experiment)
 
 
-HISTORY_COLUMNS = ("epoch", "step", "train_loss", "dev_loss")
-OPTIONAL_COLUMNS = ("dev_accuracy", "dev_token_accuracy", "dev_objective", "dev_positions")
-"""Columns that are empty where a training did not measure them after each epoch."""
-
-
 def load_histories(paths: Sequence[Path], experiment: Experiment) -> ByTask[History]:
-    """Reads and groups histories, each with the `run.yaml` in its folder.
-
-    A UserError names file and line of a missing column or number, a history without epochs, or another task.
-    """
+    """Reads and groups histories, each with the `run.yaml` in its folder; a `UserError` if one is of another task."""
     found = []
     for path in paths:
         run = load_run(path.with_name("run.yaml"))
@@ -222,8 +206,12 @@ def load_histories(paths: Sequence[Path], experiment: Experiment) -> ByTask[Hist
     return by_task(found, experiment)
 
 
+HISTORY_COLUMNS = ("epoch", "step", "train_loss", "dev_loss")
+OPTIONAL_COLUMNS = ("dev_accuracy", "dev_token_accuracy", "dev_objective", "dev_positions")  # empty where not measured
+
+
 def history_columns(path: Path) -> dict[str, Floats]:
-    """The columns of `history.csv`, each (epochs,)."""
+    """The columns of `history.csv`, each (epochs,); a `UserError` names a missing column or number, or no epochs."""
     hint = "delete the run's history and train again"
     if not path.is_file():
         raise UserError("no such file", file=path, hint="train the run first")

@@ -31,33 +31,14 @@ INK = PAPER = "#222222"  # color of lines and texts, and of whatever a paper rep
 
 _SETTINGS: dict[Any, Any] = {
     "text.parse_math": False,  # a word or label with two dollar signs is no formula
-    "figure.dpi": 110,
-    "savefig.dpi": 180,
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.labelsize": 9,
-    "axes.edgecolor": "#666666",
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.7,
-    "xtick.labelsize": 8.5,
-    "ytick.labelsize": 8.5,
-    "legend.fontsize": 8.5,
-    "legend.frameon": False,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "pam",
-}
+    "figure.dpi": 110, "savefig.dpi": 180, "svg.fonttype": "path", "svg.hashsalt": "pam",
+    "font.family": "DejaVu Sans", "font.size": 9, "axes.labelsize": 9,
+    "axes.titlesize": 10, "axes.titleweight": "bold", "axes.titlelocation": "left",
+    "axes.edgecolor": "#666666", "axes.linewidth": 0.8, "axes.spines.top": False, "axes.spines.right": False,
+    "axes.axisbelow": True, "axes.grid": True, "grid.color": "#e4e4e4", "grid.linewidth": 0.7,
+    "xtick.labelsize": 8.5, "ytick.labelsize": 8.5, "legend.fontsize": 8.5, "legend.frameon": False,
+    **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
+}  # fmt: skip
 
 
 class Look(NamedTuple):
@@ -75,10 +56,8 @@ _DASHES = (_SOLID, _DASHED, _DOTTED, _BROKEN, _LONG)
 
 def _family(color: str, **marks: str) -> dict[str, Look]:
     """Looks of models of one kind: a color for all, a mark and dashes for each."""
-    return {
-        name.replace("_", "-"): Look(color, mark, dashes)
-        for (name, mark), dashes in zip(marks.items(), cycle(_DASHES), strict=False)
-    }
+    marked = zip(marks.items(), cycle(_DASHES), strict=False)
+    return {name.replace("_", "-"): Look(color, mark, dashes) for (name, mark), dashes in marked}
 
 
 _LOOKS = {
@@ -105,12 +84,10 @@ _MARKERS = ("<", ">", "X", "p", "h", "*", "d", "8")
 
 
 def look(model: str) -> Look:
-    """The model's look, in Okabe and Ito's colors, distinct also without color vision.
-
-    A model that is not listed gets one by its name alone, so it too is the same everywhere.
-    """
+    """The model's look, in Okabe and Ito's colors, distinct also without color vision."""
     if model in _LOOKS:
         return _LOOKS[model]
+    # Of a model that is not listed it depends on the name alone, so it too is the same everywhere.
     number = zlib.crc32(model.encode())
     picks: Any = (_COLORS, number), (_MARKERS, number // 8), (_DASHES, number // 64)
     return Look(*(known[place % len(known)] for known, place in picks))
@@ -151,11 +128,10 @@ def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figu
 def draw_tasks(
     tasks: Sequence[tuple[str, Drawn]], draw: Callable[..., None], height: float, left: Sequence[str] = ("",)
 ) -> Figure:
-    """Panels for each task below its heading, with room for a legend below all.
+    """Panels for each task below its heading, with room for a legend below all; `height` in inches of a line of tasks.
 
     Args:
         draw: takes what is drawn of a task, then its panels.
-        height: inches of each line of tasks.
         left: words at the axes of a task's panels, from top to bottom, where they are at the left edge.
     """
     columns, deep = min(ACROSS, len(tasks)), len(left)
@@ -182,11 +158,7 @@ def head(axes: Axes, text: str, across: int = 1) -> None:
 
 
 def legend_models(figure: Figure, labels: Mapping[str, str], title: str | None = None, **options: Any) -> None:
-    """A legend of models by their names below all panels, each as `look` has it.
-
-    Args:
-        options: of every entry's line, such as `ls="none"` where only marks are drawn.
-    """
+    """A legend of models by their names below all panels, each as `look` has it but for the `options` of its line."""
     handles = []
     for model, label in labels.items():
         color, marker, dashes = look(model)

@@ -36,10 +36,10 @@ def build(name: str, inputs: Inputs) -> Table:
 # Ours with the paper's, and gains over the baseline.
 
 COMPARISON: tuple[str, ...] = (
-    *("task", "model", "metric", "mean", "sd", "n", "low", "high", "paper", "difference"),
-    *("p_vs_soft", "verdict", "cpu_s", "gpu_s"),
-)
-GAINS = (*("task", "model", "metric", "baseline", "gain", "low", "high", "paper_gain"), *("p", "verdict", "reason"))
+    "task", "model", "metric", "mean", "sd", "n", "low", "high", "paper", "difference",
+    "p_vs_soft", "verdict", "cpu_s", "gpu_s",
+)  # fmt: skip
+GAINS = ("task", "model", "metric", "baseline", "gain", "low", "high", "paper_gain", "p", "verdict", "reason")
 DIGITS = {
     **dict.fromkeys(("mean", "sd", "low", "high", "difference", "gain", "paper_gain"), 4),
     **dict.fromkeys(("p", "p_vs_soft"), 6),
@@ -79,12 +79,9 @@ def comparison(spec: TableSpec, inputs: Inputs) -> Table:
         *([Column("GPU s", "{gpu_s:,.0f}")] if any(row.gpu_s for row in rows) else []),
         VERDICT,
     ]
-    signatures = dict.fromkeys(
-        f"{name} `{text}`"
-        for task in inputs.tasks
-        for name, text in task.runs[0].scores.details.get("signatures", {}).items()
-        if f"{name}_b*" in spec.metrics
-    )
+    known = [task.runs[0].scores.details.get("signatures", {}) for task in inputs.tasks]
+    signed_by = [f"{name} `{text}`" for one in known for name, text in one.items() if f"{name}_b*" in spec.metrics]
+    signatures = dict.fromkeys(signed_by)
     said = [f"Signatures of sacreBLEU: {'; '.join(signatures)}."] if signatures else []
     said += [SACREBLEU_NOTE] if sacrebleu else []
     notes = _notes(spec, inputs, rows, OURS_NOTE, said)
@@ -95,8 +92,8 @@ def gains(spec: TableSpec, inputs: Inputs) -> Table:
     """Gains over the baseline with paired intervals, and what decided each verdict."""
     baseline = inputs.experiment.baseline
     rows = compare(inputs.tasks, inputs.experiment, spec.metrics, inputs.paper(spec))
-    frame = _with_texts(rows)
-    frame = frame.assign(baseline=baseline, low=frame["gain_low"], high=frame["gain_high"])
+    frame = _with_texts(rows).drop(columns=["low", "high"]).rename(columns={"gain_low": "low", "gain_high": "high"})
+    frame["baseline"] = baseline
     names, _, gained = _columns(rows)
     shown = [*names, *gained, VERDICT, Column("Reason", "{reason}", "l")]
     title = f"Gain over {_label(rows, baseline)}. {inputs.title(spec)}"
@@ -110,18 +107,17 @@ def _with_texts(rows: Sequence[Row]) -> pd.DataFrame:
     for row in rows:
         digits, mark = row.metric.decimals, "" if row.same_data else "*"
         low, high, paper_gain = (signed(value, digits) for value in (row.gain_low, row.gain_high, row.paper_gain))
-        texts.append(
-            {
-                "metric_label": row.metric.label,
-                "ours": _spread(row, digits),
-                "interval": f"[{row.low:.{digits}f}, {row.high:.{digits}f}]",
-                "paper_text": None if row.paper is None else f"{row.paper:.{digits}f}{mark}",
-                "gain_text": signed(row.gain, digits),
-                "gain_interval": low and f"[{low}, {high}]",
-                "p_text": None if row.p is None else probability(row.p),
-                "paper_gain_text": paper_gain and paper_gain + mark,
-            }
-        )
+        text = {
+            "metric_label": row.metric.label,
+            "ours": _spread(row, digits),
+            "interval": f"[{row.low:.{digits}f}, {row.high:.{digits}f}]",
+            "paper_text": None if row.paper is None else f"{row.paper:.{digits}f}{mark}",
+            "gain_text": signed(row.gain, digits),
+            "gain_interval": low and f"[{low}, {high}]",
+            "p_text": None if row.p is None else probability(row.p),
+            "paper_gain_text": paper_gain and paper_gain + mark,
+        }
+        texts.append(text)
     return pd.concat([frame_of(rows), pd.DataFrame(texts, dtype=object)], axis=1)
 
 
@@ -146,10 +142,10 @@ def _label(rows: Sequence[Row], baseline: str) -> str:
 
 def _notes(spec: TableSpec, inputs: Inputs, rows: Sequence[Row], first: str, more: Sequence[str] = ()) -> list[str]:
     """What is said below a comparison; `first` takes the metrics' units and what a gain is."""
-    units = {
-        f"{one.label}{f' in {one.unit}' if one.unit else ''}{', lower is better' if one.lower_is_better else ''}"
-        for one in (row.metric for row in rows)
-    }
+    units = set()
+    for one in (row.metric for row in rows):
+        unit, lower = f" in {one.unit}" if one.unit else "", ", lower is better" if one.lower_is_better else ""
+        units.add(one.label + unit + lower)
     gain = GAIN_NOTE.format(_label(rows, inputs.experiment.baseline))
     labels, noted = {row.task: row.task_label for row in rows}, inputs.experiment.tasks
     reported = [row.same_data for row in rows if row.paper is not None]
@@ -179,22 +175,18 @@ def _p_by_sacrebleu(rows: Sequence[Row], paths: Sequence[Path]) -> list[str | No
 # Every model at a glance: how good, how certain, how fast, how large.
 
 GLANCE = (
-    *("task", "model", "metric", "mean", "sd", "low", "high", "ppl", "one_minus_aer", "entropy"),
-    *("trained_per_s", "decoded_per_s", "parameters", "n"),
-)
+    "task", "model", "metric", "mean", "sd", "low", "high", "ppl", "one_minus_aer", "entropy",
+    "trained_per_s", "decoded_per_s", "parameters", "n",
+)  # fmt: skip
 GLANCE_DIGITS = dict.fromkeys(GLANCE[3:10], 4) | {"trained_per_s": 2, "decoded_per_s": 2}
 GLANCE_SHOWN = (
-    TASK,
-    MODEL,
-    Column("Quality", "{quality}"),
-    Column("95 %", "[{low:.2f}, {high:.2f}]", "l"),
-    Column("Perplexity", "{ppl:.3f}"),
-    Column("1 - AER", "{one_minus_aer:.3f}"),
-    Column("Entropy", "{entropy:.3f}"),
-    Column("Trained/s", "{trained_per_s:,.0f}"),
-    Column("Decoded/s", "{decoded_per_s:,.0f}"),
-    Column("Parameters", "{parameters:,.0f}"),
-    SEEDS,
+    TASK, MODEL, Column("Quality", "{quality}"), Column("95 %", "[{low:.2f}, {high:.2f}]", "l"),
+    Column("Perplexity", "{ppl:.3f}"), Column("1 - AER", "{one_minus_aer:.3f}"), Column("Entropy", "{entropy:.3f}"),
+    Column("Trained/s", "{trained_per_s:,.0f}"), Column("Decoded/s", "{decoded_per_s:,.0f}"),
+    Column("Parameters", "{parameters:,.0f}"), SEEDS,
+)  # fmt: skip
+QUALITY_NOTE = (
+    "Quality: {}; mean and standard deviation over seeds, 95 % bootstrap interval of the mean over the test split."
 )
 GLANCE_NOTE = (
     "Perplexity is of the likelihood, also where a bound was trained: positions are summed out by the prior, latent "
@@ -223,11 +215,8 @@ def attentions(spec: TableSpec, inputs: Inputs) -> Table:
     ):
         frame = frame.merge(_means(measured, columns), how="left", on=["task", "model"])
     names = dict.fromkeys(f"{row.metric.label} on {row.task_label}" for row in rows)
-    quality = (
-        f"Quality: {', '.join(names)}; mean and standard deviation over seeds, 95 % bootstrap "
-        "interval of the mean over the test split."
-    )
-    return table_of(inputs.title(spec), frame, GLANCE, GLANCE_DIGITS, GLANCE_SHOWN, (quality, GLANCE_NOTE))
+    notes = QUALITY_NOTE.format(", ".join(names)), GLANCE_NOTE
+    return table_of(inputs.title(spec), frame, GLANCE, GLANCE_DIGITS, GLANCE_SHOWN, notes)
 
 
 def _speed_and_size(run: ScoredRun) -> tuple[str, str, float | None, float | None, int | None]:
@@ -250,14 +239,13 @@ def _means(records: Sequence[tuple[Any, ...]], columns: Sequence[str]) -> pd.Dat
         return float(seeds.mean(skipna=False))
 
     frame = pd.DataFrame(records, columns=["task", "model", *columns]).astype(dict.fromkeys(columns, float))
-    return frame.groupby(["task", "model"], as_index=False).agg(dict.fromkeys(columns, mean))
+    return frame.groupby(["task", "model"], as_index=False).agg(mean)
 
 
 # Translations of all models, side by side with the reference.
 
 COUNT = 6  # sentences of each task
 WORDS = range(6, 26)  # lengths of the sources that are shown: neither trifling nor too long to be compared by eye
-
 EXAMPLES = ("task", "sentence", "model", "label", "text")
 EXAMPLES_SHOWN = (TASK, Column("Sentence", "{sentence}"), Column("", "{label}", "l"), Column("Text", "{shown}", "p"))
 EXAMPLES_NOTE = (
@@ -287,11 +275,7 @@ def examples(spec: TableSpec, inputs: Inputs) -> Table:
 
 
 def _most_different(outputs: Sequence[Sequence[tuple[str, ...]]]) -> list[int]:
-    """Numbers of sentences to show: of each of `COUNT` stretches the one on which models differ.
-
-    That is the sentence with most different outputs, the first of equals; those whose source has a length in `WORDS`
-    come before all others.
-    """
+    """Of each of `COUNT` stretches the sentence with most different outputs, of a length in `WORDS` if there is one."""
 
     def rank(number: int) -> tuple[bool, int]:
         return len(outputs[0][number][0].split()) in WORDS, len({lines[number][2] for lines in outputs})

@@ -127,7 +127,7 @@ def test_environment_counts_runs_by_version_and_hardware(made: MadeExperiment, t
 def test_the_same_scores_give_the_same_bytes(made: MadeExperiment, tmp_path: Path) -> None:
     for folder in ("first", "second"):
         make(made, "table2", tmp_path / folder)
-    for ending in render.FORMATS:
+    for ending in (".csv", ".md", ".tex", ".html"):
         first, second = (tmp_path / name / f"table2{ending}" for name in ("first", "second"))
         assert first.read_bytes() == second.read_bytes()
 

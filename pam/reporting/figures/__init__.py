@@ -1,7 +1,7 @@
 """Every kind of figure, drawn and written as SVG and PNG.
 
-To add a kind: a function that returns a figure, and a line in `KINDS` and in `pam.reporting.catalogue.FIGURE_CODE`. Its
-arguments are its options: `OPTIONS` says how each is read from the command line.
+To add a kind: a function that returns a figure, its arguments being its `OPTIONS`, and a line in `KINDS` and in
+`pam.reporting.catalogue.FIGURE_CODE`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,10 @@ from pam.reporting import style
 from pam.reporting.figures import attention, curves, models
 
 KINDS: dict[str, Callable[..., Figure]] = {
-    "quality": models.quality,
-    "gains": models.gains,
-    "cost": models.cost,
-    "attention": attention.attention,
-    "curves": curves.curves,
-    "bleu_by_length": curves.bleu_by_length,
-    "bleu_by_size": curves.bleu_by_size,
-    "entropy_accuracy": attention.entropy_accuracy,
-    "coverage": attention.coverage,
-}
+    "quality": models.quality, "gains": models.gains, "cost": models.cost,
+    "attention": attention.attention, "curves": curves.curves, "bleu_by_length": curves.bleu_by_length,
+    "bleu_by_size": curves.bleu_by_size, "entropy_accuracy": attention.entropy_accuracy, "coverage": attention.coverage,
+}  # fmt: skip
 
 _FILE: dict[str, Any] = {"type": Path, "required": True}
 _FILES: dict[str, Any] = {"type": Path, "required": True, "nargs": "+"}

@@ -23,9 +23,8 @@ from pam.reporting.runs import label_of, labels, load_analyses, load_experiment
 # Heat maps of two models' alignments and their difference (Shankar & Sarawagi, Figures 2, 5).
 
 ACROSS = 18  # target symbols up to which three panels fit side by side and words stay legible
-_LABEL = 7.5
-_ROW, _LETTER, _BAR = 0.165, 0.066, 0.9
-"""Inches of a source symbol's row, of a letter of a target word that is written upwards, and of a scale."""
+_LABEL, _SIGNS = 7.5, {"</s>": "⏎"}
+_ROW, _LETTER, _BAR = 0.165, 0.066, 0.9  # inches of a source symbol's row, a letter written upwards, and a scale
 
 
 class Row(Strict, extra="ignore"):
@@ -44,9 +43,6 @@ class Alignments(Strict, extra="ignore"):
     model: str
     label: str
     rows: list[Row] = Field(min_length=1)
-
-
-_SIGNS = {"</s>": "⏎"}
 
 
 def attention(base: Path, other: Path, rows: int) -> Figure:

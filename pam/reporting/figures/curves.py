@@ -14,26 +14,15 @@ from matplotlib.ticker import MaxNLocator
 from pam.evaluation.metrics import Floats
 from pam.evaluation.translation import by_length
 from pam.io import UserError, read_json
-from pam.reporting import style
+from pam.reporting import runs, style
 from pam.reporting.comparison import Row, compare
-from pam.reporting.runs import (
-    History,
-    TaskRuns,
-    check_known,
-    label_of,
-    labels,
-    load_experiment,
-    load_histories,
-    load_runs,
-)
+from pam.reporting.runs import History, TaskRuns
 
 # What was measured on the development split after each epoch.
 
 
 class Kind(NamedTuple):
-    """What is drawn: a column of the history, its name, its unit and how it is read."""
-
-    column: str
+    column: str  # of the history
     words: str
     unit: str
     read: Callable[[Floats], Floats] = np.asarray
@@ -43,26 +32,23 @@ def _in_per_cent(values: Floats) -> Floats:
     return 100 * values
 
 
-LEFT = (
+LEFT = (  # the first one that all histories of a task have
     Kind("dev_accuracy", "development accuracy", "%", _in_per_cent),
     Kind("train_loss", "training loss", "nats a symbol"),
 )
-"""The first one that all histories of a task have."""
 RIGHT = Kind("dev_loss", "development loss", "nats a symbol")
-
-EVAL_METRICS = (
+EVAL_METRICS = (  # what Figures 1 to 3 of Orlova et al. show, on the development split
     Kind("dev_token_accuracy", "next symbol right", "%", _in_per_cent),
     Kind("dev_objective", "objective", "nats a symbol"),
     Kind("dev_loss", "perplexity", "a symbol", np.exp),
 )
-"""What Figures 1 to 3 of Orlova et al. show, on the development split."""
 POSITIONS = Kind("dev_positions", "positions summed over", "a symbol")
 
 
 def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> Figure:
     """A row of panels per task: accuracy or training loss, then development loss; or `EVAL_METRICS`."""
-    known = load_experiment(experiment)
-    tasks = load_histories(histories, known)
+    known = runs.load_experiment(experiment)
+    tasks = runs.load_histories(histories, known)
     drawn = EVAL_METRICS if eval_metrics else (LEFT[0], RIGHT)
     every = [one for of_task in tasks.values() for seeds in of_task.values() for one in seeds]
     if eval_metrics and all(POSITIONS.column in one.columns for one in every):
@@ -79,10 +65,10 @@ def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> F
         for panel, kind in zip(row, drawn if eval_metrics else (left, RIGHT), strict=False):
             _panel(panel, of_task, kind)
             panel.set_xlabel(epoch)
-        style.head(row[0], label_of(task, known), across=columns)
+        style.head(row[0], runs.label_of(task, known), across=columns)
     several = len({one.seed for task in tasks.values() for own in task.values() for one in own}) > 1
     title = "mean over seeds; thin lines: each seed" if several else None
-    names = labels(tasks)
+    names = runs.labels(tasks)
     models = {model: names[model] for model in [*known.models, *names] if model in names}
     style.legend_models(figure, models, title=title, marker=None)
     return figure
@@ -125,8 +111,8 @@ FEWEST_SENTENCES = 10  # below that the BLEU of a bin of lengths is noise and is
 
 def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> Figure:
     """BLEU by sentence length (Luong et al. 2015, Figure 6): a panel per task, a line per model."""
-    tasks = load_runs(scores, load_experiment(experiment))
-    check_known(["bleu_b*"], tasks)
+    tasks = runs.load_runs(scores, runs.load_experiment(experiment))
+    runs.check_known(["bleu_b*"], tasks)
     tasks = [task for task in tasks if task.metrics(["bleu_b*"])]
 
     def draw(task: TaskRuns, axes: Axes) -> None:
@@ -142,7 +128,7 @@ def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> Figure:
         axes.set_xlabel("words of the source, and sentences")
 
     figure = style.draw_tasks([(task.label, task) for task in tasks], draw, 3.0, ("BLEU",))
-    style.legend_models(figure, labels({task.name: task.models for task in tasks}))
+    style.legend_models(figure, runs.labels({task.name: task.models for task in tasks}))
     return figure
 
 
@@ -157,8 +143,8 @@ def bleu_by_size(experiment: Path, scores: Sequence[Path], data: Sequence[Path])
     Raises:
         UserError: scores without BLEU, or a task without a summary of its data.
     """
-    known = load_experiment(experiment)
-    tasks = load_runs(scores, known)
+    known = runs.load_experiment(experiment)
+    tasks = runs.load_runs(scores, known)
     sizes = {path.parent.parent.name: int(read_json(path)["splits"]["train"]["rows"]) for path in data}
     for task in tasks:
         if task.name not in sizes:

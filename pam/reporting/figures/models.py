@@ -110,9 +110,7 @@ def _seconds(row: Row, rows: Sequence[Row], on_gpu: bool) -> float | None:
 
 
 class Mark(NamedTuple):
-    """What is drawn on a model's line: our value with its interval, the paper's, each seed's."""
-
-    value: float
+    value: float  # ours, with its interval
     low: float
     high: float
     paper: float | None
@@ -122,12 +120,7 @@ class Mark(NamedTuple):
 def _line_per_model(
     marks: Sequence[tuple[Row, Mark]], axis: Callable[[Metric], str], words: str, zero: bool = False
 ) -> Figure:
-    """One panel per task, one line per model, the first on top; a line at `zero`.
-
-    Args:
-        axis: what to write at the axis of a metric.
-        words: what our marks are, for the legend.
-    """
+    """One panel per task, one line per model, the first on top; `words` say in the legend what our marks are."""
     tasks = _by_task(marks)
     names = [[row.label for row, _ in task] for task in tasks]
 
@@ -196,11 +189,9 @@ ASIDE = 60.0  # points at the side of a panel that a mark with its value takes
 
 
 class Outlier(NamedTuple):
-    """A model's value, which is far out, and its place on the other axis."""
-
     model: str
     value: float
-    place: float
+    place: float  # on the other axis
 
 
 def far_out(values: Sequence[float]) -> list[int]:
