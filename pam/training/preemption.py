@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-RESERVE_S = 120.0
-"""For a last step, a state and the way to the scheduler; of a short job, half of what is left."""
+RESERVE_S = 120.0  # for a last step, a state and the way to the scheduler; of a short job, half of what is left
 REQUEUE_WAIT_S = 60.0
 log = logging.getLogger(__name__)
 
@@ -73,8 +72,7 @@ class Stop:
 class Deadline:
     """When a training in a Slurm job has to save its state: `at`, by `time.monotonic`; never, where no job has a limit.
 
-    A job that reaches it goes back to the queue, keeps its number, and Slurm starts it again. So whoever waits for it,
-    Snakemake or a person, sees one job.
+    A job that reaches it goes back to the queue under its number: whoever waits for it sees one job.
     """
 
     job: str | None = None
@@ -99,10 +97,7 @@ class Deadline:
         return time.monotonic() >= self.at
 
     def requeue(self) -> None:
-        """Puts the job back into the queue, whereupon Slurm ends this process.
-
-        Returns, and the job runs into its limit or fails, only if Slurm refuses; the log says why.
-        """
+        """Puts the job back into the queue, whereupon Slurm ends this process; returns only if Slurm refuses."""
         assert self.job is not None
         log.info("the time limit is near: job %s goes back to the queue, to go on later", self.job)
         try:
