@@ -96,10 +96,7 @@ def decode(model: Model, actions: bool, beam: int, batch: Batch) -> None:
 
 
 def take_turns(runners: Sequence[Runner], what: str, plan: Plan, device: torch.device) -> list[dict[str, Any]]:
-    """Times all runners, one turn each per round, on the same rows in a round; returns a row for each.
-
-    In it, `time_vs_first` is the median over rounds of the ratio in a round.
-    """
+    """Times all runners, a turn each per round, on the same rows; `time_vs_first` is the median of rounds' ratios."""
     for runner in runners:
         runner.turn(0, plan.warm_up)
     for number in range(plan.rounds):
@@ -127,10 +124,7 @@ def _spread(name: str, rates: Sequence[float]) -> dict[str, float]:
 
 
 def measure(models: dict[str, ModelConfig], data: Prepared, plan: Plan, device: torch.device) -> list[dict[str, Any]]:
-    """Times training, greedy search and beam search of each model; the first is what the others are compared with.
-
-    Decoding is timed after training's turns, whose steps have taught a model where its outputs should end.
-    """
+    """Times training, then, as models have learned where outputs end, greedy search and beam search of each model."""
     batches = {components.targets: batches_of(data, components, plan, device) for components in models.values()}
     made = {name: fresh(components, data, plan, device) for name, components in models.items()}
     targets = {name: components.targets for name, components in models.items()}
@@ -175,8 +169,7 @@ def beside(components: ModelConfig, data: Prepared, plan: Plan, jobs: int) -> di
     The result, in medians over rounds: `at_once` and `in_turn` are examples per wall second of all trainings together,
     `time_ratio` is the time at once over that in turn, 1 / `jobs` where there are cores enough.
     """
-    # An error in the data is raised here, before other processes meet it.
-    batches_of(data, components, plan, torch.device("cpu"))
+    batches_of(data, components, plan, torch.device("cpu"))  # raises what is wrong before other processes meet it
     context = multiprocessing.get_context("spawn")
     pipes = []
     for _ in range(jobs):

@@ -80,10 +80,7 @@ class Plan:
         return self.components.get(model) or _checked_model(model)
 
     def members(self, model: str) -> list[str]:
-        """The models whose mean a model is; none if it is trained by itself.
-
-        A UserError says that one is unknown, is itself an ensemble, or writes another kind of output.
-        """
+        """The models whose mean a model is; none if it is trained by itself; UserError: one that cannot be joined."""
         members = self._components(model).members
         place = [_file_of(model)], ["members"]
         targets = set()
@@ -94,9 +91,8 @@ class Plan:
                 raise placed(error, *place) from error
             targets.add(components.targets)
             if components.members or len(targets) > 1:
-                message = f"`{member}` cannot be joined with the others"
                 hint = "join models of their own training, all of symbols or all of actions"
-                raise placed(UserError(message, hint=hint), *place)
+                raise placed(UserError(f"`{member}` cannot be joined with the others", hint=hint), *place)
         return members
 
     def task(self, name: str) -> TaskConfig:
@@ -148,10 +144,7 @@ class Plan:
 
 
 def with_options(components: ModelConfig, *layers: OptionLayer) -> ModelConfig:
-    """The model with the options that its components are given, later layers winning, its own file over all.
-
-    A layer changes nothing for models that do not use the kind it names.
-    """
+    """The model with options of the kinds that it uses, later layers winning, its own file over all."""
     if not components.architecture.has_components:
         layers = tuple({"architecture": layer.get("architecture", {})} for layer in layers)
     changed = {}
@@ -167,10 +160,9 @@ def with_options(components: ModelConfig, *layers: OptionLayer) -> ModelConfig:
 
 
 def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] = ()) -> Plan:
-    """Checks an experiment as a whole: every key, every model, every override.
+    """Checks an experiment as a whole: every key, every model, every override; the first error is a UserError.
 
-    `config` was merged from `files`, the last one winning; without it, the first of them is read. The first error is a
-    UserError with file, line and hint.
+    `config` was merged from `files`, the last one winning; without it, the first of them is read.
     """
     paths = tuple(Path(file) for file in files)
     # All are read, for what merging hides: a key that is given twice.
@@ -230,11 +222,8 @@ def _check_names(experiment: Experiment, files: Sequence[Path]) -> None:
     for what, name in tasks + [("model", name) for name in experiment.models if name in RESERVED_MODELS]:
         message = f"a {what} cannot be called `{name}`: the results have a folder of that name"
         raise placed(UserError(message, hint="choose another name"), files, [f"{what}s", name])
-    lists: list[tuple[list[str], Sequence[object]]] = [
-        (["models"], experiment.models),
-        (["seeds"], experiment.seeds),
-        *((["tasks", name, "seeds"], task.seeds or ()) for name, task in experiment.tasks.items()),
-    ]
+    lists: list[tuple[list[str], Sequence[object]]] = [(["models"], experiment.models), (["seeds"], experiment.seeds)]
+    lists += [(["tasks", name, "seeds"], task.seeds or ()) for name, task in experiment.tasks.items()]
     for keys, items in lists:
         for value, times in Counter(map(str, items)).items():
             if times > 1:
@@ -253,10 +242,11 @@ def _check_task(plan: Plan, task: str) -> None:
         none = UserError("no model is left to run", hint="name fewer in `without`")
         raise placed(none, files, ["tasks", task, "without"])
     plan.resources(task)
-    for layer, under in (
+    layers = (
         (experiment.resources.models, ["resources"]),
         (own.resources.get("models", {}), ["tasks", task, "resources"]),
-    ):
+    )
+    for layer, under in layers:
         for model in layer:
             check_known("model of the experiment", model, experiment.models, files, [*under, "models", model])
             plan.resources(task, model)

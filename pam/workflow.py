@@ -133,13 +133,12 @@ class Workflow:
         return [f"{self.gold}/{name}" for name in (*first, "codec.json", "summary.json")]
 
     def of_tasks(self, file: str) -> list[str]:
-        """This file of the prepared data of every task."""
         return [f"{self.data}/{file}".format(task=task) for task in self.experiment.tasks]
 
     def gold_summaries(self) -> list[str]:
         """The summary of the word alignments of every task that has some."""
-        tasks = [name for name, own in self.experiment.tasks.items() if own.word_alignments]
-        return [f"{self.gold}/summary.json".format(task=name) for name in tasks]
+        tasks = self.experiment.tasks.items()
+        return [f"{self.gold}/summary.json".format(task=name) for name, own in tasks if own.word_alignments]
 
     def of_runs(self, file: str) -> list[str]:
         """This file of every run of the experiment."""
@@ -243,8 +242,8 @@ class Workflow:
     def outputs_by_beam(self, wildcards: Wildcards, file: str) -> list[str]:
         """This file of a run's outputs on the test split, with every beam of the task."""
         self._task(wildcards)
-        places = [self._run(wildcards).predictions("test", beam) for beam in self.beams[wildcards.task]]
-        return [str(place.with_name(file)) for place in places]
+        run, beams = self._run(wildcards), self.beams[wildcards.task]
+        return [str(run.predictions("test", beam).with_name(file)) for beam in beams]
 
     def analysis(self, wildcards: Wildcards) -> list[str]:
         """A run's analysis of the test split, if its scores need one."""
@@ -257,8 +256,8 @@ class Workflow:
 
     def posterior(self, task: str) -> list[str]:
         """The first model of a task that attends a posteriori, if there is one."""
-        feeds = {model: self.plan.components[model].input_feeding for model in self.compared(task)}
-        return [model for model, feed in feeds.items() if feed.kind == "posterior"][:1]
+        kinds = self.plan.components
+        return [model for model in self.compared(task) if kinds[model].input_feeding.kind == "posterior"][:1]
 
     def baseline(self, task: str) -> list[str]:
         return [self.experiment.baseline]
@@ -267,8 +266,8 @@ class Workflow:
     def of_models(self, wildcards: Wildcards, models: Callable[[str], list[str]], *files: str) -> list[str]:
         """These files of runs of some of a task's `models`; `{beam}` in them is the task's main beam."""
         names = [file.format(beam=self.main_beam(wildcards)) for file in files]
-        runs = [self.run_of(wildcards.task, model, wildcards.seed) for model in models(wildcards.task)]
-        return [str(run.path / name) for run in runs for name in names]
+        runs = [self.run_of(wildcards.task, model, wildcards.seed).path for model in models(wildcards.task)]
+        return [str(run / name) for run in runs for name in names]
 
     @by_job
     def resource(self, wildcards: Wildcards, name: str, of_all: bool = False) -> int:
@@ -283,11 +282,9 @@ class Workflow:
         return int(asked and device != "cpu")
 
     def gpus_of_all(self, wildcards: Wildcards) -> int:
-        """The same, for all processes that share a training."""
         return self.gpu(wildcards) * self._resources(wildcards).processes
 
     def gpu_model(self, wildcards: Wildcards) -> str:
-        """The kind of GPU, if a certain one is asked for."""
         return self._resources(wildcards).gpu_model or "" if self.gpu(wildcards) else ""
 
     def device(self, wildcards: Wildcards) -> str:
@@ -313,7 +310,7 @@ class ReportFiles:
         return [f"{self.flow.results}/tables/{name}.html" for name in self._shown(TABLES) if TABLES[name].front]
 
     def figures(self) -> list[str]:
-        """Every figure of the experiment, heat maps of one seed of each task included."""
+        """Every figure, heat maps of one seed of each task included."""
         tasks = [task for task in self.experiment.tasks if self.flow.posterior(task)]
         maps = [f"attention_{task}_seed{self.experiment.seeds_of(task)[0]}" for task in tasks]
         return [f"{self.flow.results}/figures/{name}.svg" for name in [*self._shown(FIGURES), *maps]]
@@ -341,8 +338,7 @@ class ReportFiles:
         """The table or figure that a job makes, its files by option of its command, and those that it reads unasked."""
         item = TABLES[wildcards.table] if hasattr(wildcards, "table") else FIGURES[wildcards.figure]
         tasks = item.shows(self.experiment, self.flow.kinds)
-        # Without repetitions and in order, as the keys of dictionaries.
-        files: dict[str, dict[str, None]] = {option: {} for option in item.files}
+        files: dict[str, dict[str, None]] = {option: {} for option in item.files}  # keys: once each, and in order
         beside: dict[str, None] = {}
         for task, model, seed in self.experiment.runs():
             if task not in tasks or (item.trained and model in self.flow.ensembles):
@@ -354,12 +350,8 @@ class ReportFiles:
                 # A test row has no pointer actions to be forced.
                 "analyses": self.flow.plan.components[model].targets == "symbols",
             }
-            named = {
-                "task": f"{self.flow.results}/{task}",
-                "run": str(self.flow.run_of(task, model, seed).path),
-                "seed": seed,
-                "beam": self.flow.beams[task][0],
-            }
+            named = {"seed": seed, "beam": self.flow.beams[task][0], "task": f"{self.flow.results}/{task}"}
+            named["run"] = str(self.flow.run_of(task, model, seed).path)
             for option, pattern in item.files.items():
                 if exists.get(option, True):
                     files[option][pattern.format(**named)] = None

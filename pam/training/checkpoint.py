@@ -52,10 +52,7 @@ class Progress:
 
 
 def pack(model: nn.Module, optimizer: torch.optim.Optimizer, best: Weights, recent: list[Weights]) -> dict[str, Tensor]:
-    """All tensors of a training under names of one level.
-
-    `best` are weights of the best epoch, `recent` those of epochs that a later mean will hold, the oldest first.
-    """
+    """All tensors of a training by name; of `recent` epochs, which a later mean will hold, the oldest first."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     tensors |= {f"best.{name}": value for name, value in best.items()}
     for index, weights in enumerate(recent):
@@ -97,13 +94,10 @@ def locked(folder: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class StateFolder:
-    """States of one training, the newest and the one before.
-
-    The `key` is what the training is: configuration, data and code. A state with another one is not resumed.
-    """
+    """States of one training, the newest and the one before."""
 
     folder: Path
-    key: str
+    key: str  # what the training is, configuration, data and code: a state with another one is not resumed
 
     def save(self, tensors: dict[str, Tensor], progress: Progress) -> None:
         """Writes a state as a whole; the state before is the reserve."""
@@ -143,7 +137,7 @@ class StateFolder:
 class CheckpointTimer:
     """How long after one state the next is saved: `every_s` seconds at least; 0: after every batch, come what may.
 
-    It is more where saving would take more than its share of the time, as that of a large model to a slow disk does.
+    It is more where saving would take more than its share of the time.
     """
 
     def __init__(self, every_s: float) -> None:
@@ -166,8 +160,7 @@ class CheckpointTimer:
 class Results:
     """The results of one training, by its `key`: written here as a whole, then published where they are wanted.
 
-    A workflow that was killed while its training lived on deletes what that training wrote, and starts it once more.
-    The second finds in this folder, which holds nothing else, what the first has made.
+    A workflow that was killed while its training lived on deletes what that wrote and starts it anew, to find it here.
     """
 
     folder: Path

@@ -60,8 +60,7 @@ def limit_threads() -> None:
 def keep_heap() -> bool:
     """Makes glibc keep freed memory; true where that was possible.
 
-    A batch allocates and frees some tens of megabytes. Where they go back to the kernel, it clears each page again for
-    the next batch, which took up to half of the training time.
+    Else the kernel clears each page again for the next batch, which took up to half of the training time.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -77,10 +76,7 @@ def keep_heap() -> bool:
 
 @contextmanager
 def enough_for(work: str, hint: str) -> Iterator[None]:
-    """A UserError names the setting to change where memory on the CPU or on CUDA does not suffice for this context.
-
-    A process that Linux kills because the whole machine has run out of memory cannot say anything.
-    """
+    """A UserError names the setting to change where memory on the CPU or on CUDA does not suffice for this context."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:

@@ -28,11 +28,7 @@ class Stopped(Exception):  # noqa: N818 -- nothing is wrong
 
 
 class Stop:
-    """Whether this process is to stop.
-
-    A scheduler requests it by SIGTERM and a person by Ctrl-C. A time limit may also be `near`, and a process that was
-    launched together with others stops when `launcher`, the process that has to outlive it, is gone.
-    """
+    """Whether this process is to stop: by SIGTERM or Ctrl-C, as a time limit is `near`, or its `launcher` is gone."""
 
     def __init__(self, near: Callable[[], bool] = lambda: False, launcher: int | None = None):
         self.near, self.launcher = near, launcher
@@ -47,10 +43,7 @@ class Stop:
 
     @contextmanager
     def handle_signals(self) -> Iterator[None]:
-        """Notes SIGTERM and SIGINT instead of ending by them; a second SIGINT ends at once.
-
-        One that is ignored, as SIGINT is by what a shell runs in the background, stays so.
-        """
+        """Notes SIGTERM and SIGINT instead of ending by them; a second SIGINT ends at once, an ignored one stays so."""
         before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
         def note(number: int, frame: FrameType | None) -> None:

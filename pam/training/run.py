@@ -73,15 +73,13 @@ def _train_in_group(
     # What the model will be saved with is read now: an error must not show after the training.
     kind, sums, _ = data.summary["task"], data.summary["outputs_sha256"], data.codec
     code = code or fingerprint(f"{__name__}:train", *model_modules(run))
-    # The files have been read, and checked against what the summary says of them.
     files = [sums[name] for name in ("train.safetensors", "dev.safetensors", "source.vocab", "target.vocab")]
     parts = [json.dumps(run.training_config(), sort_keys=True), code, *files]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     with locked(state) if group.is_main else nullcontext():
         results, states = Results(state / "finished", key), StateFolder(state, key)
         # The other processes wait here for the first, which has waited for the lock.
-        (whole,) = group.gather(group.is_main and results.whole())
-        if any(whole):
+        if any(group.gather(group.is_main and results.whole())[0]):
             log.info("finished already: to train it once more, delete %s", results.folder)
         else:
             torch.manual_seed(run.seed)  # decides the first weights

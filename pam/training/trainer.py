@@ -114,18 +114,17 @@ class Trainer:
 
     @property
     def step(self) -> int:
-        """Steps done so far."""
         return self.progress.steps(self.steps_per_epoch)
 
     def _finished(self) -> bool:
         patience, history = self.config.training.patience, self.progress.history
-        if patience is not None and history:
-            best = min(history, key=lambda row: row["dev_loss"])
-            if history[-1]["epoch"] - best["epoch"] >= patience:
-                log.info(f"no lower development loss in {patience} epochs: the training ends")
-                return True
-        # Not the steps themselves, as the last ones may have been done and not yet evaluated.
-        return bool(history) and history[-1]["step"] >= self.total_steps
+        if not history:
+            return False
+        best = min(history, key=lambda row: row["dev_loss"])
+        if patience is not None and history[-1]["epoch"] - best["epoch"] >= patience:
+            log.info(f"no lower development loss in {patience} epochs: the training ends")
+            return True
+        return bool(history[-1]["step"] >= self.total_steps)  # the last steps may be done and not yet evaluated
 
     def _train_epoch(self) -> None:
         """All batches of this epoch that are not done yet; the end of the run may cut it short."""
@@ -164,8 +163,7 @@ class Trainer:
         self.optimizer.step()
         if progress.first_loss is None:
             progress.first_loss = loss / tokens
-        progress.loss += loss
-        progress.tokens += tokens
+        progress.loss, progress.tokens = progress.loss + loss, progress.tokens + tokens
         progress.examples += len(rows)
         return int(max(exit_codes))
 
@@ -271,11 +269,7 @@ def _clone(weights: Weights) -> Weights:
 
 
 def learning_rate(training: Training, step: int, steps: int) -> float:
-    """The rate at a step, from 0, of so many: a linear warm-up, a plateau, and a decay, linear to zero or by halves.
-
-    Of `training`, `learning_rate` is the plateau, `warmup_steps` the warm-up; `flat` is the share of the run after
-    which a `linear` rate decays; `halve_after` and `halve_every` are the steps at which a `halving` one does.
-    """
+    """The rate at a step, from 0, of so many: a linear warm-up, a plateau, and a decay, linear to zero or by halves."""
     warmup = min(1.0, (step + 1) / max(1, training.warmup_steps))
     if training.schedule == "halving":
         late = step - training.halve_after
