@@ -12,7 +12,7 @@ from snakemake.utils import min_version, validate
 from pam import jobs
 from pam.io import check_writable
 from pam.workflow import ReportFiles, Workflow, or_exit
-from pam.workflow import input_folder, input_folders, output_folder, run_of_model
+from pam.workflow import folder_of, input_folder, input_folders, output_folder
 
 min_version("9.20")
 

@@ -35,36 +35,28 @@ Work = Callable[[Batch], object]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured: each model has its turn `rounds` times, with so many `batches`, after `warm_up` untimed ones.
-
-    Those also teach the models: attention that has found its focus is cheaper to train than that of random weights.
-    `beams` are those of each search that is timed, `precision` is that of a training, and `threads` has each process.
-    """
+    """What is measured: each model has its turn `rounds` times, with so many `batches`."""
 
     network: Network
     batch_size: int
     rounds: int
     batches: int
-    warm_up: int
-    beams: list[int]
-    precision: str
-    threads: int
+    warm_up: int  # untimed batches before: attention that has found its focus is cheaper than with random weights
+    beams: list[int]  # of each search that is timed
+    precision: str  # of a training
+    threads: int  # of each process
 
 
 @dataclass
 class Runner:
-    """One model at one kind of work on batches of the same rows for all.
-
-    Of each turn, `rates` has examples per second and `tokens` target tokens per second; `gpu_mb` is the most that turns
-    have held of a CUDA device.
-    """
+    """One model at one kind of work on batches of the same rows for all."""
 
     label: str
     batches: Sequence[Batch]
     work: Work
-    rates: list[float] = field(default_factory=list)
-    tokens: list[float] = field(default_factory=list)
-    gpu_mb: float = 0.0
+    rates: list[float] = field(default_factory=list)  # examples per second, of each turn
+    tokens: list[float] = field(default_factory=list)  # target tokens per second, of each turn
+    gpu_mb: float = 0.0  # the most that turns have held of a CUDA device
 
     def turn(self, first: int, count: int) -> tuple[int, int]:
         """Works on `count` batches from number `first` on; how many examples and target tokens."""
@@ -104,10 +96,7 @@ def decode(model: Model, actions: bool, beam: int, batch: Batch) -> None:
 
 
 def take_turns(runners: Sequence[Runner], what: str, plan: Plan, device: torch.device) -> list[dict[str, Any]]:
-    """Times all runners, one turn each per round, on the same rows in a round; returns a row for each.
-
-    In it, `time_vs_first` is the median over rounds of the ratio in a round.
-    """
+    """Times all runners, a turn each per round, on the same rows; `time_vs_first` is the median of rounds' ratios."""
     for runner in runners:
         runner.turn(0, plan.warm_up)
     for number in range(plan.rounds):
@@ -120,18 +109,13 @@ def take_turns(runners: Sequence[Runner], what: str, plan: Plan, device: torch.d
             runner.rates.append(examples / spent)
             runner.tokens.append(tokens / spent)
             runner.gpu_mb = max(runner.gpu_mb, devices.peak_gpu_memory_mb(device) or 0.0)
-    first = runners[0].rates
-    return [
-        {
-            "what": what,
-            "model": runner.label,
-            **_spread("per_second", runner.rates),
-            "tokens_per_second": round(median(runner.tokens), 1),
-            "time_vs_first": round(median(a / b for a, b in zip(first, runner.rates, strict=True)), 3),
-            **({"gpu_mb": round(runner.gpu_mb)} if runner.gpu_mb else {}),
-        }
-        for runner in runners
-    ]
+    rows = []
+    for runner in runners:
+        ratios = [a / b for a, b in zip(runners[0].rates, runner.rates, strict=True)]
+        row = {"what": what, "model": runner.label, **_spread("per_second", runner.rates)}
+        row |= {"tokens_per_second": round(median(runner.tokens), 1), "time_vs_first": round(median(ratios), 3)}
+        rows.append(row | ({"gpu_mb": round(runner.gpu_mb)} if runner.gpu_mb else {}))
+    return rows
 
 
 def _spread(name: str, rates: Sequence[float]) -> dict[str, float]:
@@ -140,19 +124,15 @@ def _spread(name: str, rates: Sequence[float]) -> dict[str, float]:
 
 
 def measure(models: dict[str, ModelConfig], data: Prepared, plan: Plan, device: torch.device) -> list[dict[str, Any]]:
-    """Times training, greedy search and beam search of each model; the first is what the others are compared with.
-
-    Decoding is timed after training's turns, whose steps have taught a model where its outputs should end.
-    """
+    """Times training, then, as models have learned where outputs end, greedy search and beam search of each model."""
     batches = {components.targets: batches_of(data, components, plan, device) for components in models.values()}
     made = {name: fresh(components, data, plan, device) for name, components in models.items()}
-    runners = [Runner(name, batches[models[name].targets], training(model, plan)) for name, model in made.items()]
+    targets = {name: components.targets for name, components in models.items()}
+    runners = [Runner(name, batches[targets[name]], training(model, plan)) for name, model in made.items()]
     rows = take_turns(runners, "training, examples", plan, device)
     for beam in plan.beams:
-        runners = []
-        for name, model in made.items():
-            targets = models[name].targets
-            runners.append(Runner(name, batches[targets], partial(decode, model, targets == "actions", beam)))
+        works = {name: partial(decode, model, targets[name] == "actions", beam) for name, model in made.items()}
+        runners = [Runner(name, batches[targets[name]], work) for name, work in works.items()]
         how = "greedy" if beam == 1 else f"beam {beam}"
         rows += take_turns(runners, f"decoding ({how}), sentences", plan, device)
     return rows
@@ -179,20 +159,17 @@ def named_model(name: str) -> ModelConfig:
     if not top_k.isdigit():
         raise UserError(f"model `{name}`", hint="write NAME or NAME:K, K a whole number")
     summed = components.marginalization
-    cut = {"top_k": int(top_k)} | ({"q_top_k": int(top_k)} if summed.kind == "bound" else {})
-    given = components.model_dump() | {"marginalization": summed.model_dump() | cut}
-    return parse(ModelConfig, given)
+    cut = dict.fromkeys(("top_k", "q_top_k") if summed.kind == "bound" else ("top_k",), int(top_k))
+    return parse(ModelConfig, components.model_dump() | {"marginalization": summed.model_dump() | cut})
 
 
 def beside(components: ModelConfig, data: Prepared, plan: Plan, jobs: int) -> dict[str, Any]:
     """Times so many trainings, each a process on the CPU, at once and in turn, round by round.
 
-    In the result, `at_once` and `in_turn` are examples per wall second of all trainings together, medians over rounds,
-    `lowest` and `highest` those of `at_once`, and `time_ratio` is the median over rounds of the time at once over that
-    in turn, which is 1 / `jobs` where there are cores enough.
+    The result, in medians over rounds: `at_once` and `in_turn` are examples per wall second of all trainings together,
+    `time_ratio` is the time at once over that in turn, 1 / `jobs` where there are cores enough.
     """
-    # An error in the data is raised here, before other processes meet it.
-    batches_of(data, components, plan, torch.device("cpu"))
+    batches_of(data, components, plan, torch.device("cpu"))  # raises what is wrong before other processes meet it
     context = multiprocessing.get_context("spawn")
     pipes = []
     for _ in range(jobs):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pam.commands import bench, data, evaluate, train
 from pam.io import UserError, storage_error
 
-COMMANDS = {
+COMMANDS = {  # in the order in which a user meets them
     "fetch": data.fetch,
     "prepare": data.prepare,
     "word-alignments": data.word_alignments,
@@ -27,18 +27,16 @@ COMMANDS = {
     "figures": evaluate.figures,
     "bench": bench.bench,
 }
-"""In the order in which a user meets them."""
 
 
 def parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     top = argparse.ArgumentParser(prog="python -m pam", description=__doc__)
     parsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    shown = argparse.ArgumentDefaultsHelpFormatter
     for name, command in COMMANDS.items():
-        own = parsers.add_parser(
-            name, help=command.help, description=command.help, formatter_class=argparse.ArgumentDefaultsHelpFormatter
-        )
-        command.add_to(own)
+        about = command.help
+        command.add_to(parsers.add_parser(name, help=about, description=about, formatter_class=shown))
     return top
 
 

@@ -1,8 +1,7 @@
 """Configuration: what a user may write, its defaults, and one resolved `RunConfig` per training.
 
-These classes are the only place where a key, its type and its default are stated. The JSON schema
-in `workflow/schemas/` is generated from them, and every file is read through them, so a misspelt
-key is an error with a file, a line and a hint.
+These classes are the only place where a key, its type and its default are stated. The JSON schema in
+`workflow/schemas/` is generated from them, and every file is read through them, so a misspelt key is a UserError.
 
 A component is written `general`, or `{kind: general, scale: true}`; its kinds and their options are those of
 `pam.models.options`.
@@ -80,16 +79,12 @@ def _checked(layer: dict[str, dict[str, dict[str, Any]]]) -> dict[str, dict[str,
                 details = [InitErrorDetails(type=error, loc=(component, kind), input=None)]
                 raise ValidationError.from_exception_data("options", details) from error
             except ValidationError as error:
-                details = [
-                    InitErrorDetails(
-                        type=PydanticCustomError(problem["type"], "{said}", {"said": problem["msg"]}),
-                        loc=(component, kind, *problem["loc"]),
-                        input=problem["input"],
-                    )
-                    for problem in error.errors()
-                    # An option that a layer leaves out is no error: the model has it.
-                    if problem["type"] != "missing"
-                ]
+                details = []
+                for problem in error.errors():
+                    if problem["type"] != "missing":  # the model has what a layer leaves out
+                        said = PydanticCustomError(problem["type"], "{said}", {"said": problem["msg"]})
+                        place = (component, kind, *problem["loc"])
+                        details.append(InitErrorDetails(type=said, loc=place, input=problem["input"]))
                 if details:
                     raise ValidationError.from_exception_data("options", details) from error
     return layer
@@ -119,12 +114,9 @@ ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][
 Plugins = Annotated[list[ModuleName], AfterValidator(_imported)]
 """Modules that are imported as they are read: what is read after them may use their kinds."""
 
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
-"""Names that become folder names: nothing that a shell or a path would read otherwise."""
-
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"  # of folders too: nothing that a shell or a path would read otherwise
 Name = Annotated[str, Field(pattern=NAME)]
-Text = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")]
-"""Words for people, on one line: tables, figures and the report show them as they are."""
+Text = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")]  # words for people, on one line
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
@@ -351,30 +343,18 @@ class RunConfig(Strict):
     decoding: Decoding
 
     def training_config(self) -> dict[str, Any]:
-        """What decides what the training results in: a change of it is a reason to train again.
-
-        A new label in tables or a wider beam at test time is none.
-        """
+        """What decides what the training results in: a change of it is a reason to train again."""
         for_people = {"label", "source"}
-        return self.model_dump(
-            exclude={
-                "plugins": True,
-                "experiment": True,
-                "label": True,
-                "components": for_people,
-                "members": {"__all__": {"components": for_people}},
-                "training": {"state_every_s"},
-                "decoding": AT_TEST_TIME,
-            }
-        )
+        names: dict[str, Any] = {"plugins": True, "experiment": True, "label": True, "components": for_people}
+        names |= {"members": {"__all__": {"components": for_people}}}
+        return self.model_dump(exclude=names | {"training": {"state_every_s"}, "decoding": AT_TEST_TIME})
 
 
 def load_model(name: str, folder: Path | str = "config/models") -> ModelConfig:
     """Reads `<folder>/<name>.yaml`; a UserError names the closest if there is none, or what is wrong in it."""
     path = Path(folder) / f"{name}.yaml"
     if not path.is_file():
-        known = sorted(file.stem for file in Path(folder).glob("*.yaml"))
-        raise unknown("model", name, known, file=None)
+        raise unknown("model", name, sorted(file.stem for file in Path(folder).glob("*.yaml")), file=None)
     return parse(ModelConfig, read_yaml(path), path)
 
 

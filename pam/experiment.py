@@ -26,15 +26,10 @@ from pam.io import Section, UserError, parse, placed, read_yaml, unknown
 from pam.models.fitting import FitError, check_parts, check_sizes
 from pam.models.options import COMPONENTS
 
+# Folders next to those of the tasks in `results/<experiment>/`, and of the models in `results/<experiment>/<task>/`.
 RESERVED_TASKS = frozenset({"tables", "figures", "logs", "report", "benchmarks"})
-"""Folders next to those of the tasks in `results/<experiment>/`."""
-
 RESERVED_MODELS = frozenset({"data", "gold", "word_alignments", "significance"})
-"""Folders next to those of the models in `results/<experiment>/<task>/`."""
-
-OF_TASKS = frozenset({"beam", "beams", "dev"})
-"""Keys of `decoding` that decide which files there are, and so are not a model's to change."""
-
+OF_TASKS = frozenset({"beam", "beams", "dev"})  # keys of `decoding` that decide which files there are, no model's own
 MODELS = Path("config/models")
 
 
@@ -47,10 +42,9 @@ class Plan:
     files: tuple[Path, ...]
 
     def run(self, task: str, model: str, seed: int) -> RunConfig:
-        """The resolved configuration of one training, or of an ensemble.
+        """The resolved configuration of one training, or of an ensemble; a model that has a file need not be listed.
 
-        Models outside the experiment's list can be run too, if they have a file. A UserError says that there is no such
-        task or model, or that an override is not allowed.
+        A UserError says that there is no such task or model, or that an override is not allowed.
         """
         own, components = self.task(task), self._components(model)
 
@@ -86,10 +80,7 @@ class Plan:
         return self.components.get(model) or _checked_model(model)
 
     def members(self, model: str) -> list[str]:
-        """The models whose mean a model is; none if it is trained by itself.
-
-        A UserError says that one is unknown, is itself an ensemble, or writes another kind of output.
-        """
+        """The models whose mean a model is; none if it is trained by itself; UserError: one that cannot be joined."""
         members = self._components(model).members
         place = [_file_of(model)], ["members"]
         targets = set()
@@ -100,9 +91,8 @@ class Plan:
                 raise placed(error, *place) from error
             targets.add(components.targets)
             if components.members or len(targets) > 1:
-                message = f"`{member}` cannot be joined with the others"
                 hint = "join models of their own training, all of symbols or all of actions"
-                raise placed(UserError(message, hint=hint), *place)
+                raise placed(UserError(f"`{member}` cannot be joined with the others", hint=hint), *place)
         return members
 
     def task(self, name: str) -> TaskConfig:
@@ -118,11 +108,7 @@ class Plan:
         return list(dict.fromkeys([decoding.beam, *decoding.beams]))
 
     def check_datasets(self, datasets: Mapping[str, Dataset]) -> None:
-        """Checks that tasks' data sets are in a registry and can be read as wanted, and that models can learn them.
-
-        A UserError names the line of one that is not, of a wrong key of `format`, or of a task without actions that a
-        model writes.
-        """
+        """Checks that tasks' data sets are in a registry and can be read as wanted, and that models can learn them."""
         for task, own in self.experiment.tasks.items():
             under, links = ["tasks", task], own.word_alignments
             for key, name in {"dataset": own.dataset, "word_alignments": links}.items():
@@ -140,18 +126,13 @@ class Plan:
             parse(kind.Format, entry.format, self.files, (*under, "format"))
             for model in [] if kind.has_actions else self.experiment.models_of(task):
                 if any(self._components(one).targets == "actions" for one in [model, *self.members(model)]):
-                    message = (
-                        f"model `{model}` of task `{task}` writes actions, which a task of {entry.task} has none of"
-                    )
-                    error = UserError(message, hint=f"leave it out there: `without: [{model}]`")
+                    lacking = f"writes actions, which a task of {entry.task} has none of"
+                    hint = f"leave it out there: `without: [{model}]`"
+                    error = UserError(f"model `{model}` of task `{task}` {lacking}", hint=hint)
                     raise placed(error, self.files, under)
 
     def resources(self, task: str, model: str | None = None) -> Resources:
-        """What jobs on this task, or on one of its models, ask for.
-
-        The experiment's `resources`, then the task's, then what these say of the model; an override that is not a
-        resource is a UserError.
-        """
+        """What jobs on this task, or on one of its models, ask for: the experiment's, the task's, then the model's."""
         own, under = self.task(task).resources, ("tasks", task, "resources")
         merged = self.experiment.resources.model_dump() | own
         by_model = parse(ResourcesByModel, merged, self.files, under)
@@ -163,10 +144,7 @@ class Plan:
 
 
 def with_options(components: ModelConfig, *layers: OptionLayer) -> ModelConfig:
-    """The model with the options that its components are given, later layers winning, its own file over all.
-
-    A layer changes nothing for models that do not use the kind it names.
-    """
+    """The model with options of the kinds that it uses, later layers winning, its own file over all."""
     if not components.architecture.has_components:
         layers = tuple({"architecture": layer.get("architecture", {})} for layer in layers)
     changed = {}
@@ -182,10 +160,9 @@ def with_options(components: ModelConfig, *layers: OptionLayer) -> ModelConfig:
 
 
 def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] = ()) -> Plan:
-    """Checks an experiment as a whole: every key, every model, every override.
+    """Checks an experiment as a whole: every key, every model, every override; the first error is a UserError.
 
-    `config` was merged from `files`, the last one winning; without it, the first of them is read. The first error is a
-    UserError with file, line and hint.
+    `config` was merged from `files`, the last one winning; without it, the first of them is read.
     """
     paths = tuple(Path(file) for file in files)
     # All are read, for what merging hides: a key that is given twice.
@@ -241,18 +218,12 @@ def check_known(what: str, name: str, known: list[str], files: Sequence[Path] = 
 
 def _check_names(experiment: Experiment, files: Sequence[Path]) -> None:
     """Names make folders of their own, nothing is listed twice, the baseline is a model."""
-    for what, names, reserved in (
-        ("task", list(experiment.tasks), RESERVED_TASKS),
-        ("model", experiment.models, RESERVED_MODELS),
-    ):
-        for name in [name for name in names if name in reserved]:
-            message = f"a {what} cannot be called `{name}`: the results have a folder of that name"
-            raise placed(UserError(message, hint="choose another name"), files, [f"{what}s", name])
-    lists: list[tuple[list[str], Sequence[object]]] = [
-        (["models"], experiment.models),
-        (["seeds"], experiment.seeds),
-        *((["tasks", name, "seeds"], task.seeds or ()) for name, task in experiment.tasks.items()),
-    ]
+    tasks = [("task", name) for name in experiment.tasks if name in RESERVED_TASKS]
+    for what, name in tasks + [("model", name) for name in experiment.models if name in RESERVED_MODELS]:
+        message = f"a {what} cannot be called `{name}`: the results have a folder of that name"
+        raise placed(UserError(message, hint="choose another name"), files, [f"{what}s", name])
+    lists: list[tuple[list[str], Sequence[object]]] = [(["models"], experiment.models), (["seeds"], experiment.seeds)]
+    lists += [(["tasks", name, "seeds"], task.seeds or ()) for name, task in experiment.tasks.items()]
     for keys, items in lists:
         for value, times in Counter(map(str, items)).items():
             if times > 1:
@@ -266,26 +237,25 @@ def _check_task(plan: Plan, task: str) -> None:
     experiment, own, files = plan.experiment, plan.experiment.tasks[task], plan.files
     for key, named in (("models", own.models or []), ("without", own.without)):
         for model in named:
-            place = ["tasks", task, key, model]
-            check_known("model of the experiment", model, experiment.models, files, place)
+            check_known("model of the experiment", model, experiment.models, files, ["tasks", task, key, model])
     if not experiment.models_of(task):
         none = UserError("no model is left to run", hint="name fewer in `without`")
         raise placed(none, files, ["tasks", task, "without"])
     plan.resources(task)
-    for layer, under in (
+    layers = (
         (experiment.resources.models, ["resources"]),
         (own.resources.get("models", {}), ["tasks", task, "resources"]),
-    ):
+    )
+    for layer, under in layers:
         for model in layer:
-            place = [*under, "models", model]
-            check_known("model of the experiment", model, experiment.models, files, place)
+            check_known("model of the experiment", model, experiment.models, files, [*under, "models", model])
             plan.resources(task, model)
     for model in experiment.models_of(task):
         run = plan.run(task, model, experiment.seeds_of(task)[0])
-        joined: list[RunConfig | Member] = [run, *run.members]
         try:
-            for one in joined:
-                check_sizes(one.components, one.network)
+            check_sizes(run.components, run.network)
+            for member in run.members:
+                check_sizes(member.components, member.network)
         except FitError as error:
             placeless = UserError(f"model `{model}` of task `{task}`: {error.message}", hint=error.hint)
             raise placed(placeless, files, ["tasks", task]) from error

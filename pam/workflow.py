@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from pam.config import Resources, RunConfig, TaskConfig
 from pam.data.registry import Dataset, load_registries, load_task
@@ -27,11 +27,8 @@ from pam.io import UserError, dump_yaml
 from pam.reporting.catalogue import ANALYZED, FIGURES, TABLES, FigureSpec, Item, TableSpec
 from pam.run_folder import GOLD, RunFolder
 
-Wildcards = Any
-"""Snakemake's wildcards: the names in a rule's pattern as attributes, all strings."""
-
+Wildcards = Any  # Snakemake's: the names in a rule's pattern as attributes, all strings
 Returned = TypeVar("Returned")
-Given = ParamSpec("Given")
 
 
 def or_exit(function: Callable[..., Returned], *arguments: Any) -> Returned:
@@ -42,25 +39,18 @@ def or_exit(function: Callable[..., Returned], *arguments: Any) -> Returned:
         sys.exit(f"error: {error}")
 
 
-def by_job(
-    method: Callable[Concatenate[Any, Wildcards, Given], Returned],
-) -> Callable[Concatenate[Any, Given], Callable[[Wildcards], Returned]]:
+def by_job(method: Callable[..., Returned]) -> Callable[..., Callable[[Wildcards], Returned]]:
     """A rule calls the method without wildcards, and Snakemake what that gives, for each job with its own."""
 
     @wraps(method)
-    def in_rule(self: Any, *given: Given.args, **named: Given.kwargs) -> Callable[[Wildcards], Returned]:
+    def in_rule(self: Any, *given: Any, **named: Any) -> Callable[[Wildcards], Returned]:
         return lambda wildcards: method(self, wildcards, *given, **named)
 
     return in_rule
 
 
 class Workflow:
-    """An experiment as the rules see it.
-
-    `data`, `gold` and `run` are patterns of folders: of a task's prepared data and word alignments, and of a run.
-    `beams` are those of each task, the main one first; `trained` and `joined` are regular expressions for models
-    trained by themselves and for ensembles; `gpus` is how many GPUs this machine has for its jobs.
-    """
+    """An experiment as the rules see it; errors that the user can correct end the process."""
 
     def __init__(self, config: dict[str, Any], files: Sequence[str]) -> None:
         """The workflow of a configuration that was merged from these files; their errors are UserErrors."""
@@ -68,22 +58,21 @@ class Workflow:
         self.experiment = plan.experiment
         self.datasets = datasets = load_registries(self.experiment.registries)
         plan.check_datasets(datasets)
-        self.gpus = 0
+        self.gpus = 0  # how many this machine has for its jobs
         self._configs: dict[tuple[str, str, int], RunConfig] = {}
         self.results = f"results/{self.experiment.experiment}"
-        self.logs = f"{self.results}/logs"
+        self.logs, self.report = f"{self.results}/logs", f"{self.results}/report.html"
         self.resolved = f"{self.results}/experiment.yaml"
-        self.report = f"{self.results}/report.html"
+        # Patterns of folders: of a run, of a task's prepared data and of its word alignments.
         self.run = RunFolder(Path(self.results, "{task}/{model}/seed{seed}"))
         self.data, self.gold = str(self.run.data()), str(self.run.data(GOLD))
         tasks = self.experiment.tasks
         self.kinds = {name: datasets[task.dataset].task for name, task in tasks.items()}
-        self.beams = {name: plan.beams(name) for name in tasks}
+        self.beams = {name: plan.beams(name) for name in tasks}  # of each task, the main one first
         self.ensembles = [model for model in self.experiment.models if plan.members(model)]
+        # Regular expressions for ensembles, and for models trained by themselves.
         self.joined = "|".join(map(re.escape, self.ensembles)) or "(?!)"
         self.trained = rf"(?!(?:{self.joined})(?:/|$))[^/]+"
-
-    # The experiment, its tasks and its runs. Errors that the user can correct end the process.
 
     def experiment_text(self, wildcards: Wildcards) -> str:
         """The experiment as YAML, without where it runs. In a plain text Snakemake would look for wildcards."""
@@ -103,8 +92,8 @@ class Workflow:
     def config_argument(self, wildcards: Wildcards, output: Any) -> str:
         """The same as an argument.
 
-        It takes the output, so that Snakemake holds it for derived from that, and no reason to run
-        again: `training_config` and `decoding` say what of it is one.
+        It takes the output, so that Snakemake holds it for derived from that, and no reason to run again:
+        `training_config` and `decoding` say what of it is one.
         """
         return self.run_text(wildcards)
 
@@ -115,10 +104,6 @@ class Workflow:
     def decoding(self, wildcards: Wildcards) -> dict[str, Any]:
         """What of a run decides how its model is searched with a given beam."""
         return self.run_config(wildcards).decoding.model_dump(exclude={"beam", "beams", "dev"})
-
-    def batch_size(self, wildcards: Wildcards) -> int:
-        """How many outputs of a run are worked on side by side, which its memory limits."""
-        return self.run_config(wildcards).decoding.batch_size
 
     def main_beam(self, wildcards: Wildcards) -> int:
         """The first of a task's beams, on which models are compared."""
@@ -137,8 +122,6 @@ class Workflow:
         or_exit(check_known, "data set", name, sorted(self.datasets))
         return self.datasets[name]
 
-    # Names of files.
-
     def prepared(self, *splits: str) -> list[str]:
         """Prepared data: vocabularies, summary and these splits."""
         files = [f"{split}.{ending}" for split in splits for ending in ("tsv", "safetensors")]
@@ -146,17 +129,16 @@ class Workflow:
 
     def prepared_gold(self) -> list[str]:
         """Prepared word alignments."""
-        names = ["gold.tsv", "gold.safetensors", "links.json", "source.vocab", "target.vocab"]
-        return [f"{self.gold}/{name}" for name in [*names, "codec.json", "summary.json"]]
+        first = ("gold.tsv", "gold.safetensors", "links.json", "source.vocab", "target.vocab")
+        return [f"{self.gold}/{name}" for name in (*first, "codec.json", "summary.json")]
 
     def of_tasks(self, file: str) -> list[str]:
-        """This file of the prepared data of every task."""
         return [f"{self.data}/{file}".format(task=task) for task in self.experiment.tasks]
 
     def gold_summaries(self) -> list[str]:
         """The summary of the word alignments of every task that has some."""
-        tasks = [name for name, own in self.experiment.tasks.items() if own.word_alignments]
-        return [f"{self.gold}/summary.json".format(task=name) for name in tasks]
+        tasks = self.experiment.tasks.items()
+        return [f"{self.gold}/summary.json".format(task=name) for name, own in tasks if own.word_alignments]
 
     def of_runs(self, file: str) -> list[str]:
         """This file of every run of the experiment."""
@@ -168,18 +150,12 @@ class Workflow:
     def _run(self, wildcards: Wildcards) -> RunFolder:
         return self.run_of(wildcards.task, wildcards.model, wildcards.seed)
 
-    # Data: from addresses to tensors, stage by stage.
-
     def dataset_of(self, wildcards: Wildcards) -> str:
         return self._task(wildcards).dataset
 
     def gold_of(self, wildcards: Wildcards) -> str | None:
         """Name of the data set of word alignments to which a task's attention is held."""
         return self._task(wildcards).word_alignments
-
-    def fetched_gold(self, wildcards: Wildcards) -> str:
-        """The mark that a task's word alignments are there."""
-        return f"data/{self.gold_of(wildcards)}/.fetched"
 
     def local_files(self, wildcards: Wildcards) -> list[str]:
         """Files of the user's own that a data set is copied from."""
@@ -193,21 +169,17 @@ class Workflow:
     def identity_of_files(self, wildcards: Wildcards) -> dict[str, Any]:
         """What of an entry decides which files are fetched: hashes, or addresses where none is known."""
         entry = self._dataset(wildcards.dataset)
-        files = {
-            name: file.sha256 or file.md5 or file.path or (file.urls, entry.mirror_name)
-            for name, file in entry.files.items()
-        }
+        place = entry.mirror_name
+        files = {name: file.sha256 or file.md5 or file.path or (file.urls, place) for name, file in entry.files.items()}
         return {"files": files, "package": entry.package and entry.package.model_dump()}
-
-    # Of the stages of preparing data, None is the last one.
 
     @by_job
     def before(self, wildcards: Wildcards, stage: str | None = None) -> list[str] | str:
-        """What a stage of preparing data is made from."""
+        """What a stage of preparing data is made from; here and below, None is the last stage."""
         _, name, stages = self._stage(wildcards, stage)
-        earlier = stages[: stages.index(name)]
         folder = self.data.format(task=wildcards.task)
-        return [f"{folder}/{name}" for name in earlier] or f"data/{self.dataset_of(wildcards)}/.fetched"
+        earlier = [f"{folder}/{one}" for one in stages[: stages.index(name)]]
+        return earlier or f"data/{self.dataset_of(wildcards)}/.fetched"
 
     def last_stage(self, wildcards: Wildcards) -> str:
         """The stage that completes a task's data."""
@@ -229,10 +201,7 @@ class Workflow:
         return fingerprint(*CODE["prepare"], *modules, *drawn)
 
     def format_argument(self, wildcards: Wildcards, output: Any) -> str:
-        """A task's overrides of the format, as an argument.
-
-        It takes the output as `config_argument` does: `stage_options` says which keys matter to which stage.
-        """
+        """A task's overrides of the format, as an argument; it takes the output as `config_argument` does."""
         return json.dumps(self._task(wildcards).format)
 
     def _stage(self, wildcards: Wildcards, stage: str | None) -> tuple[Dataset, str, list[str]]:
@@ -251,8 +220,6 @@ class Workflow:
         entry = self._dataset(str(self.gold_of(wildcards)))
         modules = load_task(entry.task).modules("gold", entry.layout)
         return fingerprint(*CODE["word-alignments"], *modules, *entry.generator_names())
-
-    # Runs: training, decoding, scores.
 
     @by_job
     def run_code(self, wildcards: Wildcards, command: str) -> str:
@@ -275,16 +242,12 @@ class Workflow:
     def outputs_by_beam(self, wildcards: Wildcards, file: str) -> list[str]:
         """This file of a run's outputs on the test split, with every beam of the task."""
         self._task(wildcards)
-        places = [self._run(wildcards).predictions("test", beam) for beam in self.beams[wildcards.task]]
-        return [str(place.with_name(file)) for place in places]
+        run, beams = self._run(wildcards), self.beams[wildcards.task]
+        return [str(run.predictions("test", beam).with_name(file)) for beam in beams]
 
     def analysis(self, wildcards: Wildcards) -> list[str]:
         """A run's analysis of the test split, if its scores need one."""
         return [str(self._run(wildcards).analysis("test"))] if self._entry(wildcards).task in ANALYZED else []
-
-    def score_code(self, wildcards: Wildcards) -> str:
-        """Fingerprint of what scores a task's outputs."""
-        return self.code("score", self._entry(wildcards).task)
 
     def compared(self, task: str) -> list[str]:
         """The models of a task that can be compared with the baseline."""
@@ -293,8 +256,8 @@ class Workflow:
 
     def posterior(self, task: str) -> list[str]:
         """The first model of a task that attends a posteriori, if there is one."""
-        feeds = {model: self.plan.components[model].input_feeding for model in self.compared(task)}
-        return [model for model, feed in feeds.items() if feed.kind == "posterior"][:1]
+        kinds = self.plan.components
+        return [model for model in self.compared(task) if kinds[model].input_feeding.kind == "posterior"][:1]
 
     def baseline(self, task: str) -> list[str]:
         return [self.experiment.baseline]
@@ -303,10 +266,8 @@ class Workflow:
     def of_models(self, wildcards: Wildcards, models: Callable[[str], list[str]], *files: str) -> list[str]:
         """These files of runs of some of a task's `models`; `{beam}` in them is the task's main beam."""
         names = [file.format(beam=self.main_beam(wildcards)) for file in files]
-        runs = [self.run_of(wildcards.task, model, wildcards.seed) for model in models(wildcards.task)]
-        return [str(run.path / name) for run in runs for name in names]
-
-    # Resources.
+        runs = [self.run_of(wildcards.task, model, wildcards.seed).path for model in models(wildcards.task)]
+        return [str(run / name) for run in runs for name in names]
 
     @by_job
     def resource(self, wildcards: Wildcards, name: str, of_all: bool = False) -> int:
@@ -321,11 +282,9 @@ class Workflow:
         return int(asked and device != "cpu")
 
     def gpus_of_all(self, wildcards: Wildcards) -> int:
-        """The same, for all processes that share a training."""
         return self.gpu(wildcards) * self._resources(wildcards).processes
 
     def gpu_model(self, wildcards: Wildcards) -> str:
-        """The kind of GPU, if a certain one is asked for."""
         return self._resources(wildcards).gpu_model or "" if self.gpu(wildcards) else ""
 
     def device(self, wildcards: Wildcards) -> str:
@@ -351,7 +310,7 @@ class ReportFiles:
         return [f"{self.flow.results}/tables/{name}.html" for name in self._shown(TABLES) if TABLES[name].front]
 
     def figures(self) -> list[str]:
-        """Every figure of the experiment, heat maps of one seed of each task included."""
+        """Every figure, heat maps of one seed of each task included."""
         tasks = [task for task in self.experiment.tasks if self.flow.posterior(task)]
         maps = [f"attention_{task}_seed{self.experiment.seeds_of(task)[0]}" for task in tasks]
         return [f"{self.flow.results}/figures/{name}.svg" for name in [*self._shown(FIGURES), *maps]]
@@ -372,17 +331,6 @@ class ReportFiles:
         item, *_ = self._item(wildcards)
         return {"table" if isinstance(item, TableSpec) else "figure": item.label}
 
-    def category(self, wildcards: Wildcards) -> str:
-        """The heading under which a table is in the report's menu."""
-        return TABLES[wildcards.table].category
-
-    def figure_kind(self, wildcards: Wildcards) -> str:
-        return FIGURES[wildcards.figure].draws
-
-    def figure_code(self, wildcards: Wildcards) -> str:
-        """Fingerprint of what draws it."""
-        return self.flow.code("figures", self.figure_kind(wildcards))
-
     def _shown(self, items: Mapping[str, Item]) -> list[str]:
         return [name for name, item in items.items() if item.shows(self.experiment, self.flow.kinds)]
 
@@ -390,8 +338,7 @@ class ReportFiles:
         """The table or figure that a job makes, its files by option of its command, and those that it reads unasked."""
         item = TABLES[wildcards.table] if hasattr(wildcards, "table") else FIGURES[wildcards.figure]
         tasks = item.shows(self.experiment, self.flow.kinds)
-        # Without repetitions and in order, as the keys of dictionaries.
-        files: dict[str, dict[str, None]] = {option: {} for option in item.files}
+        files: dict[str, dict[str, None]] = {option: {} for option in item.files}  # keys: once each, and in order
         beside: dict[str, None] = {}
         for task, model, seed in self.experiment.runs():
             if task not in tasks or (item.trained and model in self.flow.ensembles):
@@ -403,12 +350,8 @@ class ReportFiles:
                 # A test row has no pointer actions to be forced.
                 "analyses": self.flow.plan.components[model].targets == "symbols",
             }
-            named = {
-                "task": f"{self.flow.results}/{task}",
-                "run": str(self.flow.run_of(task, model, seed).path),
-                "seed": seed,
-                "beam": self.flow.beams[task][0],
-            }
+            named = {"seed": seed, "beam": self.flow.beams[task][0], "task": f"{self.flow.results}/{task}"}
+            named["run"] = str(self.flow.run_of(task, model, seed).path)
             for option, pattern in item.files.items():
                 if exists.get(option, True):
                     files[option][pattern.format(**named)] = None
@@ -422,29 +365,21 @@ def _content(entry: Dataset) -> dict[str, Any]:
     return entry.model_dump(include={"task", "splits", "package"}) | {"files": hashes}
 
 
-# For rules' parameters: folders of inputs and outputs, wherever they are kept. Snakemake finds arguments by name.
+def folder_of(files: str | Sequence[str]) -> str:
+    """The folder of a file, or of the first of several: of a rule's inputs or outputs, wherever they are kept."""
+    return os.path.dirname(files if isinstance(files, str) else files[0])
+
+
+def output_folder(name: str) -> Callable[[Wildcards, Any], str]:
+    """A rule's parameter: the folder of the first output of this name. Snakemake finds arguments by name."""
+    return lambda wildcards, output: folder_of(output.get(name))
 
 
 def input_folder(name: str) -> Callable[[Wildcards, Any], str]:
-    """The folder of the first input of this name."""
-    return lambda wildcards, input: _first_folder(input.get(name))  # noqa: A006
+    """The same of an input."""
+    return lambda wildcards, input: folder_of(input.get(name))  # noqa: A006
 
 
 def input_folders(name: str, file: str) -> Callable[[Wildcards, Any], list[str]]:
     """The folders of all inputs of this name, each by one file that it has."""
     return lambda wildcards, input: [os.path.dirname(one) for one in input.get(name) if os.path.basename(one) == file]  # noqa: A006
-
-
-def run_of_model(wildcards: Wildcards, input: Any) -> str:  # noqa: A002
-    """The folder of the run whose model is an input."""
-    return os.path.dirname(_first_folder(input.get("model")))
-
-
-def output_folder(name: str) -> Callable[[Wildcards, Any], str]:
-    """The folder of the first output of this name."""
-    return lambda wildcards, output: _first_folder(output.get(name))
-
-
-def _first_folder(files: str | Sequence[str]) -> str:
-    """The folder of a file, or of the first of several."""
-    return os.path.dirname(files if isinstance(files, str) else files[0])

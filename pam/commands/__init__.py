@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-Option = tuple[str, dict[str, Any]]
-"""An option's name, and the rest of what argparse takes."""
+Option = tuple[str, dict[str, Any]]  # an option's name, and the rest of what argparse takes
 
 
 @dataclass(frozen=True)

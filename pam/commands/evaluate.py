@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import sys
 from argparse import REMAINDER, Namespace
+from typing import Any
 
 from pam.commands import DATA, DEVICE, SPLITS, command, folder, option, path, run_with
 from pam.run_folder import RunFolder
+
+SEVERAL: dict[str, Any] = {"nargs": "+", "default": []}
+NAMES = "table1, table2, attentions, examples, costs, ...: a wrong name is answered with all"
 
 
 @command(
@@ -68,13 +72,8 @@ def attention(args: Namespace) -> int:
     "score predictions or alignments, with intervals, and add up the cost",
     run_with("all files that the options below would name", required=False),
     option("--split", "that was predicted or aligned", default="test"),
-    path(
-        "--predictions",
-        "instead of a run: files of predictions, one a beam, the main beam's first",
-        nargs="+",
-        default=[],
-    ),
-    path("--decoding", "decoding.json of each file of predictions, for beam and cost", nargs="+", default=[]),
+    path("--predictions", "instead of a run: files of predictions, one a beam, the main beam's first", **SEVERAL),
+    path("--decoding", "decoding.json of each file of predictions, for beam and cost", **SEVERAL),
     folder("--data", "prepared data that the rows must agree with"),
     path("--analysis", "analysis.json, for perplexity or alignments"),
     path("--training", "training.json, for the cost"),
@@ -100,11 +99,9 @@ def score(args: Namespace) -> int:
         save(found, out)
         return 0
     for name, value in found.metrics.items():
-        unit = f" {value.unit}" if value.unit else ""
-        sys.stdout.write(
-            f"{name}: {value.value:.2f}{unit} [{value.low:.2f}, {value.high:.2f}] "
-            f"of {value.n}, {len(found.units)} {found.over}\n"
-        )
+        unit, interval = f" {value.unit}" if value.unit else "", f"[{value.low:.2f}, {value.high:.2f}]"
+        units = f"{len(found.units)} {found.over}"
+        sys.stdout.write(f"{name}: {value.value:.2f}{unit} {interval} of {value.n}, {units}\n")
     return 0
 
 
@@ -126,18 +123,13 @@ def significance(args: Namespace) -> int:
 
 @command(
     "make a table of an experiment: CSV, Markdown, LaTeX, HTML",
-    option(
-        "--table",
-        "table1, table2, attentions, examples, costs, ...: a wrong name is answered with all",
-        required=True,
-        metavar="NAME",
-    ),
+    option("--table", NAMES, required=True, metavar="NAME"),
     path("--experiment", "the experiment's configuration (YAML)", required=True),
-    path("--scores", "scores.json of every run; for table3, gold_scores.json", nargs="+", default=()),
-    path("--predictions", "for examples: predictions.tsv of every run, in its folder beam<k>", nargs="+", default=()),
-    path("--significance", "what the command of that name wrote", nargs="+", default=()),
-    path("--gold-scores", "for attentions: gold_scores.json of runs", nargs="+", default=()),
-    path("--analyses", "for attentions: analysis.json of runs", nargs="+", default=()),
+    path("--scores", "scores.json of every run; for table3, gold_scores.json", **SEVERAL),
+    path("--predictions", "for examples: predictions.tsv of every run, in its folder beam<k>", **SEVERAL),
+    path("--significance", "what the command of that name wrote", **SEVERAL),
+    path("--gold-scores", "for attentions: gold_scores.json of runs", **SEVERAL),
+    path("--analyses", "for attentions: analysis.json of runs", **SEVERAL),
     path("--paper", "the papers' figures (%(default)s)", default="config/paper_results.yaml"),
     folder("--out", "folder; files are <table>.csv, ...", required=True),
 )

@@ -95,32 +95,25 @@ def _check_search(args: Namespace) -> None:
     from pam.io import UserError
 
     typed, missing = args.split is None and args.data is None, "--data" if args.data is None else "--out"
-    whole = "use a whole number, at least"
+    whole, leave = (
+        "use a whole number, at least",
+        "name a --split, or leave them out: typed lines go to standard output",
+    )
+    named, given = args.run is not None, args.out is not None or args.record is not None
+    unsaid, drawn = args.temperature is None, args.temperature is not None or args.seed is not None
     for wrong, message, hint in (
-        ((args.run is None) == (args.model is None), "which model is not said", "name its folder: --run, or --model"),
+        (named == (args.model is not None), "which model is not said", "name its folder: --run, or --model"),
+        (typed and given, "--out and --record are for prepared data", leave),
         (
-            typed and not (args.out is None and args.record is None),
-            "--out and --record are for prepared data",
-            "name a --split, or leave them out: typed lines go to standard output",
-        ),
-        (
-            not typed and args.run is None and None in (args.data, args.out),
+            not typed and not named and None in (args.data, args.out),
             f"a split and no {missing}",
             f"name it with {missing}, or a run with --run",
         ),
         (args.beam is not None and args.beam < 1, f"beam {args.beam}", f"{whole} 1"),
         (args.n_best < 1, f"--n-best {args.n_best}", f"{whole} 1"),
-        (
-            not (args.temperature is None or args.temperature > 0),
-            f"--temperature {args.temperature}",
-            "use a number above 0",
-        ),
+        (not (unsaid or args.temperature > 0), f"--temperature {args.temperature}", "use a number above 0"),
         (args.seed is not None and args.seed < 0, f"--seed {args.seed}", f"{whole} 0"),
-        (
-            not args.sample and not (args.temperature is None and args.seed is None),
-            "--temperature and --seed are for sampling",
-            "add --sample, or leave them out",
-        ),
+        (drawn and not args.sample, "--temperature and --seed are for sampling", "add --sample, or leave them out"),
     ):
         if wrong:
             raise UserError(message, hint=hint)

@@ -22,42 +22,29 @@ from pam.models.checkpoint import load_tensors, save_tensors
 
 FORMAT = "pam-state-1"
 CURRENT, PREVIOUS = "state.safetensors", "previous.safetensors"
-SPARE = f"{PREVIOUS}.new"
-FINISHED = "finished.json"
-SAVING_SHARE = 0.05
-"""Of the time of a training, the part that saving within an epoch may take."""
+SPARE, FINISHED = f"{PREVIOUS}.new", "finished.json"
+SAVING_SHARE = 0.05  # of the time of a training: the part that saving within an epoch may take
 log = logging.getLogger(__name__)
 
-Weights = dict[str, Tensor]
-"""Name to tensor, as a module's `state_dict` has them."""
+Weights = dict[str, Tensor]  # as a module's `state_dict`
 
 
 @dataclass
 class Progress:
-    """How far a training is, apart from tensors.
+    """How far a training is, apart from tensors."""
 
-    Attributes:
-        epoch: the current one, from 0; batch: batches of it already done.
-        loss, tokens, examples: sums over this epoch so far, loss in nats.
-        first_loss: of the very first batch in nats per token, before anything was learned.
-        history: one row per finished epoch, as in history.csv.
-        best: the row of the epoch whose weights are the results.
-        wall_s, cpu_s, gpu_s: spent so far, by all processes that worked on this training.
-        resumed: how often it went on from a saved state.
-    """
-
-    epoch: int = 0
-    batch: int = 0
-    loss: float = 0.0
+    epoch: int = 0  # the current one
+    batch: int = 0  # batches of it already done
+    loss: float = 0.0  # in nats; this and the next two are sums over this epoch so far
     tokens: int = 0
     examples: int = 0
-    first_loss: float | None = None
-    history: list[dict[str, Any]] = field(default_factory=list)
-    best: dict[str, Any] | None = None
-    wall_s: float = 0.0
+    first_loss: float | None = None  # of the very first batch in nats per token, before anything was learned
+    history: list[dict[str, Any]] = field(default_factory=list)  # one row per finished epoch, as in history.csv
+    best: dict[str, Any] | None = None  # the row of the epoch whose weights are the results
+    wall_s: float = 0.0  # this and the next two are spent so far, by all processes that worked on this training
     cpu_s: float = 0.0
     gpu_s: float = 0.0
-    resumed: int = 0
+    resumed: int = 0  # how often it went on from a saved state
 
     def steps(self, per_epoch: int) -> int:
         """Steps done so far, where a whole epoch has so many."""
@@ -65,10 +52,7 @@ class Progress:
 
 
 def pack(model: nn.Module, optimizer: torch.optim.Optimizer, best: Weights, recent: list[Weights]) -> dict[str, Tensor]:
-    """All tensors of a training under names of one level.
-
-    `best` are weights of the best epoch, `recent` those of epochs that a later mean will hold, the oldest first.
-    """
+    """All tensors of a training by name; of `recent` epochs, which a later mean will hold, the oldest first."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     tensors |= {f"best.{name}": value for name, value in best.items()}
     for index, weights in enumerate(recent):
@@ -89,10 +73,9 @@ def unpack(
         return {name.removeprefix(prefix): tensors[name] for name in found}
 
     model.load_state_dict(under("model."))
-    parameters = dict(model.named_parameters())
     for key, value in under("optimizer.").items():
         slot, name = key.split(".", 1)
-        parameter = parameters[name]
+        parameter = model.get_parameter(name)
         optimizer.state[parameter][slot] = value.to(parameter.device)
     recent: list[Weights] = []
     while weights := under(f"recent{len(recent)}."):
@@ -111,13 +94,10 @@ def locked(folder: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class StateFolder:
-    """States of one training, the newest and the one before.
-
-    The `key` is what the training is: configuration, data and code. A state with another one is not resumed.
-    """
+    """States of one training, the newest and the one before."""
 
     folder: Path
-    key: str
+    key: str  # what the training is, configuration, data and code: a state with another one is not resumed
 
     def save(self, tensors: dict[str, Tensor], progress: Progress) -> None:
         """Writes a state as a whole; the state before is the reserve."""
@@ -157,16 +137,13 @@ class StateFolder:
 class CheckpointTimer:
     """How long after one state the next is saved: `every_s` seconds at least; 0: after every batch, come what may.
 
-    It is more where saving would take more than its share of the time, as that of a large model to a slow disk does.
+    It is more where saving would take more than its share of the time.
     """
 
     def __init__(self, every_s: float) -> None:
-        self.every_s = every_s
-        self.saved_at = monotonic()
-        self.took_s = 0.0
+        self.every_s, self.saved_at, self.took_s = every_s, monotonic(), 0.0
 
     def due(self) -> bool:
-        """Whether it is time."""
         wait = max(self.every_s, self.took_s * (1 / SAVING_SHARE - 1)) if self.every_s else 0.0
         return monotonic() - self.saved_at >= wait
 
@@ -183,8 +160,7 @@ class CheckpointTimer:
 class Results:
     """The results of one training, by its `key`: written here as a whole, then published where they are wanted.
 
-    A workflow that was killed while its training lived on deletes what that training wrote, and starts it once more.
-    The second finds in this folder, which holds nothing else, what the first has made.
+    A workflow that was killed while its training lived on deletes what that wrote and starts it anew, to find it here.
     """
 
     folder: Path
@@ -211,8 +187,7 @@ class Results:
         try:
             for name in self._names():
                 _link_or_copy(self.folder / name, out / name)
-                # Results older than the data that they were made from would be made again.
-                os.utime(out / name)
+                os.utime(out / name)  # results older than the data that they were made from would be made again
         except OSError as error:
             raise storage_error(error, out) from error
 
@@ -221,8 +196,7 @@ class Results:
         return sorted(str(path.relative_to(self.folder)) for path in files if path.name != FINISHED)
 
     def _content(self) -> dict[str, Any]:
-        hashes = {name: sha256_of(self.folder / name) for name in self._names()}
-        return {"key": self.key, "files": hashes}
+        return {"key": self.key, "files": {name: sha256_of(self.folder / name) for name in self._names()}}
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

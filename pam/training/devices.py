@@ -39,10 +39,9 @@ def choose_device(wanted: str, local_rank: int = 0) -> torch.device:
     if wanted == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
     if local_rank >= torch.cuda.device_count():
-        raise UserError(
-            f"no CUDA device for process {local_rank + 1} of this training: {torch.cuda.device_count()} can be used",
-            hint="lower `resources.processes`, or use --device cpu",
-        )
+        usable = f"{torch.cuda.device_count()} can be used"
+        message = f"no CUDA device for process {local_rank + 1} of this training: {usable}"
+        raise UserError(message, hint="lower `resources.processes`, or use --device cpu")
     torch.cuda.set_device(local_rank)
     return torch.device("cuda", local_rank)
 
@@ -53,10 +52,7 @@ def use_precision(precision: str) -> None:
 
 
 def limit_threads() -> None:
-    """One thread, unless the environment says otherwise (`OMP_NUM_THREADS`).
-
-    One step is a chain of small products: threads within it cost more than they gain.
-    """
+    """`OMP_NUM_THREADS` of the environment, else one thread: a step's small products gain nothing by more."""
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     torch.set_num_threads(max(1, int(wanted)) if wanted.isdecimal() else 1)
 
@@ -64,8 +60,7 @@ def limit_threads() -> None:
 def keep_heap() -> bool:
     """Makes glibc keep freed memory; true where that was possible.
 
-    A batch allocates and frees some tens of megabytes. Where they go back to the kernel, it clears each page again for
-    the next batch, which took up to half of the training time.
+    Else the kernel clears each page again for the next batch, which took up to half of the training time.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -73,20 +68,15 @@ def keep_heap() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):
         return False  # another C library, musl for one
-    kept = [
-        mallopt(_MMAP_THRESHOLD, 32 << 20),  # the most that glibc accepts
-        mallopt(_TRIM_THRESHOLD, 2**31 - 1),
-        mallopt(_TOP_PAD, 16 << 20),
-    ]
-    return all(kept)
+    # The largest threshold that glibc accepts, and no trimming; all three are set, whatever one says.
+    settings = {_MMAP_THRESHOLD: 32 << 20, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 16 << 20}
+    done = [mallopt(name, value) for name, value in settings.items()]
+    return all(done)
 
 
 @contextmanager
 def enough_for(work: str, hint: str) -> Iterator[None]:
-    """A UserError names the setting to change where memory on the CPU or on CUDA does not suffice for this context.
-
-    A process that Linux kills because the whole machine has run out of memory cannot say anything.
-    """
+    """A UserError names the setting to change where memory on the CPU or on CUDA does not suffice for this context."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:

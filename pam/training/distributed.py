@@ -24,11 +24,9 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from pam.io import UserError
 from pam.training.devices import choose_device
 
-TIMEOUT = timedelta(days=365)
-"""A process waits for others as long as they live: for a lock, an evaluation, a slow disk."""
+TIMEOUT = timedelta(days=365)  # a process waits for others as long as they live: for a lock, a slow disk
 CPU = torch.device("cpu")
-OTHERS_FAILED = 3
-"""Exit code of a process that lost the others; one of those reports what is wrong."""
+OTHERS_FAILED = 3  # exit code of a process that lost the others; one of those reports what is wrong
 
 
 @dataclass(frozen=True)
@@ -55,11 +53,7 @@ class ProcessGroup:
 
 
 def step_seed(seed: int, step: int, rank: int) -> int:
-    """Seed of what a process draws in a step.
-
-    It depends on these alone, so that no generator needs to be saved, and a training goes on with any number of
-    processes.
-    """
+    """Seed of what a process draws in a step: no generator is saved, and any number of processes can go on."""
     return int(np.random.SeedSequence([seed, step, rank]).generate_state(1, np.uint64)[0])
 
 
@@ -107,15 +101,9 @@ def launch(processes: int, arguments: Sequence[str]) -> int:
     # What went wrong is reported here, once.
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory() as logs:
+        own, specs = str(uuid.uuid4()), DefaultLogsSpecs(log_dir=logs)
         config = LaunchConfig(
-            min_nodes=1,
-            max_nodes=1,
-            nproc_per_node=processes,
-            run_id=str(uuid.uuid4()),
-            rdzv_backend="c10d",
-            rdzv_endpoint="localhost:0",
-            max_restarts=0,
-            logs_specs=DefaultLogsSpecs(log_dir=logs),
+            1, 1, processes, specs, run_id=own, rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=0
         )
         try:
             elastic_launch(config, sys.executable)("-u", "-m", "pam", *arguments)
@@ -136,9 +124,8 @@ def _first_failure(failures: dict[int, ProcessFailure], processes: int) -> int:
     consequences = (OTHERS_FAILED, -signal.SIGTERM)
     rank = next((rank for rank, code in codes.items() if code not in consequences), min(codes))
     if codes[rank] < 0:
-        raise UserError(
-            f"process {rank + 1} of {processes} of this training was killed ({failures[rank].signal_name()})",
-            hint="run it again: it goes on from its last state; if the machine ran out of memory, lower "
-            "`training.batch_size` or raise `training.accumulate` first",
-        )
+        message = f"process {rank + 1} of {processes} of this training was killed ({failures[rank].signal_name()})"
+        memory = "lower `training.batch_size` or raise `training.accumulate` first"
+        hint = f"run it again: it goes on from its last state; if the machine ran out of memory, {memory}"
+        raise UserError(message, hint=hint)
     return codes[rank]

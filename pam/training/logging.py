@@ -22,10 +22,7 @@ from pam.io import storage_error, write_text
 from pam.training.checkpoint import Progress
 
 LINE_EVERY_S = 20.0
-CURVES = (
-    *("train_loss", "dev_loss", "dev_accuracy", "dev_token_accuracy", "dev_objective", "dev_positions"),
-    "learning_rate",
-)
+NO_CURVES = ("epoch", "step", "examples", "tokens", "wall_s", "cpu_s")  # of the history
 log = logging.getLogger(__name__)
 
 
@@ -51,14 +48,8 @@ class Reporter:
         self.start = self.last_line = time.monotonic()
         with _storage_errors_reported_once(self.events):
             self.writer = SummaryWriter(str(self.events), purge_step=progress.epoch + 1)
-            self.bar = tqdm(
-                total=steps,
-                initial=self.resumed_at,
-                desc=self.name,
-                unit="step",
-                mininterval=0.5,
-                disable=not sys.stderr.isatty(),
-            )
+            looks = {"desc": self.name, "unit": "step", "mininterval": 0.5, "disable": not sys.stderr.isatty()}
+            self.bar = tqdm(total=steps, initial=self.resumed_at, **looks)
             try:
                 # Lines of the log go above the bar instead of through it.
                 with nullcontext() if self.bar.disable else logging_redirect_tqdm():
@@ -88,9 +79,9 @@ class Reporter:
         """After each epoch, with its row of the history."""
         if self.events is None:
             return
-        for key in CURVES:
-            if row[key] is not None:
-                self.writer.add_scalar(key, row[key], row["epoch"])
+        for key, value in row.items():
+            if key not in NO_CURVES and value is not None:
+                self.writer.add_scalar(key, value, row["epoch"])
         if row["dev_accuracy"] is None:
             quality = f"perplexity {math.exp(min(row['dev_loss'], 99.0)):.2f}"
         else:

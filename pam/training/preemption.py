@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-RESERVE_S = 120.0
-"""For a last step, a state and the way to the scheduler; of a short job, half of what is left."""
+RESERVE_S = 120.0  # for a last step, a state and the way to the scheduler; of a short job, half of what is left
 REQUEUE_WAIT_S = 60.0
 log = logging.getLogger(__name__)
 
@@ -29,11 +28,7 @@ class Stopped(Exception):  # noqa: N818 -- nothing is wrong
 
 
 class Stop:
-    """Whether this process is to stop.
-
-    A scheduler requests it by SIGTERM and a person by Ctrl-C. A time limit may also be `near`, and a process that was
-    launched together with others stops when `launcher`, the process that has to outlive it, is gone.
-    """
+    """Whether this process is to stop: by SIGTERM or Ctrl-C, as a time limit is `near`, or its `launcher` is gone."""
 
     def __init__(self, near: Callable[[], bool] = lambda: False, launcher: int | None = None):
         self.near, self.launcher = near, launcher
@@ -48,10 +43,7 @@ class Stop:
 
     @contextmanager
     def handle_signals(self) -> Iterator[None]:
-        """Notes SIGTERM and SIGINT instead of ending by them; a second SIGINT ends at once.
-
-        One that is ignored, as SIGINT is by what a shell runs in the background, stays so.
-        """
+        """Notes SIGTERM and SIGINT instead of ending by them; a second SIGINT ends at once, an ignored one stays so."""
         before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
         def note(number: int, frame: FrameType | None) -> None:
@@ -73,8 +65,7 @@ class Stop:
 class Deadline:
     """When a training in a Slurm job has to save its state: `at`, by `time.monotonic`; never, where no job has a limit.
 
-    A job that reaches it goes back to the queue, keeps its number, and Slurm starts it again. So whoever waits for it,
-    Snakemake or a person, sees one job.
+    A job that reaches it goes back to the queue under its number: whoever waits for it sees one job.
     """
 
     job: str | None = None
@@ -99,10 +90,7 @@ class Deadline:
         return time.monotonic() >= self.at
 
     def requeue(self) -> None:
-        """Puts the job back into the queue, whereupon Slurm ends this process.
-
-        Returns, and the job runs into its limit or fails, only if Slurm refuses; the log says why.
-        """
+        """Puts the job back into the queue, whereupon Slurm ends this process; returns only if Slurm refuses."""
         assert self.job is not None
         log.info("the time limit is near: job %s goes back to the queue, to go on later", self.job)
         try:

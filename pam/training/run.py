@@ -36,11 +36,10 @@ log = logging.getLogger(__name__)
 def train(
     run: RunFolder, data: Path, state: Path, device: str = "auto", code: str | None = None, processes: int = 1
 ) -> int:
-    """Trains a model on prepared `data`, or goes on from its last `state`; results are in the run's folder.
+    """Trains a model on prepared `data`, or goes on from its last `state` of the same `code` (None: its fingerprint).
 
-    A state of other `code` is not gone on from; None: its fingerprint. Of `processes` that share the training, each has
-    a GPU of its own, where there are some. Returns 0, or the exit code of a training that was stopped and can go on; an
-    error in configuration, data or storage is a UserError.
+    Results are in the run's folder. Of `processes` that share the training, each has a GPU of its own, where there are
+    some. Returns 0, or the exit code of a training that was stopped and can go on; errors are UserErrors.
     """
     deadline, launched = Deadline.of_job(), is_torchelastic_launched()  # by torchrun
     if processes > 1 and not launched:
@@ -67,24 +66,20 @@ def _train_in_group(
     devices.limit_threads()
     run, data = folder.load(), Prepared(data_folder)
     if run.components.members:
-        raise UserError(
-            f"`{run.model}` is joined from other models and has no training",
-            file=folder.config_file,
-            hint="put it among the experiment's `models`, or use `pam ensemble`",
-        )
+        hint = "put it among the experiment's `models`, or use `pam ensemble`"
+        message = f"`{run.model}` is joined from other models and has no training"
+        raise UserError(message, file=folder.config_file, hint=hint)
     train, dev = (_examples(data, name, run) for name in ("train", "dev"))
     # What the model will be saved with is read now: an error must not show after the training.
     kind, sums, _ = data.summary["task"], data.summary["outputs_sha256"], data.codec
     code = code or fingerprint(f"{__name__}:train", *model_modules(run))
-    # The files have been read, and checked against what the summary says of them.
     files = [sums[name] for name in ("train.safetensors", "dev.safetensors", "source.vocab", "target.vocab")]
     parts = [json.dumps(run.training_config(), sort_keys=True), code, *files]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     with locked(state) if group.is_main else nullcontext():
         results, states = Results(state / "finished", key), StateFolder(state, key)
         # The other processes wait here for the first, which has waited for the lock.
-        (whole,) = group.gather(group.is_main and results.whole())
-        if any(whole):
+        if any(group.gather(group.is_main and results.whole())[0]):
             log.info("finished already: to train it once more, delete %s", results.folder)
         else:
             torch.manual_seed(run.seed)  # decides the first weights
@@ -122,9 +117,7 @@ def _record(run: RunConfig, progress: Progress, model: Model, group: ProcessGrou
     best: dict[str, Any] = progress.best or {}
     last = progress.history[-1]
     return {
-        "wall_s": progress.wall_s,
-        "cpu_s": progress.cpu_s,
-        "gpu_s": progress.gpu_s,
+        **{name: getattr(progress, name) for name in ("wall_s", "cpu_s", "gpu_s")},
         "device": str(group.device),
         "processes": group.size,
         "hardware": devices.hardware(group.device),
@@ -132,11 +125,9 @@ def _record(run: RunConfig, progress: Progress, model: Model, group: ProcessGrou
         "seed": run.seed,
         "epochs": len(progress.history),
         "best_epoch": best.get("epoch"),
-        "dev_accuracy": best.get("dev_accuracy"),
-        "dev_loss": best.get("dev_loss"),
+        **{name: best.get(name) for name in ("dev_accuracy", "dev_loss")},
         "parameters": parameters_of(model),
-        "examples_per_second": last["examples"] / progress.wall_s,
-        "tokens_per_second": last["tokens"] / progress.wall_s,
+        **{f"{name}_per_second": last[name] / progress.wall_s for name in ("examples", "tokens")},
         "peak_memory_mb": devices.peak_memory_mb(),
         "peak_gpu_memory_mb": devices.peak_gpu_memory_mb(group.device),
         "resumed": progress.resumed,
@@ -153,27 +144,19 @@ def join(run: RunFolder) -> None:
     config = run.load()
     folders = [run.member(name).model for name in config.components.members]
     if not folders:
-        raise UserError(
-            f"`{config.model}` has a training of its own",
-            file=run.config_file,
-            hint="use `pam train`, or name `members` in the model's file",
-        )
+        hint = "use `pam train`, or name `members` in the model's file"
+        raise UserError(f"`{config.model}` has a training of its own", file=run.config_file, hint=hint)
     members = [load_model(folder) for folder in folders]
     for folder, member in zip(folders[1:], members[1:], strict=True):
         for name in belongings(member.task):
             first = folders[0] / name
             if not first.is_file() or sha256_of(first) != sha256_of(folder / name):
-                raise UserError(
-                    f"its symbols are not those of {first}",
-                    file=folder / name,
-                    hint="join models that were trained on the same prepared data",
-                )
+                hint = "join models that were trained on the same prepared data"
+                raise UserError(f"its symbols are not those of {first}", file=folder / name, hint=hint)
     write_text(run.model / LENGTHS, (folders[0] / LENGTHS).read_text(encoding="utf-8"))
-    weights = {
-        f"members.{place}.{name}": tensor
-        for place, member in enumerate(members)
-        for name, tensor in member.network.state_dict().items()
-    }
+    weights: dict[str, torch.Tensor] = {}
+    for place, member in enumerate(members):
+        weights |= {f"members.{place}.{name}": own for name, own in member.network.state_dict().items()}
     save_model(run.model, config, members[0].task, folders[0], weights)
     load_model(run.model)  # whether the run says of the members what they are
     record = {

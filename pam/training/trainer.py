@@ -27,15 +27,14 @@ from pam.training.logging import Reporter
 from pam.training.preemption import Stop, Stopped
 
 HINT = "lower `training.batch_size`, or raise `training.accumulate`, which cuts a batch into parts"
-EVALUATION_HINT = "lower `decoding.batch_size`"
+EVAL_METRICS = ("token_accuracy", "objective", "positions")
 log = logging.getLogger(__name__)
 
 
 class Objective(nn.Module):
     """The loss as a module, whose forward pass is what torch can share out; `bf16`: large products are in bfloat16.
 
-    Processes that share it (`shared`) each wait for a gradient of every weight, also of those that a model has and does
-    not use.
+    Processes that share it (`shared`) each wait for a gradient of every weight, also of those that are not used.
     """
 
     def __init__(self, model: Model, bf16: bool, shared: bool) -> None:
@@ -58,23 +57,17 @@ class Objective(nn.Module):
 class Trainer:
     """One training from its first step, or from a saved state, to its last epoch.
 
-    Attributes:
-        model: on the group's device, with fresh weights, the same in each process.
-        train, dev: examples; the resulting weights are those of the epoch that is best on `dev`.
-        states: where the complete state is saved.
-        group: the processes that share the training. All do the same steps, each with its part of every batch; the
-            main one alone writes.
-        stop: checked after each step.
+    The processes of its `group` do the same steps, each with its part of every batch; the main one alone writes.
     """
 
     config: RunConfig
-    model: Model
+    model: Model  # on the group's device, with fresh weights, the same in each process
     train: Examples
-    dev: Examples
-    states: StateFolder
+    dev: Examples  # the resulting weights are those of the epoch that is best on them
+    states: StateFolder  # where the complete state is saved
     reporter: Reporter
     group: ProcessGroup = field(default_factory=ProcessGroup)
-    stop: Stop = field(default_factory=Stop)
+    stop: Stop = field(default_factory=Stop)  # checked after each step
 
     def __post_init__(self) -> None:
         training = self.config.training
@@ -121,18 +114,17 @@ class Trainer:
 
     @property
     def step(self) -> int:
-        """Steps done so far."""
         return self.progress.steps(self.steps_per_epoch)
 
     def _finished(self) -> bool:
         patience, history = self.config.training.patience, self.progress.history
-        if patience is not None and history:
-            best = min(history, key=lambda row: row["dev_loss"])
-            if history[-1]["epoch"] - best["epoch"] >= patience:
-                log.info(f"no lower development loss in {patience} epochs: the training ends")
-                return True
-        # Not the steps themselves, as the last ones may have been done and not yet evaluated.
-        return bool(history) and history[-1]["step"] >= self.total_steps
+        if not history:
+            return False
+        best = min(history, key=lambda row: row["dev_loss"])
+        if patience is not None and history[-1]["epoch"] - best["epoch"] >= patience:
+            log.info(f"no lower development loss in {patience} epochs: the training ends")
+            return True
+        return bool(history[-1]["step"] >= self.total_steps)  # the last steps may be done and not yet evaluated
 
     def _train_epoch(self) -> None:
         """All batches of this epoch that are not done yet; the end of the run may cut it short."""
@@ -166,15 +158,12 @@ class Trainer:
         loss = sum(losses)
         if not (math.isfinite(loss) and math.isfinite(norm)):
             place = f"epoch {progress.epoch + 1}, batch {progress.batch + 1}"
-            raise UserError(
-                f"the loss is no longer a number ({place}: loss {loss}, gradient norm {norm})",
-                hint="lower `training.learning_rate` or `training.clip`",
-            )
+            message = f"the loss is no longer a number ({place}: loss {loss}, gradient norm {norm})"
+            raise UserError(message, hint="lower `training.learning_rate` or `training.clip`")
         self.optimizer.step()
         if progress.first_loss is None:
             progress.first_loss = loss / tokens
-        progress.loss += loss
-        progress.tokens += tokens
+        progress.loss, progress.tokens = progress.loss + loss, progress.tokens + tokens
         progress.examples += len(rows)
         return int(max(exit_codes))
 
@@ -216,11 +205,7 @@ class Trainer:
             "tokens": before["tokens"] + progress.tokens,
             "learning_rate": learning_rate(self.config.training, self.step - 1, self.total_steps),
             "train_loss": progress.loss / progress.tokens,
-            "dev_loss": dev["loss"],
-            "dev_accuracy": dev.get("accuracy"),
-            "dev_token_accuracy": dev.get("token_accuracy"),
-            "dev_objective": dev.get("objective"),
-            "dev_positions": dev.get("positions"),
+            **{f"dev_{name}": dev.get(name) for name in ("loss", "accuracy", *EVAL_METRICS)},
             "wall_s": progress.wall_s,
             "cpu_s": progress.cpu_s,
         }
@@ -229,11 +214,8 @@ class Trainer:
         progress.history.append(row)
         # On equal terms the later epoch is the best: its learning rate is the lower one.
         best, select = progress.best or row, self.config.training.select
-        if select == "loss":
-            better = row["dev_loss"] <= best["dev_loss"]
-        else:
-            better = select == "last" or row["dev_accuracy"] >= best["dev_accuracy"]
-        if better:
+        better = row["dev_loss"] <= best["dev_loss"] if select == "loss" else select == "last"
+        if better or (select == "accuracy" and row["dev_accuracy"] >= best["dev_accuracy"]):
             progress.best, self.best = row, _clone(weights)
         if progress.batch == self.steps_per_epoch:
             progress.epoch, progress.batch = progress.epoch + 1, 0
@@ -252,16 +234,9 @@ class Trainer:
             self.model.load_state_dict(mean)
         torch.manual_seed(step_seed(config.seed, self.step, self.group.rank))
         try:
-            measured = evaluate(
-                self.model,
-                self.dev,
-                config.decoding,
-                self.group,
-                self.stop,
-                actions=config.components.targets == "actions",
-                accuracy=config.training.select == "accuracy",
-                eval_metrics=config.training.eval_metrics,
-            )
+            actions, accuracy = config.components.targets == "actions", config.training.select == "accuracy"
+            wanted = {"actions": actions, "accuracy": accuracy, "eval_metrics": config.training.eval_metrics}
+            measured = evaluate(self.model, self.dev, config.decoding, self.group, self.stop, **wanted)
         finally:
             if average > 1:
                 self.model.load_state_dict(own)
@@ -277,10 +252,8 @@ class Trainer:
             # Written so that a loss that is no number fails too.
             if not loss <= limit * first:
                 place = f"in epoch {row['epoch']}, {first:.4g} in the first batch"
-                raise UserError(
-                    f"training diverges: {name} loss {loss:.4g} {place}",
-                    hint="lower `training.learning_rate`, or raise `training.divergence`",
-                )
+                hint = "lower `training.learning_rate`, or raise `training.divergence`"
+                raise UserError(f"training diverges: {name} loss {loss:.4g} {place}", hint=hint)
 
     def _save(self) -> None:
         with self.timer.saving():
@@ -296,11 +269,7 @@ def _clone(weights: Weights) -> Weights:
 
 
 def learning_rate(training: Training, step: int, steps: int) -> float:
-    """The rate at a step, from 0, of so many: a linear warm-up, a plateau, and a decay, linear to zero or by halves.
-
-    Of `training`, `learning_rate` is the plateau, `warmup_steps` the warm-up; `flat` is the share of the run after
-    which a `linear` rate decays; `halve_after` and `halve_every` are the steps at which a `halving` one does.
-    """
+    """The rate at a step, from 0, of so many: a linear warm-up, a plateau, and a decay, linear to zero or by halves."""
     warmup = min(1.0, (step + 1) / max(1, training.warmup_steps))
     if training.schedule == "halving":
         late = step - training.halve_after
@@ -323,17 +292,12 @@ def evaluate(
     accuracy: bool = True,
     eval_metrics: bool = False,
 ) -> dict[str, float]:
-    """Teacher-forced loss and exact-match accuracy by greedy search.
+    """Teacher-forced loss and exact-match accuracy by greedy search; the group shares the batches.
 
-    Args:
-        group: the processes that share this evaluation, batch by batch; stop: checked after each batch.
-        accuracy: whether outputs are searched and compared; eval_metrics: whether the last three results are wanted.
-
-    Returns:
-        `loss` in nats per target token, end symbol included; `accuracy` from 0 to 1; `token_accuracy`, how often the
-        most probable next symbol is the target's; `objective`, what training maximizes, be it log p or a bound, in nats
-        per target token; `positions`, how many are summed over for a token. What an objective draws comes from torch's
-        generator. Stopped is raised if a process is to.
+    Returns `loss` in nats per target token, end symbol included; with `accuracy`, that of whole outputs from 0 to 1;
+    and with `eval_metrics`, `token_accuracy`, how often the most probable next symbol is the target's, `objective`,
+    what training maximizes, be it log p or a bound, in nats per target token, and `positions`, how many are summed over
+    for a token. What an objective draws comes from torch's generator. Stopped is raised if a process is to stop.
     """
     model.eval()
     greedy = decoding.model_copy(update={"beam": 1})
@@ -341,13 +305,17 @@ def evaluate(
     for batch in islice(examples.in_order(decoding.batch_size), group.rank, None, group.size):
         if stop.exit_code():
             break
-        with enough_for(f"the evaluation of {len(batch.rows)} examples side by side", EVALUATION_HINT):
+        work = f"the evaluation of {len(batch.rows)} examples side by side"
+        with enough_for(work, "lower `decoding.batch_size`"):
             batch = batch.to(group.device)
             given = batch.source, batch.lengths, batch.target
             loss -= float(model.log_likelihood(*given).double()[batch.mask].sum())
             tokens += int(batch.mask.sum())
             if accuracy:
-                matches += _exact_matches(model, examples, batch, greedy, actions)
+                outputs = search(model, batch.source, batch.lengths, greedy, actions)
+                for row, output in zip(batch.rows.tolist(), outputs, strict=True):
+                    target = strip(examples.targets[row].tolist())
+                    matches += output.complete and [*strip(output.symbols), EOS] == target
             if eval_metrics:
                 objective, forced = model.objective(*given), model.teacher_force(*given)
                 parts = forced.correct, objective, forced.positions
@@ -360,15 +328,5 @@ def evaluate(
     if accuracy:
         measured["accuracy"] = all_matches / len(examples)
     if eval_metrics:
-        names = "token_accuracy", "objective", "positions"
-        measured |= {name: value / all_tokens for name, value in zip(names, all_metrics, strict=True)}
+        measured |= {name: value / all_tokens for name, value in zip(EVAL_METRICS, all_metrics, strict=True)}
     return measured
-
-
-def _exact_matches(model: Model, examples: Examples, batch: Batch, decoding: Decoding, actions: bool) -> int:
-    """How many outputs of a batch are wholly right."""
-    outputs = search(model, batch.source, batch.lengths, decoding, actions)
-    return sum(
-        output.complete and [*strip(output.symbols), EOS] == strip(examples.targets[row].tolist())
-        for row, output in zip(batch.rows.tolist(), outputs, strict=True)
-    )

@@ -144,7 +144,6 @@ def test_a_tasks_own_format_is_an_argument(pairs: Workflow) -> None:
     assert given == {"source": "yy", "target": "xx"}
     assert pairs.dataset_of(job(task="yy-xx")) == "pairs"
     assert pairs.gold_of(job(task="pairs")) == "links"
-    assert pairs.fetched_gold(job(task="pairs")) == "data/links/.fetched"
 
 
 def test_files_of_ones_own_are_what_a_data_set_is_fetched_from(nouns: Workflow, tmp_path: Path) -> None:
@@ -244,11 +243,10 @@ def test_a_table_is_made_of_the_files_of_all_runs_it_shows(pairs: Workflow) -> N
 
 def test_a_figure_has_its_options_and_what_it_reads_beside_its_files(nouns: Workflow) -> None:
     shown, figure = ReportFiles(nouns), job(figure="curves")
-    assert shown.figure_kind(figure) == "curves"
     assert shown.inputs(figure)["beside"][0] == f"{SOFT}/run.yaml"
     assert shown.arguments(figure)[:2] == ["--histories", f"{SOFT}/history.csv"]
     assert "--metric" in shown.arguments(job(figure="accuracy"))
-    assert shown.figure_code(figure) != shown.figure_code(job(figure="accuracy"))
+    assert nouns.code("figures", "curves") != nouns.code("figures", FIGURES["accuracy"].draws)
 
 
 def test_folders_are_those_of_the_files_wherever_they_are_kept() -> None:

@@ -109,7 +109,7 @@ use rule prepare_data as segment_text with:
 
 rule prepare_word_alignments:
     input:
-        mark=flow.fetched_gold,
+        mark=lambda wildcards: f"data/{flow.gold_of(wildcards)}/.fetched",
         data=flow.prepared("train"),
     output:
         gold=flow.prepared_gold(),

@@ -33,7 +33,7 @@ rule predict_run:
         code=flow.run_code("predict"),
         decoding=flow.decoding,
         config=flow.config_argument,
-        run=run_of_model,
+        run=lambda wildcards, input: os.path.dirname(folder_of(input.model)),
         split="test",
         beam=lambda wildcards: wildcards.beam,
     message:
@@ -75,7 +75,7 @@ rule attention_run:
         runtime=flow.resource("decode_runtime"),
     params:
         code=flow.run_code("attention"),
-        run=run_of_model,
+        run=lambda wildcards, input: os.path.dirname(folder_of(input.model)),
         rows=EXPERIMENT.attention_words,
     shell:
         "logged {log:q} python -m pam attention --run {params.run:q} --count {params.rows}"
@@ -100,8 +100,8 @@ rule analyze_run:
         device=flow.device,
     params:
         code=flow.run_code("analyze"),
-        batch_size=flow.batch_size,
-        run=run_of_model,
+        batch_size=lambda wildcards: flow.run_config(wildcards).decoding.batch_size,
+        run=lambda wildcards, input: os.path.dirname(folder_of(input.model)),
         split="test",
     message:
         "Analyzing {wildcards.model} on {wildcards.task}, seed {wildcards.seed}"
@@ -154,7 +154,7 @@ rule score_run:
     conda:
         CONDA
     params:
-        code=flow.score_code,
+        code=lambda wildcards: flow.code("score", flow.kinds[wildcards.task]),
         run=input_folder("run"),
         split="test",
     shell:

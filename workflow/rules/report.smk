@@ -30,7 +30,7 @@ rule make_table:
         html=report(
             f"{flow.results}/tables/{{table}}.html",
             caption="../report/table.rst",
-            category=shown.category,
+            category=lambda wildcards: TABLES[wildcards.table].category,
             labels=shown.labels,
         ),
     log:
@@ -67,8 +67,8 @@ rule draw_figure:
     conda:
         CONDA
     params:
-        code=shown.figure_code,
-        kind=shown.figure_kind,
+        code=lambda wildcards: flow.code("figures", FIGURES[wildcards.figure].draws),
+        kind=lambda wildcards: FIGURES[wildcards.figure].draws,
         options=shown.arguments,
     shell:
         "logged {log:q} python -m pam figures {params.kind:q} --experiment {input.experiment:q} "
