@@ -10,8 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "pam").rglob("*.py"))
-LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 90, 17_700
-"""Bounds that only go down; the aim for lines is 16,000."""
+LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 89, 15_800
+"""Bounds that only go down."""
 
 
 def lines(file: Path) -> int:

@@ -67,6 +67,8 @@ _LOOKS = {
     "postr-joint-dot": Look("#D55E00", "d", _DASHED),
     "prox-postr-joint": Look("#CC79A7", "v", _BROKEN),
     "mono-postr-joint": Look("#009E73", "P", _SOLID),
+    **_family("#B35900", **{"postr-joint-mass0.999": "o", "postr-joint-mass0.99": "s", "postr-joint-mass0.9": "^"}),
+    **_family("#8A6D00", **{"postr-joint-top6": "h"}),
     **_family("#0072B2", soft="o", soft_dot="s", soft_concat="p", soft_location="h", soft_unscaled="8"),
     **_family("#00798C", local_m="<", local_p=">"),
     **_family("#A6761D", structural="*", fertility="8", fertility_bounded="p"),

@@ -1,7 +1,8 @@
 """The first losses of every model's training are those of the code that made the stored results.
 
 `first_losses.json` was written by the code before the models had one forward pass: a hand-made
-recurrence, whose results are stored. Who changes a model on purpose writes its losses anew.
+recurrence, whose results are stored; those of sums over a nucleus by the code that added them.
+Who changes a model on purpose writes its losses anew.
 """
 
 from __future__ import annotations

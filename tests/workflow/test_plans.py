@@ -70,7 +70,8 @@ def test_the_attentions_is_every_model_on_nouns_three_times_and_on_translation_o
     known = {path.stem for path in (ROOT / "config/models").glob("*.yaml")}
     joined = {"ensemble", "acvi-sampled", "ved-sampled"}
     named = {name.split(" on ")[0] for name in outcome.trained}
-    assert named == {name for name in known if not name.startswith("luong-")} - joined - {"sparsemax"}
+    elsewhere = ("luong-", "postr-joint-mass", "postr-joint-top")  # in ablation.yaml and nucleus.yaml
+    assert named == {name for name in known if not name.startswith(elsewhere)} - joined - {"sparsemax"}
     trained = Counter(re.search(r" on ([^,]*)", name)[1] for name in outcome.trained)
     # Hard monotonic attention writes no translations.
     translating = len(named) - 1
@@ -82,6 +83,14 @@ def test_the_attentions_is_every_model_on_nouns_three_times_and_on_translation_o
         "cldr-de-en": translating - len({"soft-dot", "postr-joint-dot"}),
     }
     assert outcome.jobs["join_ensemble"] == (3 + 1 + 1) * len(joined)
+
+
+def test_the_nucleus_trains_one_model_per_cut_of_its_sum(tmp_path: Path) -> None:
+    outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/nucleus.yaml")
+    assert outcome.code == 0, outcome.said
+    models = {name.split(" on ")[0] for name in outcome.trained}
+    cuts = ("-mass0.999", "-mass0.99", "-mass0.9", "-top6")
+    assert models == {"postr-joint", *(f"postr-joint{cut}" for cut in cuts)} and len(outcome.trained) == 5
 
 
 def test_the_ablation_trains_each_part_once_and_replaces_unknown_words_without_training(tmp_path: Path) -> None:
