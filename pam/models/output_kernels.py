@@ -1,7 +1,7 @@
 """The output layer's kernels: log-likelihoods of known symbols, without keeping distributions.
 
-They are where time and memory go when the vocabulary is large: nothing of size rows x V is stored, but for small
-vocabularies, where that is cheaper. See `kernels` for how gradients are gathered.
+They are where time and memory go when the vocabulary is large: of size rows x V, no more is stored than `CHUNK` and
+`STORED` allow. See `kernels` for how gradients are gathered.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pam.models.logspace import tanh, tanh_
 CHUNK = 1 << 24  # bytes of the largest piece of logits at a time: 16 MB, which a cache may hold
 
 STORED = 1 << 29
-"""Bytes of distributions in bfloat16 that are kept for the way back, at most: 512 MB. In float32 they would be twice as
-many: there, those are computed once more that do not fit into a piece."""
+"""Bytes of distributions in bfloat16 that are kept for the backward pass, at most: 512 MB. In float32 they would be
+twice as many: there, those are computed once more that do not fit into a piece."""
 
 MOST_PAIRS = 1 << 13
 """Pairs of the largest piece, however small the vocabulary: their hidden layers are to stay in a cache too."""
@@ -131,19 +131,14 @@ class OutputLayer:
         else:
             self.dbias.add_(error.sum(0))
             self.dweight.addmm_(error.t(), z)
-        return through_tanh((error @ self.weight).to(self.dtype), z)
+        dx: Tensor = torch.ops.aten.tanh_backward((error @ self.weight).to(self.dtype), z)
+        return dx
 
     def gradients(self) -> tuple[Tensor | None, Tensor | None]:
         """Gradients of weight and bias since the last call; None if there are none."""
         dweight, dbias = self.dweight, self.dbias
         self.dweight = self.dbias = None
         return dweight, dbias
-
-
-def through_tanh(dz: Tensor, z: Tensor) -> Tensor:
-    """Gradient of x from that of z = tanh(x): (1 - z^2) dz."""
-    found: Tensor = torch.ops.aten.tanh_backward(dz, z)
-    return found
 
 
 def nonzero_rows(scale: Tensor, width: int) -> Tensor | None:
@@ -242,7 +237,7 @@ class PositionLikelihood:
 
     The gradient of position a's logits is l(a) (onehot(y_t) - p(. | s_t, h_a)): a number that later steps decide, times
     a vector that they do not. Where the vectors of all steps fit into memory they are kept. Else only the hidden layer
-    is, and on the way back logits are computed once more for the positions that matter.
+    is, and in the backward pass logits are computed once more for the positions that matter.
 
     Args:
         views: (B, m, R) W_x h_a; weight: (V, R); bias: (V,): the output layer.
@@ -331,7 +326,7 @@ def mixture_log_likelihood(
 ) -> Tensor:
     """log sum_a exp(weights(a)) p(y | x_a), or sum_a weights(a) log p(y | x_a), of many tokens.
 
-    How much a position counts is known on the way forward: the posterior, if positions are summed out; the given
+    How much a position counts is known in the forward pass: the posterior, if positions are summed out; the given
     distribution, if a bound is taken; one, if there is a single context. So the gradient is prepared there while logits
     are at hand, a few tokens at a time: neither logits nor hidden layers pile up over time.
 

@@ -56,7 +56,7 @@ def assert_same(kernel: Function, twin: Function, *given: Tensor) -> None:
     assert all(gradient.abs().max() > 1e-3 for gradient in wanted[1])
     for mine, theirs in zip(found[1], wanted[1], strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-11, atol=1e-12)
-    # A kernel may keep something for one way back alone, and compute it again for another.
+    # A kernel may keep something for one backward pass alone, and compute it again for another.
     assert gradcheck(kernel, tuple(part.clone().requires_grad_() for part in given), nondet_tol=1e-12)
 
 

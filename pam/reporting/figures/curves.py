@@ -49,11 +49,10 @@ def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> F
     """A row of panels per task: accuracy or training loss, then development loss; or `EVAL_METRICS`."""
     known = runs.load_experiment(experiment)
     tasks = runs.load_histories(histories, known)
-    drawn = EVAL_METRICS if eval_metrics else (LEFT[0], RIGHT)
     every = [one for of_task in tasks.values() for seeds in of_task.values() for one in seeds]
-    if eval_metrics and all(POSITIONS.column in one.columns for one in every):
-        drawn = (*drawn, POSITIONS)
-    columns = len(drawn)
+    summed = all(POSITIONS.column in one.columns for one in every)
+    measured = (*EVAL_METRICS, POSITIONS) if summed else EVAL_METRICS
+    columns = len(measured) if eval_metrics else 2
     figure, axes = style.panels(len(tasks), columns, height=0.75 + 2.5 * len(tasks))
     for index, (task, of_task) in enumerate(tasks.items()):
         own = [one for seeds in of_task.values() for one in seeds]
@@ -62,7 +61,7 @@ def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> F
         steps = {int(one.columns["step"][0]) for one in own}
         epoch = f"epoch of {steps.pop():,} steps" if len(steps) == 1 else "epoch"
         row = axes[columns * index :]
-        for panel, kind in zip(row, drawn if eval_metrics else (left, RIGHT), strict=False):
+        for panel, kind in zip(row, measured if eval_metrics else (left, RIGHT), strict=False):
             _panel(panel, of_task, kind)
             panel.set_xlabel(epoch)
         style.head(row[0], runs.label_of(task, known), across=columns)
