@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from pam.models.kernels import LSTMCell, SharedLinear, SourceMatrix
+from pam.models.kernels import SharedLinear, SourceMatrix
 from pam.models.options import Options
 from pam.models.output_kernels import OutputLayer, PositionLikelihood
 from pam.models.posterior import Observation
 
 Hidden = tuple[tuple[Tensor, Tensor], ...]  # the decoder's state: per layer (h, c), each (n, H)
 Embed = Callable[[Tensor], Tensor]
+Cell = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # as an `LSTMCell` is called
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,38 @@ class Sizes:
     rate: float  # dropout rate
 
 
+class Contexts:
+    """W c of contexts c = sum_a alignment(a) h_a + shift.
+
+    Where many steps read few sources, W h_a of every position costs less than W c of every step. So W is multiplied
+    with the encoder states once; without W, contexts are what they are.
+
+    Args:
+        values: (B, m, D) h_a; weight: (W, D), or None.
+    """
+
+    def __init__(self, values: Tensor, weight: Tensor | None = None) -> None:
+        self.weight = weight
+        self.source = SourceMatrix(values if weight is None else F.linear(values, weight))
+
+    def empty(self, rows: int) -> Tensor:
+        """W 0, (rows, W)."""
+        return self.source.matrix.new_zeros(rows, self.source.matrix.shape[2])
+
+    def read(self, alignment: Tensor, shift: Tensor | None = None) -> Tensor:
+        """(n, W) of alignments (n, m) and shifts (n, D), None: of zeros."""
+        context = self.source.read(alignment)
+        if shift is None:
+            return context
+        return context + (shift if self.weight is None else F.linear(shift, self.weight))
+
+    def change(self, change: Callable[[SourceMatrix], SourceMatrix]) -> Contexts:
+        """Those of other rows."""
+        changed = copy(self)
+        changed.source = change(self.source)
+        return changed
+
+
 @dataclass(frozen=True)
 class Memory:
     """A batch of encoded sources, with what is computed once for all steps.
@@ -43,13 +78,14 @@ class Memory:
     Plain tensors have a row for each row of a step; kernels know of the rows by themselves.
     """
 
-    values: Tensor  # (n, m, D) encoder states h_a
+    values: Tensor  # (B, m, D) encoder states h_a
     mask: Tensor  # (n, m) true at real positions
-    source: SourceMatrix  # h_a, to be read with the weights of an alignment
+    fed: Contexts  # what the decoder is fed
     keys: Any  # the score's view of the values: (n, m, .), or a kernel
     start: Hidden  # the decoder's first state
-    cells: tuple[LSTMCell, ...]  # the decoder's layers
+    cells: tuple[Cell, ...]  # the decoder's layers
     project: SharedLinear  # W_s s + b, the readout's view of a query
+    viewed: Contexts | None = None  # W_x c, the readout's view of contexts, where steps read them
     views: Tensor | None = None  # (B, m, R) W_x h_a, the readout's view of the values, where positions have outputs
     layer: OutputLayer | None = None  # the output layer, where positions have outputs and are searched
     likelihood: PositionLikelihood | None = None  # p(y_t | s_t, h_a) of given symbols, under teacher forcing
@@ -60,43 +96,38 @@ class Memory:
     cost: Tensor | None = None  # (n,) nats that the objective pays for the sentence's latent vector, or None
     beam: int = 1  # hypotheses of each sentence
 
-    def read(self, alignment: Tensor) -> Tensor:
-        """The context, sum_a alignment(a) h_a: (n, m) to (n, D)."""
-        return self.source.read(alignment)
-
     def first(self, rows: int) -> Memory:
         """That of the first rows, which have not ended."""
-        return self._changed(lambda part: part[:rows])
+        return self._changed(lambda part: part[:rows], lambda source: source)
 
     def for_beam(self, beam: int) -> Memory:
         """The memory of so many hypotheses of each sentence, one after another."""
         if beam == 1:
             return self
-        repeated = self._changed(lambda part: part.repeat_interleave(beam, 0))
-        keys = repeated.keys
-        if isinstance(keys, SourceMatrix):
-            keys = SourceMatrix(keys.matrix, beam)
-        source = SourceMatrix(self.source.matrix, beam)
-        return replace(repeated, source=source, keys=keys, beam=beam)
+        changed = self._changed(
+            lambda part: part.repeat_interleave(beam, 0), lambda source: SourceMatrix(source.matrix, beam)
+        )
+        return replace(changed, beam=beam)
 
     def select(self, sentences: Tensor) -> Memory:
         """That of the given sentences, with all of their hypotheses."""
         each = torch.arange(self.beam, device=sentences.device)
         rows = (sentences[:, None] * self.beam + each).flatten()
-        chosen = self._changed(lambda part: part[rows])
-        keys = chosen.keys
-        if isinstance(keys, SourceMatrix):
-            keys = keys.select(sentences)
-        views = None if self.views is None else self.views[sentences]
-        return replace(chosen, source=self.source.select(sentences), keys=keys, views=views)
+        chosen = self._changed(lambda part: part[rows], lambda source: source.select(sentences))
+        return replace(chosen, values=self.values[sentences], views=taken(self.views, sentences))
 
-    def _changed(self, change: Callable[[Tensor], Tensor]) -> Memory:
-        """With all that has a row for each row of a step changed."""
-        names = ("values", "mask", "keys", "readout_shift", "variance", "log_ratios", "cost")
-        parts = {name: getattr(self, name) for name in names}
-        changed: dict[str, Any] = {name: change(part) for name, part in parts.items() if isinstance(part, Tensor)}
-        start = tuple((change(h), change(c)) for h, c in self.start)
-        return replace(self, start=start, **changed)
+    def _changed(self, change: Callable[[Tensor], Tensor], of_source: Callable[[SourceMatrix], SourceMatrix]) -> Memory:
+        """With all that has a row for each row of a step changed, and what kernels read."""
+        changed: dict[str, Any] = {"start": tuple((change(h), change(c)) for h, c in self.start)}
+        for name in ("mask", "fed", "viewed", "keys", "readout_shift", "variance", "log_ratios", "cost"):
+            part = getattr(self, name)
+            if isinstance(part, Tensor):
+                changed[name] = change(part)
+            elif isinstance(part, SourceMatrix):
+                changed[name] = of_source(part)
+            elif isinstance(part, Contexts):
+                changed[name] = part.change(of_source)
+        return replace(self, **changed)
 
 
 @dataclass(frozen=True)
@@ -123,12 +154,13 @@ class Noise:
     normal: Tensor  # (..., B, D) standard normal noise, by which contexts are
 
     @classmethod
-    def draw(cls, steps: int, values: Tensor) -> Noise:
-        """Noise for `steps` steps over encoder states (B, m, D)."""
-        uniform = torch.rand(steps, *values.shape[:2], dtype=values.dtype, device=values.device)
+    def draw(cls, steps: int, values: Tensor, beam: int = 1) -> Noise:
+        """Noise for `steps` steps over encoder states (B, m, D), of so many hypotheses of each sentence."""
+        rows = beam * len(values)
+        uniform = torch.rand(steps, rows, values.shape[1], dtype=values.dtype, device=values.device)
         tiny = torch.finfo(values.dtype).tiny
         gumbel = -torch.log((-torch.log(uniform.clamp_min(tiny))).clamp_min(tiny))
-        normal = torch.randn(steps, values.shape[0], values.shape[2], dtype=values.dtype, device=values.device)
+        normal = torch.randn(steps, rows, values.shape[2], dtype=values.dtype, device=values.device)
         return cls(gumbel, normal)
 
     def at(self, t: int, rows: int) -> Noise:
@@ -143,21 +175,22 @@ class Attention:
     query: Tensor  # (n, H) s_t
     log_prior: Tensor  # (n, m) log of the alignment before y_t is seen
     prior: Tensor  # the alignment itself
-    context: Tensor | None  # (n, D) sum_a prior_t(a) h_a, with what a latent adds; None where nobody reads it
     hidden: Hidden  # the decoder's new state
     shift: Tensor | None = None  # (n, D) what the latent adds to a context, or None
     cost: Tensor | None = None  # (n,) nats that the objective pays for that, or None
     gumbel: Tensor | None = None  # (n, m) the noise of the step, or None
 
     def select(self, rows: Tensor) -> Attention:
-        always = self.query[rows], self.log_prior[rows], self.prior[rows], taken(self.context, rows)
-        hidden = tuple((h[rows], c[rows]) for h, c in self.hidden)
+        always = (part.index_select(0, rows) for part in (self.query, self.log_prior, self.prior))
+        hidden = tuple((h.index_select(0, rows), c.index_select(0, rows)) for h, c in self.hidden)
         return Attention(*always, hidden, *(taken(part, rows) for part in (self.shift, self.cost, self.gumbel)))
 
 
 def taken(part: Tensor | None, rows: Tensor | slice) -> Tensor | None:
     """Rows of what may not be there."""
-    return None if part is None else part[rows]
+    if part is None or isinstance(rows, slice):
+        return None if part is None else part[rows]
+    return part.index_select(0, rows)  # several times as fast as `part[rows]`
 
 
 class Emission(ABC):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pam.models.interfaces import Hidden
+from pam.models.interfaces import Cell, Hidden
 from pam.models.kernels import LSTMCell
 
 _LEVELS = 1 << 16
@@ -97,6 +97,16 @@ def run_lstms(
     return states.transpose(0, 1).contiguous(), final
 
 
+class MultipliedCell:
+    """`LSTMCell` of an input that comes multiplied with its weight, (n, 4H)."""
+
+    def __init__(self, wh: Tensor) -> None:
+        self.cell = LSTMCell(wh.new_empty(len(wh), 0), wh)
+
+    def __call__(self, before: Tensor, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        return self.cell(before + x, x[:, :0], h, c)
+
+
 class Encoder(nn.Module):
     """Source symbols to states h_a, forward and backward concatenated.
 
@@ -163,12 +173,17 @@ class Decoder(nn.Module):
         parts = self.bridge(final).chunk(2 * len(self.cells), dim=1)
         return tuple((torch.tanh(h), c) for h, c in zip(parts[::2], parts[1::2], strict=True))
 
-    def kernels(self, bf16: bool) -> tuple[LSTMCell, ...]:
-        """The layers for a batch; the first one's input is the context alone."""
-        embedding = self.embedding.embedding_dim
-        inputs = [self.stack[0].weight_ih[:, embedding:], *(cell.weight_ih for cell in self.stack[1:])]
-        pairs = zip(inputs, self.stack, strict=True)
-        return tuple(LSTMCell(weight, cell.weight_hh, bf16) for weight, cell in pairs)
+    @property
+    def of_context(self) -> Tensor:
+        """W_c (4H, D), of the context in the first layer's gates."""
+        return self.stack[0].weight_ih[:, self.embedding.embedding_dim :]
+
+    def kernels(self, bf16: bool, multiplied: bool) -> tuple[Cell, ...]:
+        """The layers for a batch; the first one's input is the context alone, which may come `multiplied` with its
+        weight."""
+        first, *others = self.stack
+        lowest = MultipliedCell(first.weight_hh) if multiplied else LSTMCell(self.of_context, first.weight_hh, bf16)
+        return lowest, *(LSTMCell(cell.weight_ih, cell.weight_hh, bf16) for cell in others)
 
     def embed(self, symbols: Tensor) -> Tensor:
         """Embeddings of symbols of any shape (...,), to (..., E), with dropout in training."""
@@ -189,12 +204,13 @@ class Decoder(nn.Module):
         return dropout_mask(shape, self.rate, self.embedding.weight)
 
     def forward(
-        self, gates: Tensor, context: Tensor, state: Hidden, cells: tuple[LSTMCell, ...], masks: Tensor | None
+        self, gates: Tensor, context: Tensor, state: Hidden, cells: tuple[Cell, ...], masks: Tensor | None
     ) -> tuple[Tensor, Hidden]:
         """One step.
 
         Args:
-            gates: (n, 4H) of y_{t-1}, made by `gates`; context: (n, D) c_{t-1}; state: the state before.
+            gates: (n, 4H) of y_{t-1}, made by `gates`; context: (n, D) c_{t-1}, or W_c c_{t-1}, as `cells` want it; state: the
+                state before.
             cells: made by `kernels`; masks: (layers, n, H) dropout masks of this step, or None.
 
         Returns: The query (n, H), the top layer's output after dropout, and the new state.

@@ -43,8 +43,9 @@ class Input(Marginalization):
     needs_context = True
 
     def emission(self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout) -> Emission:
-        hidden = projected if attention.context is None else projected + readout.of_values(attention.context)
-        return SingleEmission(hidden, readout)
+        if memory.viewed is not None:
+            projected = projected + memory.viewed.read(attention.prior, attention.shift)
+        return SingleEmission(projected, readout)
 
     def log_likelihood(self, gold: TokenGold) -> Tensor:
         return gold.of_context()
@@ -70,7 +71,7 @@ class SingleEmission(Emission):
         return log_probs
 
     def select(self, rows: Tensor) -> Emission:
-        return SingleEmission(self.hidden[rows], self.readout)
+        return SingleEmission(self.hidden.index_select(0, rows), self.readout)
 
 
 class Output(Marginalization):
@@ -161,7 +162,8 @@ class MixtureEmission(Emission):
         return whole.log_probs.gather(1, symbol[:, None]).squeeze(1)
 
     def select(self, rows: Tensor) -> Emission:
-        chosen = self.log_prior[rows], self.weights[rows], self.projected[rows], self.kept[rows]
+        parts = self.log_prior, self.weights, self.projected, self.kept
+        chosen = (part.index_select(0, rows) for part in parts)
         return MixtureEmission(*chosen, taken(self.truncated, rows), self.memory, (self.mixture, rows))
 
 

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from pam.data.vocabulary import BOS, PAD
 from pam.models import interfaces
-from pam.models.interfaces import Attention, AttentionHistory, Emission, Hidden, Memory, Noise
-from pam.models.kernels import SourceMatrix
+from pam.models.interfaces import Attention, AttentionHistory, Contexts, Emission, Hidden, Memory, Noise
 from pam.models.lstm import Decoder, Encoder
 from pam.models.marginalization import Bound, Marginalization
 from pam.models.model import Model, TeacherForced
@@ -28,7 +27,7 @@ class State:
     """What a hypothesis carries from step to step."""
 
     hidden: Hidden  # the decoder's state, per layer (h, c), each (n, H)
-    context: Tensor  # (n, D) c_{t-1}, fed to the next state
+    context: Tensor  # what the next state is fed: c_{t-1}, (n, D), or W_c c_{t-1}, (n, 4H); see `Memory.fed`
     history: AttentionHistory  # what was attended so far
 
     @property
@@ -102,9 +101,14 @@ class Seq2Seq(Model):
     # The definition, in the order of Figure 1 (right) of Shankar & Sarawagi (2019).
 
     def encode(self, source: Tensor, lengths: Tensor, beam: int = 1) -> Memory:
-        """Encodes sources (B, m) of real `lengths` (B,), for `beam` hypotheses of each."""
+        """Encodes sources (B, m) of real `lengths` (B,), for steps of `beam` hypotheses of each."""
+        return self.encoded(source, lengths, multiplied=True).for_beam(beam)
+
+    def encoded(self, source: Tensor, lengths: Tensor, multiplied: bool = False) -> Memory:
+        """Encoded sources; whether they come `multiplied` with the weights that contexts meet."""
         bf16 = self.bf16 and self.training
         dtype, positions = self.readout.output.weight.dtype, self.marginalization.gives_positions
+        viewed = multiplied and self.marginalization.needs_context
         with torch.autocast(source.device.type, torch.bfloat16, enabled=bf16):
             values, final = (part.to(dtype) for part in self.encoder(source, lengths))
             keys = self.score.keys(values)
@@ -113,22 +117,22 @@ class Seq2Seq(Model):
         memory = Memory(
             values=values,
             mask=torch.arange(source.shape[1], device=source.device) < lengths[:, None],
-            source=SourceMatrix(values),
+            fed=Contexts(values, self.decoder.of_context if multiplied else None),
+            viewed=Contexts(values, self.readout.of_values.weight) if viewed else None,
             keys=keys.to(dtype) if isinstance(keys, Tensor) else keys,
             start=tuple((h.to(dtype), c.to(dtype)) for h, c in start),
-            cells=self.decoder.kernels(bf16),
+            cells=self.decoder.kernels(bf16, multiplied),
             project=self.readout.project(bf16),
             views=views,
             layer=None if views is None or self.training else self.readout.layer(),
             transitions=self.coupling.transitions(source.shape[1]),
         )
-        return self.latent.of_sentence(memory, final).for_beam(beam)
+        return self.latent.of_sentence(memory, final)
 
     def start(self, memory: Memory) -> State:
         """The state before the first output; its context is empty unless the feeding has one."""
         alignment = self.input_feeding.first(memory)
-        empty = torch.zeros_like(memory.values[:, 0])
-        context = empty if alignment is None else memory.read(alignment)
+        context = memory.fed.empty(len(memory.mask)) if alignment is None else memory.fed.read(alignment)
         return State(memory.start, context, AttentionHistory(alignment=alignment))
 
     def attend(
@@ -147,12 +151,9 @@ class Seq2Seq(Model):
         scores, mask = self.window(scores, query, memory.mask, state.history)
         log_prior = self.coupling(scores, mask, self.distribution, memory, state.history)
         latent = self.latent.of_step(log_prior, memory, noise)
-        prior, context = latent.log_weights.exp(), None
-        if self.marginalization.needs_context:
-            context = memory.read(prior)
-            context = context if latent.shift is None else context + latent.shift
         gumbel = None if noise is None else noise.gumbel
-        return Attention(query, latent.log_weights, prior, context, hidden, latent.shift, latent.cost, gumbel)
+        prior = latent.log_weights.exp()
+        return Attention(query, latent.log_weights, prior, hidden, latent.shift, latent.cost, gumbel)
 
     def emit(self, memory: Memory, attention: Attention) -> Emission:
         """What a step says of its symbol."""
@@ -164,7 +165,7 @@ class Seq2Seq(Model):
     def step(self, memory: Memory, state: State, symbol: Tensor) -> Step:
         """The step after `symbol` (n,) was written last; latents are their means, unless they are to be sampled at test
         time too."""
-        noise = Noise.draw(1, memory.values).at(0, len(symbol)) if self.latent.sampling else None
+        noise = Noise.draw(1, memory.values, memory.beam).at(0, len(symbol)) if self.latent.sampling else None
         attention = self.attend(memory, state, self.decoder.gates(symbol), noise=noise)
         return Step(attention, self.emit(memory, attention), state.history)
 
@@ -172,17 +173,16 @@ class Seq2Seq(Model):
         """The state after y_t = `symbol` (n,) was written."""
         seen = step.emission.observe(symbol) if self.input_feeding.needs_positions else None
         alignment = self.input_feeding(step.attention, seen, symbol, memory.mask)
-        return self._next(memory, step.history, step.attention, alignment)
+        return self._next(memory, step.history, step.attention, alignment, None)
 
-    def _next(self, memory: Memory, history: AttentionHistory, attention: Attention, alignment: Tensor) -> State:
-        """The state that is fed the context of an alignment."""
+    def _next(
+        self, memory: Memory, history: AttentionHistory, attention: Attention, alignment: Tensor, context: Tensor | None
+    ) -> State:
+        """The state that is fed the context of an alignment; `context` is that of the prior, where it is known."""
         if not self.input_feeding.feeds:
-            context = torch.zeros_like(memory.values[:, 0])
-        elif alignment is attention.prior and attention.context is not None:
-            context = attention.context
-        else:
-            context = memory.read(alignment)
-            context = context if attention.shift is None else context + attention.shift
+            context = memory.fed.empty(len(alignment))
+        elif context is None or alignment is not attention.prior:
+            context = memory.fed.read(alignment, attention.shift)
         return State(attention.hidden, context, history.then(alignment))
 
     # Teacher forcing.
@@ -195,7 +195,7 @@ class Seq2Seq(Model):
         source, lengths, target, sizes = (x[order] for x in (source, lengths, target, sizes))
         times = torch.arange(target.shape[1], device=target.device)
         counts = [n for n in (sizes[None] > times[:, None]).sum(1).tolist() if n]
-        memory = self.encode(source, lengths)
+        memory = self.encoded(source, lengths)
         if self.input_feeding.needs_positions:
             assert memory.views is not None
             output, pairs = self.readout.output, sum(counts) * source.shape[1]
@@ -214,8 +214,9 @@ class Seq2Seq(Model):
     def _unroll(
         self, memory: Memory, gates: Sequence[Tensor], symbols: Sequence[Tensor], masks: Tensor | None,
         noise: Noise | None,
-    ) -> list[tuple[Attention, Tensor, Tensor | None]]:  # fmt: skip
-        """Of each step its attention, the alignment handed on, and the evidence if it is known."""
+    ) -> list[tuple[Attention, Tensor, Tensor | None, Tensor | None]]:  # fmt: skip
+        """Of each step its attention, the alignment handed on, the evidence if it is known, and the context of the
+        prior if it is read."""
         state, rest, steps = self.start(memory), memory, []
         for t, symbol in enumerate(symbols):
             n = len(symbol)
@@ -225,16 +226,18 @@ class Seq2Seq(Model):
             attention = self.attend(rest, state, gates[t], *random)
             seen = self.emit(rest, attention).observe(symbol) if self.input_feeding.needs_positions else None
             alignment = self.input_feeding(attention, seen, symbol, rest.mask)
-            steps.append((attention, alignment, None if seen is None else seen.evidence))
+            reads = self.marginalization.needs_context
+            context = rest.fed.read(attention.prior, attention.shift) if reads else None
+            steps.append((attention, alignment, None if seen is None else seen.evidence, context))
             if t + 1 < len(symbols):
-                state = self._next(rest, state.history, attention, alignment)
+                state = self._next(rest, state.history, attention, alignment, context)
         return steps
 
     def _forced(
         self, order: Tensor, target: Tensor, memory: Memory, counts: list[int], symbols: Tensor,
-        steps: list[tuple[Attention, Tensor, Tensor | None]], noise: Noise | None,
+        steps: list[tuple[Attention, Tensor, Tensor | None, Tensor | None]], noise: Noise | None,
     ) -> Forced:  # fmt: skip
-        attentions = [attention for attention, _, _ in steps]
+        attentions, alignments, evidence, contexts = (list(parts) for parts in zip(*steps, strict=True))
         sentence = torch.cat([torch.arange(n, device=target.device) for n in counts])
         tokens = Tokens(
             counts=counts,
@@ -242,15 +245,13 @@ class Seq2Seq(Model):
             symbols=symbols,
             query=torch.cat([attention.query for attention in attentions]),
             log_prior=torch.cat([attention.log_prior for attention in attentions]),
-            context=_joined([attention.context for attention in attentions]),
+            context=_joined(contexts),
             shift=None if memory.readout_shift is None else memory.readout_shift[sentence],
             views=memory.views,
             bf16=self.bf16 and self.training,
         )
-        evidence = _joined([evidence for _, _, evidence in steps])
-        alignment = torch.cat([alignment for _, alignment, _ in steps])
         cost = _joined([attention.cost for attention in attentions])
-        return Forced(order, target, memory, tokens, evidence, alignment, cost, noise)
+        return Forced(order, target, memory, tokens, _joined(evidence), torch.cat(alignments), cost, noise)
 
     def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         forced: Forced = self(source, lengths, target)

@@ -41,7 +41,7 @@ class Alone:
 
     def encoded(self) -> Memory:
         with plain.plain_kernels():
-            return self.model.encode(*self.sources)
+            return self.model.encoded(*self.sources)
 
     def step(self, symbol: Tensor) -> plain.PlainStep:
         gates = self.model.decoder.gates(symbol.flatten())

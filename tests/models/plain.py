@@ -80,7 +80,7 @@ def plain_kernels() -> Iterator[None]:
         patch.setattr(lstm._Mirrored, "apply", _turned)
         patch.setattr(readout, "SharedLinear", PlainLinear)
         patch.setattr(couplings, "coupled_softmax", _coupled)
-        for module in (interfaces, scores, seq2seq):
+        for module in (interfaces, scores):
             patch.setattr(module, "SourceMatrix", PlainMatrix)
         yield
 
@@ -154,7 +154,7 @@ def step(
     if not marginalization.gives_positions:
         hidden = projected
         if marginalization.needs_context:
-            hidden = hidden + made.of_values(attention.context)
+            hidden = hidden + made.of_values(_context(memory, attention, attention.prior))
         return PlainStep(*given, None, None, torch.log_softmax(made.output(torch.tanh(hidden)), 1))
     hidden = made.of_values(memory.values) + projected[:, None]
     positions = torch.log_softmax(made.output(torch.tanh(hidden)), 2)
@@ -191,9 +191,14 @@ def update(made: PlainStep, symbol: Tensor) -> State:
     alignment = model.input_feeding(attention, seen, symbol, memory.mask)
     context = torch.zeros_like(memory.values[:, 0])
     if model.input_feeding.feeds:
-        context = read_plain(memory.values, alignment)
-        context = context if attention.shift is None else context + attention.shift
+        context = _context(memory, attention, alignment)
     return State(attention.hidden, context, made.state.history.then(alignment))
+
+
+def _context(memory: Memory, attention: Attention, alignment: Tensor) -> Tensor:
+    """sum_a alignment(a) h_a, with what a latent adds: (n, D)."""
+    context = read_plain(memory.values, alignment)
+    return context if attention.shift is None else context + attention.shift
 
 
 @dataclass(frozen=True)
@@ -243,7 +248,7 @@ def force(model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor, draws
 def _steps(
     model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor, draws: bool
 ) -> tuple[Memory, list[PlainStep], list[State]]:
-    memory, real = model.encode(source, lengths), target != PAD
+    memory, real = model.encoded(source, lengths), target != PAD
     before = torch.cat([torch.full_like(target[:, :1], BOS), target[:, :-1]], 1)
     longest = max(1, int(real.sum(1).max()))
     found = model.decoder.gates(before.t()[real.t()])  # step after step, real symbols alone
