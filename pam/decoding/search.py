@@ -14,6 +14,7 @@ from pam.data.vocabulary import BOS, EOS
 from pam.decoding.hypotheses import NOTHING, Best, Hypotheses, LengthPrior, Output, Ranking, forbidden_symbols, longest
 from pam.models.model import Model
 
+COLUMN = 16  # numbers of which the largest is found first, where many are looked through
 KEEP_SHARE = 0.75  # finished sentences leave the batch once so many of it, at most, are still open
 
 
@@ -88,14 +89,11 @@ class _Beams:
         self.threshold = torch.full((sentences,), -torch.inf, device=device).double()
 
     def extend(self, log_probs: Tensor) -> Tensor:
-        """Goes on with the best of all (B, k, V) continuations; their parents, (B, k)."""
+        """Goes on with the best of all continuations (B, k, V), which are overwritten; their parents, (B, k)."""
         beam, vocabulary = self.symbol.shape[1], log_probs.shape[2]
-        # The best of each hypothesis first: no sums, and no sorting, over all of B x k x V.
-        values, symbols = log_probs.topk(min(beam, vocabulary), dim=2)
-        total = (self.total[:, :, None] + values).flatten(1)
-        self.total, chosen = total.topk(beam, dim=1)
-        parents = chosen // values.shape[2]
-        self.symbol = symbols.flatten(1).gather(1, chosen)
+        self.total, chosen = largest(log_probs.add_(self.total[:, :, None]).flatten(1), beam)
+        parents = chosen // vocabulary
+        self.symbol = chosen - parents * vocabulary
         self.written = self.written.gather(1, _wide(parents, self.written))
         self.written = torch.cat([self.written, self.symbol[:, :, None]], 2)
         if self.attended.shape[2]:
@@ -135,6 +133,25 @@ class _Beams:
         """Keeps the given sentences only."""
         self.rows, self.symbol, self.total = self.rows[left], self.symbol[left], self.total[left]
         self.written, self.attended = self.written[left], self.attended[left]
+
+
+def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` largest of each row of (B, N), in falling order, and their places: (B, count) each.
+
+    What `topk` finds, of which it takes three times as long over many: the largest are in the columns, `COLUMN` numbers
+    each, that have the largest maxima.
+    """
+    columns = values.shape[1] // COLUMN
+    if columns < COLUMN * count:
+        return values.topk(count, dim=1)
+    whole = columns * COLUMN
+    table = values[:, :whole].unflatten(1, (COLUMN, columns))
+    best = table.amax(1).topk(count, dim=1).indices
+    rest = torch.arange(whole, values.shape[1], device=values.device).expand(len(values), -1)
+    within = columns * torch.arange(COLUMN, device=values.device)[:, None] + best[:, None]  # (B, COLUMN, count)
+    places = torch.cat([within.flatten(1), rest], 1)
+    found, order = values.gather(1, places).topk(count, dim=1)
+    return found, places.gather(1, order)
 
 
 def _wide(parents: Tensor, written: Tensor) -> Tensor:

@@ -191,6 +191,9 @@ class Decoder(nn.Module):
 
     def gates(self, symbols: Tensor, bf16: bool = False) -> Tensor:
         """What embeddings and biases give the first layer's gates: (N,) to (N, 4H)."""
+        kinds = self.embedding.num_embeddings
+        if not self.training and len(symbols) > kinds:
+            return self.gates(torch.arange(kinds, device=symbols.device), bf16).index_select(0, symbols)
         embedded, cell = self.embed(symbols), self.stack[0]
         weight = cell.weight_ih[:, : embedded.shape[1]]
         with torch.autocast(symbols.device.type, torch.bfloat16, enabled=bf16):

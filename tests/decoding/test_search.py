@@ -253,7 +253,7 @@ def test_a_large_vocabulary_is_searched_like_a_small_one() -> None:
         n_best=1,
     )
     beams.total = total.clone()
-    parents = beams.extend(log_probs)
+    parents = beams.extend(log_probs.clone())
     wanted, chosen = (total[:, :, None] + log_probs).flatten(1).topk(3, dim=1)
     torch.testing.assert_close(beams.total, wanted)
     assert parents.tolist() == (chosen // 5000).tolist()
