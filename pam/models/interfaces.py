@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pam.models.kernels import SharedLinear, SourceMatrix
+from pam.models.kernels import SourceMatrix
 from pam.models.options import Options
 from pam.models.output_kernels import OutputLayer, PositionLikelihood
 from pam.models.posterior import Observation
@@ -84,7 +84,8 @@ class Memory:
     keys: Any  # the score's view of the values: (n, m, .), or a kernel
     start: Hidden  # the decoder's first state
     cells: tuple[Cell, ...]  # the decoder's layers
-    project: SharedLinear  # W_s s + b, the readout's view of a query
+    project: Callable[[Tensor], Tensor]  # W_s s + b, the readout's view of a query
+    gates: Tensor | None = None  # (V, 4H) `Decoder.gates` of every symbol, where steps have as many rows or more
     viewed: Contexts | None = None  # W_x c, the readout's view of contexts, where steps read them
     views: Tensor | None = None  # (B, m, R) W_x h_a, the readout's view of the values, where positions have outputs
     layer: OutputLayer | None = None  # the output layer, where positions have outputs and are searched
@@ -113,8 +114,8 @@ class Memory:
         """That of the given sentences, with all of their hypotheses."""
         each = torch.arange(self.beam, device=sentences.device)
         rows = (sentences[:, None] * self.beam + each).flatten()
-        chosen = self._changed(lambda part: part[rows], lambda source: source.select(sentences))
-        return replace(chosen, values=self.values[sentences], views=taken(self.views, sentences))
+        chosen = self._changed(lambda part: part.index_select(0, rows), lambda source: source.select(sentences))
+        return replace(chosen, values=self.values.index_select(0, sentences), views=taken(self.views, sentences))
 
     def _changed(self, change: Callable[[Tensor], Tensor], of_source: Callable[[SourceMatrix], SourceMatrix]) -> Memory:
         """With all that has a row for each row of a step changed, and what kernels read."""
@@ -181,16 +182,19 @@ class Attention:
     gumbel: Tensor | None = None  # (n, m) the noise of the step, or None
 
     def select(self, rows: Tensor) -> Attention:
-        always = (part.index_select(0, rows) for part in (self.query, self.log_prior, self.prior))
-        hidden = tuple((h.index_select(0, rows), c.index_select(0, rows)) for h, c in self.hidden)
+        always = (rows_of(part, rows) for part in (self.query, self.log_prior, self.prior))
+        hidden = tuple((rows_of(h, rows), rows_of(c, rows)) for h, c in self.hidden)
         return Attention(*always, hidden, *(taken(part, rows) for part in (self.shift, self.cost, self.gumbel)))
+
+
+def rows_of(part: Tensor, rows: Tensor | slice) -> Tensor:
+    """Some rows; by their numbers several times as fast as `part[rows]`."""
+    return part[rows] if isinstance(rows, slice) else part.index_select(0, rows)
 
 
 def taken(part: Tensor | None, rows: Tensor | slice) -> Tensor | None:
     """Rows of what may not be there."""
-    if part is None or isinstance(rows, slice):
-        return None if part is None else part[rows]
-    return part.index_select(0, rows)  # several times as fast as `part[rows]`
+    return None if part is None else rows_of(part, rows)
 
 
 class Emission(ABC):

@@ -214,7 +214,7 @@ class SourceMatrix:
 
     def select(self, rows: Tensor) -> SourceMatrix:
         """Those of the given sentences."""
-        return SourceMatrix(self.matrix[rows], self.beam)
+        return SourceMatrix(self.matrix.index_select(0, rows), self.beam)
 
     def _beams(self, x: Tensor) -> Tensor:
         return x.view(-1, self.beam, x.shape[1])

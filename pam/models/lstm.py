@@ -97,14 +97,21 @@ def run_lstms(
     return states.transpose(0, 1).contiguous(), final
 
 
-class MultipliedCell:
-    """`LSTMCell` of an input that comes multiplied with its weight, (n, 4H)."""
+class SearchCell:
+    """What `LSTMCell` computes, for search: nothing is kept for a gradient.
 
-    def __init__(self, wh: Tensor) -> None:
-        self.cell = LSTMCell(wh.new_empty(len(wh), 0), wh)
+    Args:
+        wx: (4H, X), or None: the layer's input comes multiplied with it, (n, 4H); wh: (4H, H).
+    """
+
+    def __init__(self, wx: Tensor | None, wh: Tensor) -> None:
+        self.wx, self.wh = wx, wh
 
     def __call__(self, before: Tensor, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        return self.cell(before + x, x[:, :0], h, c)
+        gates = before + x if self.wx is None else torch.addmm(before, x, self.wx.t())
+        i, f, g, o = gates.addmm_(h, self.wh.t()).chunk(4, dim=1)
+        c = torch.addcmul(torch.sigmoid(f) * c, torch.sigmoid(i), torch.tanh(g))
+        return torch.sigmoid(o) * torch.tanh(c), c
 
 
 class Encoder(nn.Module):
@@ -178,12 +185,16 @@ class Decoder(nn.Module):
         """W_c (4H, D), of the context in the first layer's gates."""
         return self.stack[0].weight_ih[:, self.embedding.embedding_dim :]
 
-    def kernels(self, bf16: bool, multiplied: bool) -> tuple[Cell, ...]:
-        """The layers for a batch; the first one's input is the context alone, which may come `multiplied` with its
-        weight."""
-        first, *others = self.stack
-        lowest = MultipliedCell(first.weight_hh) if multiplied else LSTMCell(self.of_context, first.weight_hh, bf16)
-        return lowest, *(LSTMCell(cell.weight_ih, cell.weight_hh, bf16) for cell in others)
+    def kernels(self, bf16: bool) -> tuple[Cell, ...]:
+        """The layers for a batch; the first one's input is the context alone."""
+        inputs = [self.of_context, *(cell.weight_ih for cell in self.stack[1:])]
+        pairs = zip(inputs, self.stack, strict=True)
+        return tuple(LSTMCell(weight, cell.weight_hh, bf16) for weight, cell in pairs)
+
+    def search_cells(self) -> tuple[Cell, ...]:
+        """The layers for search; the first one's input is W_c c."""
+        inputs = [None, *(cell.weight_ih for cell in self.stack[1:])]
+        return tuple(SearchCell(weight, cell.weight_hh) for weight, cell in zip(inputs, self.stack, strict=True))
 
     def embed(self, symbols: Tensor) -> Tensor:
         """Embeddings of symbols of any shape (...,), to (..., E), with dropout in training."""
@@ -191,13 +202,14 @@ class Decoder(nn.Module):
 
     def gates(self, symbols: Tensor, bf16: bool = False) -> Tensor:
         """What embeddings and biases give the first layer's gates: (N,) to (N, 4H)."""
-        kinds = self.embedding.num_embeddings
-        if not self.training and len(symbols) > kinds:
-            return self.gates(torch.arange(kinds, device=symbols.device), bf16).index_select(0, symbols)
         embedded, cell = self.embed(symbols), self.stack[0]
         weight = cell.weight_ih[:, : embedded.shape[1]]
         with torch.autocast(symbols.device.type, torch.bfloat16, enabled=bf16):
             return F.linear(embedded, weight, cell.bias_ih + cell.bias_hh).to(embedded.dtype)
+
+    def all_gates(self) -> Tensor:
+        """`gates` of every symbol, (V, 4H)."""
+        return self.gates(torch.arange(self.embedding.num_embeddings, device=self.embedding.weight.device))
 
     def draw_masks(self, steps: int, batch: int) -> Tensor | None:
         """Dropout masks of every layer's output, (layers, steps, B, H); None if there is none."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pam.data.vocabulary import BOS, PAD
 from pam.models import interfaces
-from pam.models.interfaces import Attention, AttentionHistory, Contexts, Emission, Hidden, Memory, Noise
+from pam.models.interfaces import Attention, AttentionHistory, Contexts, Emission, Hidden, Memory, Noise, rows_of
 from pam.models.lstm import Decoder, Encoder
 from pam.models.marginalization import Bound, Marginalization
 from pam.models.model import Model, TeacherForced
@@ -35,8 +35,8 @@ class State:
         return self.history.alignment
 
     def select(self, rows: Tensor | slice) -> State:
-        hidden = tuple((h[rows], c[rows]) for h, c in self.hidden)
-        return State(hidden, self.context[rows], self.history.select(rows))
+        hidden = tuple((rows_of(h, rows), rows_of(c, rows)) for h, c in self.hidden)
+        return State(hidden, rows_of(self.context, rows), self.history.select(rows))
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,22 @@ class Seq2Seq(Model):
 
     def encode(self, source: Tensor, lengths: Tensor, beam: int = 1) -> Memory:
         """Encodes sources (B, m) of real `lengths` (B,), for steps of `beam` hypotheses of each."""
-        return self.encoded(source, lengths, multiplied=True).for_beam(beam)
+        memory = self.encoded(source, lengths)
+        memory = replace(
+            memory,
+            fed=Contexts(memory.values, self.decoder.of_context),
+            viewed=Contexts(memory.values, self.readout.of_values.weight) if self.marginalization.needs_context else None,
+            gates=self.decoder.all_gates() if self.decoder.embedding.num_embeddings <= beam * len(source) else None,
+            cells=self.decoder.search_cells(),
+            project=self.readout.of_query,
+            layer=None if memory.views is None else self.readout.layer(),
+        )
+        return memory.for_beam(beam)
 
-    def encoded(self, source: Tensor, lengths: Tensor, multiplied: bool = False) -> Memory:
-        """Encoded sources; whether they come `multiplied` with the weights that contexts meet."""
+    def encoded(self, source: Tensor, lengths: Tensor) -> Memory:
+        """Encoded sources for teacher forcing; kernels gather what its steps give to gradients."""
         bf16 = self.bf16 and self.training
         dtype, positions = self.readout.output.weight.dtype, self.marginalization.gives_positions
-        viewed = multiplied and self.marginalization.needs_context
         with torch.autocast(source.device.type, torch.bfloat16, enabled=bf16):
             values, final = (part.to(dtype) for part in self.encoder(source, lengths))
             keys = self.score.keys(values)
@@ -117,14 +126,12 @@ class Seq2Seq(Model):
         memory = Memory(
             values=values,
             mask=torch.arange(source.shape[1], device=source.device) < lengths[:, None],
-            fed=Contexts(values, self.decoder.of_context if multiplied else None),
-            viewed=Contexts(values, self.readout.of_values.weight) if viewed else None,
+            fed=Contexts(values),
             keys=keys.to(dtype) if isinstance(keys, Tensor) else keys,
             start=tuple((h.to(dtype), c.to(dtype)) for h, c in start),
-            cells=self.decoder.kernels(bf16, multiplied),
+            cells=self.decoder.kernels(bf16),
             project=self.readout.project(bf16),
             views=views,
-            layer=None if views is None or self.training else self.readout.layer(),
             transitions=self.coupling.transitions(source.shape[1]),
         )
         return self.latent.of_sentence(memory, final)
@@ -166,7 +173,8 @@ class Seq2Seq(Model):
         """The step after `symbol` (n,) was written last; latents are their means, unless they are to be sampled at test
         time too."""
         noise = Noise.draw(1, memory.values, memory.beam).at(0, len(symbol)) if self.latent.sampling else None
-        attention = self.attend(memory, state, self.decoder.gates(symbol), noise=noise)
+        gates = self.decoder.gates(symbol) if memory.gates is None else memory.gates.index_select(0, symbol)
+        attention = self.attend(memory, state, gates, noise=noise)
         return Step(attention, self.emit(memory, attention), state.history)
 
     def update(self, memory: Memory, step: Step, symbol: Tensor) -> State:
