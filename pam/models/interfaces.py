@@ -182,9 +182,11 @@ class Attention:
     gumbel: Tensor | None = None  # (n, m) the noise of the step, or None
 
     def select(self, rows: Tensor) -> Attention:
-        always = (rows_of(part, rows) for part in (self.query, self.log_prior, self.prior))
+        query, log_prior, prior = (rows_of(part, rows) for part in (self.query, self.log_prior, self.prior))
         hidden = tuple((rows_of(h, rows), rows_of(c, rows)) for h, c in self.hidden)
-        return Attention(*always, hidden, *(taken(part, rows) for part in (self.shift, self.cost, self.gumbel)))
+        return Attention(
+            query, log_prior, prior, hidden, *(taken(part, rows) for part in (self.shift, self.cost, self.gumbel))
+        )
 
 
 def rows_of(part: Tensor, rows: Tensor | slice) -> Tensor:

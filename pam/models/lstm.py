@@ -224,9 +224,9 @@ class Decoder(nn.Module):
         """One step.
 
         Args:
-            gates: (n, 4H) of y_{t-1}, made by `gates`; context: (n, D) c_{t-1}, or W_c c_{t-1}, as `cells` want it; state: the
-                state before.
-            cells: made by `kernels`; masks: (layers, n, H) dropout masks of this step, or None.
+            gates: (n, 4H) of y_{t-1}, made by `gates`; state: the state before.
+            context: c_{t-1}, (n, D), for cells of `kernels`; W_c c_{t-1}, (n, 4H), for those of `search_cells`.
+            masks: (layers, n, H) dropout masks of this step, or None.
 
         Returns: The query (n, H), the top layer's output after dropout, and the new state.
         """

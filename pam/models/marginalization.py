@@ -163,8 +163,9 @@ class MixtureEmission(Emission):
 
     def select(self, rows: Tensor) -> Emission:
         parts = self.log_prior, self.weights, self.projected, self.kept
-        chosen = (part.index_select(0, rows) for part in parts)
-        return MixtureEmission(*chosen, taken(self.truncated, rows), self.memory, (self.mixture, rows))
+        log_prior, weights, projected, kept = (part.index_select(0, rows) for part in parts)
+        truncated, chosen = taken(self.truncated, rows), (self.mixture, rows)
+        return MixtureEmission(log_prior, weights, projected, kept, truncated, self.memory, chosen)
 
 
 class Bound(Output):

@@ -102,12 +102,13 @@ class Seq2Seq(Model):
 
     def encode(self, source: Tensor, lengths: Tensor, beam: int = 1) -> Memory:
         """Encodes sources (B, m) of real `lengths` (B,), for steps of `beam` hypotheses of each."""
-        memory = self.encoded(source, lengths)
+        memory, few = self.encoded(source, lengths), self.decoder.embedding.num_embeddings <= beam * len(source)
+        of_values = self.readout.of_values.weight
         memory = replace(
             memory,
             fed=Contexts(memory.values, self.decoder.of_context),
-            viewed=Contexts(memory.values, self.readout.of_values.weight) if self.marginalization.needs_context else None,
-            gates=self.decoder.all_gates() if self.decoder.embedding.num_embeddings <= beam * len(source) else None,
+            viewed=Contexts(memory.values, of_values) if self.marginalization.needs_context else None,
+            gates=self.decoder.all_gates() if few else None,
             cells=self.decoder.search_cells(),
             project=self.readout.of_query,
             layer=None if memory.views is None else self.readout.layer(),

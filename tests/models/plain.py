@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pam.data.vocabulary import BOS, PAD
-from pam.models import couplings, interfaces, lstm, options, readout, scores, seq2seq
+from pam.models import couplings, interfaces, lstm, options, readout, scores
 from pam.models.agreement import Agreement
 from pam.models.distributions import Softmax
 from pam.models.interfaces import Attention, Memory, Noise
