@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from pam.models.kernels import Anchor, Tape, factor, padded_size
+from pam.models.kernels import Anchor, Tape, factor, large_products, padded_size
 from pam.models.logspace import tanh, tanh_
 
 CHUNK = 1 << 24  # bytes of the largest piece of logits at a time: 16 MB, which a cache may hold
@@ -81,6 +81,7 @@ class OutputLayer:
         """So many rows with those of zeros that a product wants; see `padded_size`."""
         return padded_size(rows, self.bf16)
 
+    @large_products
     def probs(self, z: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The distribution for each z (n, R), and its logits, (n, V) each."""
         rough = factor(z, self.bf16)
@@ -126,6 +127,7 @@ class OutputLayer:
             held = self.scratch[name] = self.weight.new_empty(count, self.width)
         return held[:count]
 
+    @large_products
     def backward(self, z: Tensor, error: Tensor, scale: Tensor) -> Tensor:
         """Gradient of x, (n, R), adding to those of weight and bias, from that of log p(symbol), `scale` (n,), and the
         error (N, V) of z by `errors`."""

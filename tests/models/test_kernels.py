@@ -15,7 +15,16 @@ from torch.autograd import gradcheck
 from pam.models import options, output_kernels
 from pam.models.couplings import coupled, coupled_softmax
 from pam.models.distributions import Softmax
-from pam.models.kernels import LSTMCell, SharedLinear, SourceMatrix, Tape, lstm_cell_plain, read_plain, scores_plain
+from pam.models.kernels import (
+    LSTMCell,
+    Products,
+    SharedLinear,
+    SourceMatrix,
+    Tape,
+    lstm_cell_plain,
+    read_plain,
+    scores_plain,
+)
 from pam.models.output_kernels import (
     Mixture,
     OutputLayer,
@@ -33,6 +42,13 @@ COUNTS = (4, 4, 3, 1)
 """Rows of each step: they end one after another."""
 
 Function = Callable[..., Tensor]
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["", "padded"])
+def padded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether products are given rows of zeros, as oneDNN wants them."""
+    monkeypatch.setattr(Products, "by_onednn", request.param)
+    return bool(request.param)
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
