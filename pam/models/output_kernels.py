@@ -92,7 +92,7 @@ class OutputLayer:
 
     def errors(self, z: Tensor, symbols: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """log p(symbol), (n,), and its gradient by the logits with the sign changed, p - onehot(symbol), for z (n, R):
-        (N, V), N being the padded size of n, with rows of zeros; `out` (N, V) is where it is to be held."""
+        (N, V), with rows of zeros up to the padded size; `out`, of n rows or more, is where it is to be held."""
         whole = self._rows("probs", self.padded(len(z))) if out is None else out
         whole[len(z) :].zero_()
         error, logits = self.probs(z, whole[: len(z)])
@@ -296,8 +296,8 @@ class _Position(Function):
         found = torch.empty_like(z[:, 0])
         for first in range(0, len(z), layer.most):
             piece = slice(first, first + layer.most)
-            # The last piece has the rows of padding too.
-            out = None if ctx.error is None else ctx.error[first : first + layer.padded(len(z[piece]))]
+            last = first + layer.most >= len(z)
+            out = None if ctx.error is None else ctx.error[first:] if last else ctx.error[piece]
             found[piece] = layer.errors(z[piece], gold[piece], out)[0]
         ctx.tape, ctx.pairs = tape, pairs
         ctx.save_for_backward(z, gold)
