@@ -184,6 +184,9 @@ class Decoding(Strict):
     temperature: float | None = key(
         None, "draw outputs by p^(1 / temperature) instead of searching, whatever the beam", gt=0, le=1000
     )
+    precision: Literal["float32", "bf16"] = key(
+        "float32", "of the output layer in search; the likeliest symbols are exact"
+    )
     dev: bool = key(False, "decode and score the development split of translations too")
     batch_size: int = key(64, "examples decoded at once", ge=1)
     max_ratio: float = key(3.0, "longest output as a multiple of the input", gt=0, le=1000)
@@ -191,7 +194,7 @@ class Decoding(Strict):
 
 
 AT_TEST_TIME = {
-    *("beam", "beams", "dev", "batch_size", "replace_unknown"),
+    *("beam", "beams", "dev", "batch_size", "precision", "replace_unknown"),
     *("latent_samples", "length_penalty", "length_prior"),
 }
 """Keys of `decoding` that decide outputs, or the memory that they take, and nothing before them."""

@@ -176,9 +176,9 @@ class Ranking:
 class Hypotheses:
     """k hypotheses for each of B sentences, which a model extends by one symbol at a time."""
 
-    def __init__(self, model: Model, source: Tensor, lengths: Tensor, beam: int) -> None:
+    def __init__(self, model: Model, source: Tensor, lengths: Tensor, beam: int, bf16: bool = False) -> None:
         self.model, self.beam = model, beam
-        self.memory = model.encode(source, lengths, beam)
+        self.memory = model.encode(source, lengths, beam, bf16)
         self.state = model.start(self.memory)
         self.found: Any = None
 

@@ -13,8 +13,8 @@ from pam.config import Decoding
 from pam.data.vocabulary import BOS, EOS
 from pam.decoding.hypotheses import NOTHING, Best, Hypotheses, LengthPrior, Output, Ranking, forbidden_symbols, longest
 from pam.models.model import Model
+from pam.models.search_layer import largest
 
-COLUMN = 16  # numbers of which the largest is found first, where many are looked through
 KEEP_SHARE = 0.75  # finished sentences leave the batch once so many of it, at most, are still open
 
 
@@ -44,7 +44,7 @@ def beam_search(
     limits = longest(lengths, decoding)
     beams = _Beams(Ranking(decoding, lengths, limits, prior), limits, decoding, n_best)
     forbidden = torch.tensor(forbidden_symbols(actions), device=source.device)
-    hypotheses = Hypotheses(model, source, lengths, decoding.beam)
+    hypotheses = Hypotheses(model, source, lengths, decoding.beam, decoding.precision == "bf16")
     for written in range(1, int(limits.max()) + 1):
         log_probs = hypotheses.step(beams.symbol).index_fill_(2, forbidden, -torch.inf)
         parents = beams.extend(log_probs)
@@ -135,25 +135,6 @@ class _Beams:
         self.written, self.attended = self.written[left], self.attended[left]
 
 
-def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest of each row of (B, N), in falling order, and their places: (B, count) each.
-
-    What `topk` finds, of which it takes three times as long over many: the largest are in the columns, `COLUMN` numbers
-    each, that have the largest maxima.
-    """
-    columns = values.shape[1] // COLUMN
-    if columns < COLUMN * count:
-        return values.topk(count, dim=1)
-    whole = columns * COLUMN
-    table = values[:, :whole].unflatten(1, (COLUMN, columns))
-    best = table.amax(1).topk(count, dim=1).indices
-    rest = torch.arange(whole, values.shape[1], device=values.device).expand(len(values), -1)
-    within = columns * torch.arange(COLUMN, device=values.device)[:, None] + best[:, None]  # (B, COLUMN, count)
-    places = torch.cat([within.flatten(1), rest], 1)
-    found, order = values.gather(1, places).topk(count, dim=1)
-    return found, places.gather(1, order)
-
-
 def _wide(parents: Tensor, written: Tensor) -> Tensor:
     """Indices (B, k, n) that gather whole prefixes."""
     return parents[:, :, None].expand(-1, -1, written.shape[2])
@@ -186,7 +167,7 @@ def sample(
     """
     limits, device = longest(lengths, decoding), source.device
     forbidden = torch.tensor(forbidden_symbols(actions), device=device)
-    hypotheses = Hypotheses(model, source, lengths, n_best)
+    hypotheses = Hypotheses(model, source, lengths, n_best, decoding.precision == "bf16")
     generators = [np.random.default_rng([sampling.seed, number]) for number in numbers]
     symbol = torch.full((len(source), n_best), BOS, device=device)
     total = torch.zeros(symbol.shape, dtype=torch.float64, device=device)

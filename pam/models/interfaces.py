@@ -19,8 +19,9 @@ from torch.nn import functional as F
 
 from pam.models.kernels import SourceMatrix
 from pam.models.options import Options
-from pam.models.output_kernels import OutputLayer, PositionLikelihood
+from pam.models.output_kernels import PositionLikelihood
 from pam.models.posterior import Observation
+from pam.models.search_layer import SearchLayer
 
 Hidden = tuple[tuple[Tensor, Tensor], ...]  # the decoder's state: per layer (h, c), each (n, H)
 Embed = Callable[[Tensor], Tensor]
@@ -88,7 +89,7 @@ class Memory:
     gates: Tensor | None = None  # (V, 4H) `Decoder.gates` of every symbol, where steps have as many rows or more
     viewed: Contexts | None = None  # W_x c, the readout's view of contexts, where steps read them
     views: Tensor | None = None  # (B, m, R) W_x h_a, the readout's view of the values, where positions have outputs
-    layer: OutputLayer | None = None  # the output layer, where positions have outputs and are searched
+    layer: SearchLayer | None = None  # the output layer, for steps that give the probability of every symbol
     likelihood: PositionLikelihood | None = None  # p(y_t | s_t, h_a) of given symbols, under teacher forcing
     transitions: Tensor | None = None  # what the coupling computes once, (m, m), or None
     readout_shift: Tensor | None = None  # (n, R) what a latent vector of the sentence adds to W_s s, or None

@@ -12,9 +12,9 @@ from torch import Tensor
 from pam.models import options
 from pam.models.interfaces import Attention, Component, Emission, Estimator, Memory, Sizes, taken
 from pam.models.logspace import ZERO, is_most_probable, is_nucleus, is_possible
-from pam.models.output_kernels import SearchedMixture
 from pam.models.posterior import Observation, posterior
-from pam.models.readout import Readout, TokenGold
+from pam.models.readout import TokenGold
+from pam.models.search_layer import SearchedMixture, SearchLayer
 
 
 class Marginalization(Component):
@@ -25,7 +25,7 @@ class Marginalization(Component):
     needs_inference = False  # whether its objective is a bound, by alignments that an inference network gives
 
     @abstractmethod
-    def emission(self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout) -> Emission:
+    def emission(self, attention: Attention, projected: Tensor, memory: Memory) -> Emission:
         """What one step says of its symbol; `projected` (n, R) is the readout's view of the query."""
 
     @abstractmethod
@@ -42,10 +42,11 @@ class Input(Marginalization):
 
     needs_context = True
 
-    def emission(self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout) -> Emission:
+    def emission(self, attention: Attention, projected: Tensor, memory: Memory) -> Emission:
         if memory.viewed is not None:
             projected = projected + memory.viewed.read(attention.prior, attention.shift)
-        return SingleEmission(projected, readout)
+        assert memory.layer is not None
+        return SingleEmission(projected, memory.layer)
 
     def log_likelihood(self, gold: TokenGold) -> Tensor:
         return gold.of_context()
@@ -63,15 +64,14 @@ class SingleEmission(Emission):
     """That of one context, from the readout's hidden layer (n, R)."""
 
     hidden: Tensor
-    readout: Readout
+    layer: SearchLayer
 
     @cached_property
     def log_probs(self) -> Tensor:
-        log_probs: Tensor = self.readout(self.hidden)
-        return log_probs
+        return self.layer.log_probs(torch.tanh(self.hidden))
 
     def select(self, rows: Tensor) -> Emission:
-        return SingleEmission(self.hidden.index_select(0, rows), self.readout)
+        return SingleEmission(self.hidden.index_select(0, rows), self.layer)
 
 
 class Output(Marginalization):
@@ -110,7 +110,7 @@ class Output(Marginalization):
         cut = self.mass is not None and self.mass < 1
         return torch.log_softmax(weights, dim=1) if cut and self.training else weights
 
-    def emission(self, attention: Attention, projected: Tensor, memory: Memory, readout: Readout) -> Emission:
+    def emission(self, attention: Attention, projected: Tensor, memory: Memory) -> Emission:
         kept = self.kept(attention.log_prior)
         truncated = None if self.top_k is None else (kept != is_possible(attention.log_prior)).any(1)
         weights = self.weights(attention.log_prior, kept)

@@ -71,9 +71,9 @@ class Model(nn.Module, ABC):
     bf16 = False  # whether large products are taken in bfloat16 in training; sums and states are not
 
     @abstractmethod
-    def encode(self, source: Tensor, lengths: Tensor, beam: int = 1) -> Any:
+    def encode(self, source: Tensor, lengths: Tensor, beam: int = 1, bf16: bool = False) -> Any:
         """Encodes sources (B, m) of real `lengths` (B,) for so many hypotheses of each sentence, one after another; see
-        `Encoded`."""
+        `Encoded`. With `bf16`, the output layer takes its products in bfloat16."""
 
     @abstractmethod
     def start(self, memory: Any) -> Any:

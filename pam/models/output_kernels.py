@@ -116,10 +116,6 @@ class OutputLayer:
             found[lost] = exact.gather(1, symbols[lost, None]).squeeze(1)
         return found, whole
 
-    def logits_of(self, z: Tensor, symbols: Tensor) -> Tensor:
-        """Logits of one symbol each: z (..., R), symbols (...) to (...)."""
-        return ((z * self.weight[symbols]).sum(-1) + self.bias[symbols]).to(self.dtype)
-
     def _rows(self, name: str, count: int) -> Tensor:
         """The first `count` rows of a piece of memory that is used again and again."""
         held = self.scratch.get(name)
@@ -408,52 +404,3 @@ class _Mixture(Function):
             dx = backward_rows(layer, z, None, gold, pairs.of(share[tokens] * scale[tokens, None]))
             dquery[tokens] = pairs.backward(dx, dviews)
         return dviews, dquery, dweights, *layer.gradients(), None
-
-
-class SearchedMixture:
-    """sum_a w(a) p(y | x_a) of every symbol, for search: nothing is kept for a gradient.
-
-    Distributions of positions are made and summed a few rows at a time, as all of them together are many times larger
-    than any cache. Those that fit into a piece stay; of others the normalizers do. Arguments are those above, weights
-    (N, m) being probabilities.
-    """
-
-    @torch.no_grad()
-    def __init__(
-        self, views: Tensor, query: Tensor, weights: Tensor, kept: Tensor, sentences: Tensor, layer: OutputLayer
-    ) -> None:
-        self.views, self.query, self.kept, self.sentences, self.layer = views, query, kept, sentences, layer
-        self.sums = weights.new_empty(len(weights), layer.width)
-        self.norms = torch.zeros_like(weights)
-        fits = kept.numel() * layer.bytes <= CHUNK
-        self.probs = layer.weight.new_empty(*kept.shape, layer.width) if fits else None
-        for tokens, pairs in pieces(kept, sentences, layer):
-            probs, logits = layer.probs(pairs.hidden(views, query[tokens]))
-            shares = weights[tokens] * pairs.kept
-            if self.probs is not None:
-                self.probs[tokens] = pairs.spread(probs)
-            else:
-                largest = logits.amax(1).to(layer.dtype), probs.amax(1).to(layer.dtype)
-                self.norms[tokens] = pairs.spread(largest[0] - largest[1].log())
-            if pairs.whole:
-                self.sums[tokens] = torch.bmm(shares[:, None], probs.view(*kept[tokens].shape, -1)).squeeze(1)
-            else:
-                # One product sums the positions of each token: its weights are zero at those of others.
-                block = probs.new_zeros(len(shares), len(probs))
-                block[pairs.rows, torch.arange(len(probs), device=probs.device)] = pairs.of(shares)
-                self.sums[tokens] = block @ probs
-
-    def log_probs(self) -> Tensor:
-        """Their logarithms, (N, V), written over them."""
-        return self.sums.clamp_min_(torch.finfo(self.sums.dtype).tiny).log_()
-
-    @torch.no_grad()
-    def log_likelihood(self, rows: Tensor, symbols: Tensor) -> Tensor:
-        """log p(y | x_a) of one symbol (n,) each for some of the N, `rows` (n,): (n, m)."""
-        if self.probs is not None:
-            positions = torch.arange(self.kept.shape[1], device=rows.device)
-            likely = self.probs[rows[:, None], positions, symbols[:, None]]
-            return likely.clamp_min(torch.finfo(likely.dtype).tiny).log()
-        pairs = Pairs(self.kept[rows], self.layer.width, self.sentences[rows])
-        logits = self.layer.logits_of(pairs.hidden(self.views, self.query[rows]), pairs.of_rows(symbols))
-        return pairs.spread(logits) - self.norms[rows]

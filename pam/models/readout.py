@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from pam.models.interfaces import Sizes
 from pam.models.kernels import SharedLinear
-from pam.models.output_kernels import Mixture, OutputLayer, mixture_log_likelihood
+from pam.models.output_kernels import Mixture, mixture_log_likelihood
+from pam.models.search_layer import SearchLayer
 
 
 class Readout(nn.Module):
@@ -29,13 +30,9 @@ class Readout(nn.Module):
         """W_s s + b, for the steps of a batch."""
         return SharedLinear(self.of_query.weight, self.of_query.bias, bf16)
 
-    def forward(self, hidden: Tensor) -> Tensor:
-        """Log probabilities of every symbol, from W_x x + W_s s + b: (..., R) to (..., V)."""
-        return torch.log_softmax(self.output(torch.tanh(hidden)), dim=-1)
-
-    def layer(self) -> OutputLayer:
+    def layer(self, bf16: bool) -> SearchLayer:
         """The last layer for search, where nothing asks for a gradient."""
-        return OutputLayer(self.output.weight.detach(), self.output.bias.detach())
+        return SearchLayer(self.output.weight.detach(), self.output.bias.detach(), bf16)
 
 
 @dataclass(frozen=True)

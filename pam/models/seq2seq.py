@@ -100,7 +100,7 @@ class Seq2Seq(Model):
 
     # The definition, in the order of Figure 1 (right) of Shankar & Sarawagi (2019).
 
-    def encode(self, source: Tensor, lengths: Tensor, beam: int = 1) -> Memory:
+    def encode(self, source: Tensor, lengths: Tensor, beam: int = 1, bf16: bool = False) -> Memory:
         """Encodes sources (B, m) of real `lengths` (B,), for steps of `beam` hypotheses of each."""
         memory, few = self.encoded(source, lengths), self.decoder.embedding.num_embeddings <= beam * len(source)
         of_values = self.readout.of_values.weight
@@ -111,7 +111,7 @@ class Seq2Seq(Model):
             gates=self.decoder.all_gates() if few else None,
             cells=self.decoder.search_cells(),
             project=self.readout.of_query,
-            layer=None if memory.views is None else self.readout.layer(),
+            layer=self.readout.layer(bf16),
         )
         return memory.for_beam(beam)
 
@@ -168,7 +168,7 @@ class Seq2Seq(Model):
         projected = memory.project(attention.query)
         if memory.readout_shift is not None:
             projected = projected + memory.readout_shift
-        return self.marginalization.emission(attention, projected, memory, self.readout)
+        return self.marginalization.emission(attention, projected, memory)
 
     def step(self, memory: Memory, state: State, symbol: Tensor) -> Step:
         """The step after `symbol` (n,) was written last; latents are their means, unless they are to be sampled at test

@@ -12,6 +12,7 @@ from pam.data.vocabulary import BOS
 from pam.models.interfaces import AttentionHistory
 from pam.models.logspace import safe_log
 from pam.models.model import Model
+from pam.models.search_layer import SearchLayer
 
 
 @dataclass(frozen=True)
@@ -28,17 +29,18 @@ class Shape:
 
 @dataclass(frozen=True)
 class Source:
-    """Encoded sources, a row for each hypothesis: values (n, m, d), mask (n, m) true at real positions, and how many
-    hypotheses a sentence has."""
+    """Encoded sources, a row for each hypothesis: values (n, m, d), mask (n, m) true at real positions, the output
+    layer, and how many hypotheses a sentence has."""
 
     values: Tensor
     mask: Tensor
+    layer: SearchLayer
     beam: int = 1
 
     def select(self, sentences: Tensor) -> Source:
         each = torch.arange(self.beam, device=sentences.device)
         rows = (sentences[:, None] * self.beam + each).flatten()
-        return Source(self.values[rows], self.mask[rows], self.beam)
+        return Source(self.values[rows], self.mask[rows], self.layer, self.beam)
 
 
 @dataclass(frozen=True)
@@ -58,18 +60,21 @@ class Prefix:
 
 @dataclass(frozen=True)
 class Next:
-    """A step: log p (B, V), log of the alignment (B, m), the last state (B, d), and the prefix."""
+    """A step: the output layer, log of the alignment (B, m), the last state (B, d), and the prefix."""
 
-    log_probs: Tensor
+    layer: SearchLayer
     log_prior: Tensor
     query: Tensor
     seen: tuple[Tensor, ...]
     history: AttentionHistory
 
+    @property
+    def log_probs(self) -> Tensor:
+        return self.layer.log_probs(self.query)
+
     def select(self, rows: Tensor) -> Next:
         seen = tuple(layer[rows] for layer in self.seen)
-        parts = self.log_probs[rows], self.log_prior[rows], self.query[rows]
-        return Next(*parts, seen, self.history.select(rows))
+        return Next(self.layer, self.log_prior[rows], self.query[rows], seen, self.history.select(rows))
 
 
 class DecoderLayer(nn.Module):
@@ -136,10 +141,11 @@ class Transformer(Model):
         self.norm = nn.LayerNorm(shape.units)
         self.output = nn.Linear(shape.units, target)
 
-    def encode(self, source: Tensor, lengths: Tensor, beam: int = 1) -> Source:
+    def encode(self, source: Tensor, lengths: Tensor, beam: int = 1, bf16: bool = False) -> Source:
         mask = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
         states = self.encoder(self._embed(self.source(source), 0), src_key_padding_mask=~mask)
-        return Source(states.repeat_interleave(beam, 0), mask.repeat_interleave(beam, 0), beam)
+        layer = SearchLayer(self.output.weight.detach(), self.output.bias.detach(), bf16)
+        return Source(states.repeat_interleave(beam, 0), mask.repeat_interleave(beam, 0), layer, beam)
 
     def start(self, memory: Source) -> Prefix:
         empty = memory.values[:, :0]
@@ -152,8 +158,7 @@ class Transformer(Model):
             states, known, weights = layer(states, before, memory, None)
             seen.append(known)
         query = self.norm(states)[:, 0]
-        log_probs = torch.log_softmax(self.output(query), 1)
-        return Next(log_probs, safe_log(weights[:, 0]), query, tuple(seen), state.history)
+        return Next(memory.layer, safe_log(weights[:, 0]), query, tuple(seen), state.history)
 
     def update(self, memory: Source, step: Next, symbol: Tensor) -> Prefix:
         return Prefix(step.seen, step.history.then(step.log_prior.exp()))

@@ -30,12 +30,12 @@ from pam.models.output_kernels import (
     Mixture,
     OutputLayer,
     PositionLikelihood,
-    SearchedMixture,
     gold_log_probs_plain,
     mixture_log_likelihood,
     mixture_plain,
     nonzero_rows,
 )
+from pam.models.search_layer import SearchedMixture, SearchLayer
 from tests.models import tiny
 
 DOUBLE = torch.float64
@@ -407,7 +407,7 @@ def test_search_knows_every_symbol_at_every_position(picking: int, chunk: int, m
     monkeypatch.setattr(output_kernels, "PICKING", picking)
     monkeypatch.setattr(output_kernels, "CHUNK", chunk)
     views, query, log_weights, weight, bias = mixture_given(True)
-    layer = OutputLayer(weight, bias)
+    layer = SearchLayer(weight, bias)
     found = SearchedMixture(views, query, log_weights.exp(), FEW, SENTENCES, layer)
     logits = torch.tanh(views[SENTENCES] + query[:, None]) @ weight.t() + bias
     of_each = torch.log_softmax(logits, 2)

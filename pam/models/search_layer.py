@@ -1,0 +1,153 @@
+"""The output layer in search: p(y) of every symbol, of which nothing is kept for a gradient."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pam.models.kernels import large_products
+from pam.models.output_kernels import OutputLayer, Pairs, pieces
+
+COLUMN = 16  # numbers of which the largest is found first, where many are looked through
+
+
+def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` largest of each row of (n, N), in falling order, and their places: (n, count) each.
+
+    What `topk` finds, of which it takes three times as long over many: the largest are in the columns, `COLUMN` numbers
+    each, that have the largest maxima.
+    """
+    columns = values.shape[1] // COLUMN
+    if columns < COLUMN * count:
+        return values.topk(count, dim=1)
+    whole = columns * COLUMN
+    table = values[:, :whole].unflatten(1, (COLUMN, columns))
+    best = table.amax(1).topk(count, dim=1).indices
+    rest = torch.arange(whole, values.shape[1], device=values.device).expand(len(values), -1)
+    within = columns * torch.arange(COLUMN, device=values.device)[:, None] + best[:, None]  # (n, COLUMN, count)
+    places = torch.cat([within.flatten(1), rest], 1)
+    found, order = values.gather(1, places).topk(count, dim=1)
+    return found, places.gather(1, order)
+
+
+class SearchLayer(OutputLayer):
+    """softmax(W z + b) of z = tanh(x).
+
+    With `bf16`, the products with all of W are taken in bfloat16, and so are off by 0.01 where a logit is 5. What of
+    that enters a score is corrected: the logits of the likeliest symbols are computed once more in float32, and their
+    share of the sum over all symbols with them. The rest of the sum has little weight, and many errors that cancel out.
+
+    Args:
+        weight: (V, R); bias: (V,).
+        bf16: whether large products are taken in bfloat16; best: how many symbols are corrected then.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor, bf16: bool = False, best: int = 16) -> None:
+        super().__init__(weight, bias)
+        # Transposed once: oneDNN would do it at every call, which takes as long as the product.
+        self.rough = weight.t().bfloat16().contiguous() if bf16 else None
+        self.best = min(best, len(weight))
+
+    @large_products
+    def logits(self, z: Tensor) -> Tensor:
+        """W z + b for z (n, R): (n, V), overwritten by the next call."""
+        logits = self._rows("logits", len(z))
+        if self.rough is None:
+            return torch.addmm(self.bias, z, self.weight.t(), out=logits)
+        return logits.copy_(z.bfloat16() @ self.rough).add_(self.bias)
+
+    @torch.no_grad()
+    def log_probs(self, z: Tensor) -> Tensor:
+        """log softmax(W z + b) for z (n, R): (n, V), overwritten by the next call."""
+        logits = self.logits(z)
+        if self.rough is None:
+            return torch.log_softmax(logits, dim=1, out=logits)
+        top, symbols = largest(logits, self.best)
+        log_probs = torch.log_softmax(logits, dim=1, out=logits)
+        rough = log_probs.gather(1, symbols)
+        norms = top[:, :1] - rough[:, :1]
+        exact, rise = self.corrected(z[:, None], symbols, norms, rough[:, None].exp())
+        return log_probs.sub_(rise).scatter_(1, symbols, exact.squeeze(1))
+
+    def exact(self, z: Tensor, symbols: Tensor) -> Tensor:
+        """Logits of some symbols (n, K) at every position, in float32: z (n, m, R) to (n, m, K)."""
+        weight = self.weight.index_select(0, symbols.flatten()).view(*symbols.shape, -1)
+        return torch.baddbmm(self.bias[symbols][:, None], z, weight.transpose(1, 2))
+
+    def corrected(self, z: Tensor, symbols: Tensor, norms: Tensor, rough: Tensor) -> tuple[Tensor, Tensor]:
+        """log p of the likeliest symbols (n, K) with their logits in float32, and what is to be added to the norms.
+
+        Args:
+            z: (n, m, R); norms: (n, m) log sum exp of logits in bfloat16; rough: (n, m, K) p by them.
+
+        Returns: (n, m, K) and (n, m).
+        """
+        log_probs = self.exact(z, symbols) - norms[:, :, None]
+        rise = torch.log1p((log_probs.exp() - rough).sum(2))
+        return log_probs - rise[:, :, None], rise
+
+
+class SearchedMixture:
+    """sum_a w(a) p(y | x_a) of every symbol, with x_a = W_x h_a + W_s s + b.
+
+    Distributions of positions are made and summed a few rows at a time, as all of them together are many times larger
+    than any cache. Those that fit into a piece stay; of others the normalizers do.
+
+    Args:
+        views: (B, m, R) W_x h_a; query: (n, R) W_s s + b; weights: (n, m) probabilities.
+        kept: (n, m) which positions count, at least one in each row; sentences: (n,) the sentence of each row.
+    """
+
+    @torch.no_grad()
+    def __init__(
+        self, views: Tensor, query: Tensor, weights: Tensor, kept: Tensor, sentences: Tensor, layer: SearchLayer
+    ) -> None:
+        self.views, self.query, self.kept, self.sentences, self.layer = views, query, kept, sentences, layer
+        self.sums = weights.new_empty(len(weights), layer.width)
+        self.norms = torch.zeros_like(weights)
+        fits = layer.rough is None and kept.numel() <= layer.most
+        self.probs = layer.weight.new_empty(*kept.shape, layer.width) if fits else None
+        for rows, pairs in pieces(kept, sentences, layer):
+            z = pairs.hidden(views, query[rows])
+            self._sum(rows, pairs, z, weights[rows] * pairs.kept)
+
+    def _sum(self, rows: slice, pairs: Pairs, z: Tensor, weights: Tensor) -> None:
+        """Sums the pairs (P, R) of some rows."""
+        logits = self.layer.logits(z)
+        top = logits.amax(1)
+        probs = torch.softmax(logits, dim=1, out=logits)
+        if self.probs is not None:
+            self.probs[rows] = pairs.spread(probs)
+        else:
+            self.norms[rows] = pairs.spread(top - probs.amax(1).log())
+        if pairs.whole:
+            sums = torch.bmm(weights[:, None], probs.view(*weights.shape, -1)).squeeze(1)
+        else:
+            # One product sums the positions of each row: its weights are zero at those of others.
+            block = probs.new_zeros(len(weights), len(probs))
+            block[pairs.rows, torch.arange(len(probs), device=probs.device)] = pairs.of(weights)
+            sums = block @ probs
+        if self.layer.rough is not None:
+            symbols = largest(sums, self.layer.best)[1]
+            of_pairs = symbols.index_select(0, pairs.of_rows(torch.arange(len(sums), device=sums.device)))
+            rough = pairs.spread(probs.gather(1, of_pairs))
+            exact, rise = self.layer.corrected(pairs.spread(z), symbols, self.norms[rows], rough)
+            self.norms[rows] += rise
+            share = torch.where(pairs.kept[:, :, None], exact.exp(), 0.0)
+            sums.scatter_(1, symbols, (weights[:, None] @ share).squeeze(1))
+        self.sums[rows] = sums
+
+    def log_probs(self) -> Tensor:
+        """Their logarithms, (n, V), written over them."""
+        return self.sums.clamp_min_(torch.finfo(self.sums.dtype).tiny).log_()
+
+    @torch.no_grad()
+    def log_likelihood(self, rows: Tensor, symbols: Tensor) -> Tensor:
+        """log p(y | x_a) of one symbol (r,) each for some of the rows (r,): (r, m)."""
+        if self.probs is not None:
+            positions = torch.arange(self.kept.shape[1], device=rows.device)
+            likely = self.probs[rows[:, None], positions, symbols[:, None]]
+            return likely.clamp_min(torch.finfo(likely.dtype).tiny).log()
+        pairs = Pairs(self.kept[rows], self.layer.width, self.sentences[rows])
+        z = pairs.spread(pairs.hidden(self.views, self.query[rows]))
+        return self.layer.exact(z, symbols[:, None]).squeeze(2) - self.norms[rows]
