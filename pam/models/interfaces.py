@@ -86,7 +86,7 @@ class Memory:
     start: Hidden  # the decoder's first state
     cells: tuple[Cell, ...]  # the decoder's layers
     project: Callable[[Tensor], Tensor]  # W_s s + b, the readout's view of a query
-    gates: Tensor | None = None  # (V, 4H) `Decoder.gates` of every symbol, where steps have as many rows or more
+    gates: Callable[[Tensor], Tensor] | None = None  # `Decoder.gates`, for steps that choose symbols
     viewed: Contexts | None = None  # W_x c, the readout's view of contexts, where steps read them
     views: Tensor | None = None  # (B, m, R) W_x h_a, the readout's view of the values, where positions have outputs
     layer: SearchLayer | None = None  # the output layer, for steps that give the probability of every symbol

@@ -253,6 +253,25 @@ class _Linear(Function):
         return None, None, dx
 
 
+class SearchLinear:
+    """x W^T for search, where nothing asks for a gradient.
+
+    With `bf16`, of a weight that is converted once, and transposed as oneDNN wants it: it would do that at every call,
+    which takes as long as the product.
+    """
+
+    def __init__(self, weight: Tensor, bf16: bool = False) -> None:
+        self.weight = weight.detach().t()
+        self.rough = self.weight.bfloat16().contiguous() if bf16 else None
+
+    @large_products
+    def add_to(self, sums: Tensor, x: Tensor) -> Tensor:
+        """sums + x W^T, (n, Y), written over the sums, for x (n, X)."""
+        if self.rough is None:
+            return sums.addmm_(x, self.weight)
+        return sums.add_((x.bfloat16() @ self.rough).to(sums.dtype))
+
+
 # A matrix for each sentence, which attention reads from either side.
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from pam.models.interfaces import Cell, Hidden
-from pam.models.kernels import LSTMCell, SharedLinear
+from pam.models.kernels import LSTMCell, SearchLinear, SharedLinear
 
 _LEVELS = 1 << 16
 
@@ -103,12 +104,13 @@ class SearchCell:
         wx: (4H, X), or None: the layer's input comes multiplied with it, (n, 4H); wh: (4H, H).
     """
 
-    def __init__(self, wx: Tensor | None, wh: Tensor) -> None:
-        self.wx, self.wh = wx, wh
+    def __init__(self, wx: Tensor | None, wh: Tensor, bf16: bool) -> None:
+        self.of_input = None if wx is None else SearchLinear(wx, bf16)
+        self.of_state = SearchLinear(wh, bf16)
 
     def __call__(self, before: Tensor, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        gates = before + x if self.wx is None else torch.addmm(before, x, self.wx.t())
-        i, f, g, o = gates.addmm_(h, self.wh.t()).chunk(4, dim=1)
+        gates = before + x if self.of_input is None else self.of_input.add_to(before.expand(len(x), -1).clone(), x)
+        i, f, g, o = self.of_state.add_to(gates, h).chunk(4, dim=1)
         c = torch.addcmul(torch.sigmoid(f) * c, torch.sigmoid(i), torch.tanh(g))
         return torch.sigmoid(o) * torch.tanh(c), c
 
@@ -190,10 +192,27 @@ class Decoder(nn.Module):
         pairs = zip(inputs, self.stack, strict=True)
         return tuple(LSTMCell(weight, cell.weight_hh, bf16) for weight, cell in pairs)
 
-    def search_cells(self) -> tuple[Cell, ...]:
+    def search_cells(self, bf16: bool) -> tuple[Cell, ...]:
         """The layers for search; the first one's input is W_c c."""
         inputs = [None, *(cell.weight_ih for cell in self.stack[1:])]
-        return tuple(SearchCell(weight, cell.weight_hh) for weight, cell in zip(inputs, self.stack, strict=True))
+        return tuple(SearchCell(wx, cell.weight_hh, bf16) for wx, cell in zip(inputs, self.stack, strict=True))
+
+    def search_gates(self, rows: int, bf16: bool) -> Callable[[Tensor], Tensor]:
+        """`gates` for search in steps of so many rows, which have few different symbols, or all that there are."""
+        cell, bias = self.stack[0], self.stack[0].bias_ih + self.stack[0].bias_hh
+        linear = SearchLinear(cell.weight_ih[:, : self.embedding.embedding_dim], bf16)
+
+        def gates(symbols: Tensor) -> Tensor:
+            return linear.add_to(bias.expand(len(symbols), -1).clone(), self.embed(symbols))
+
+        def of_different(symbols: Tensor) -> Tensor:
+            different, places = symbols.unique(return_inverse=True)
+            return gates(different).index_select(0, places)
+
+        if rows < self.embedding.num_embeddings:
+            return of_different
+        every = gates(torch.arange(self.embedding.num_embeddings, device=bias.device))
+        return lambda symbols: every.index_select(0, symbols)
 
     def embed(self, symbols: Tensor) -> Tensor:
         """Embeddings of symbols of any shape (...,), to (..., E), with dropout in training."""
@@ -204,10 +223,6 @@ class Decoder(nn.Module):
         embedded, cell = self.embed(symbols), self.stack[0]
         weight = cell.weight_ih[:, : embedded.shape[1]]
         return SharedLinear(weight, cell.bias_ih + cell.bias_hh, bf16)(embedded)
-
-    def all_gates(self) -> Tensor:
-        """`gates` of every symbol, (V, 4H)."""
-        return self.gates(torch.arange(self.embedding.num_embeddings, device=self.embedding.weight.device))
 
     def draw_masks(self, steps: int, batch: int) -> Tensor | None:
         """Dropout masks of every layer's output, (layers, steps, B, H); None if there is none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pam.models.kernels import large_products
+from pam.models.kernels import SearchLinear
 from pam.models.output_kernels import OutputLayer, Pairs, pieces
 
 COLUMN = 16  # numbers of which the largest is found first, where many are looked through
@@ -42,25 +42,20 @@ class SearchLayer(OutputLayer):
         bf16: whether large products are taken in bfloat16; best: how many symbols are corrected then.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor, bf16: bool = False, best: int = 16) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor, bf16: bool = False, best: int = 8) -> None:
         super().__init__(weight, bias)
-        # Transposed once: oneDNN would do it at every call, which takes as long as the product.
-        self.rough = weight.t().bfloat16().contiguous() if bf16 else None
+        self.linear, self.corrects = SearchLinear(weight, bf16), bf16
         self.best = min(best, len(weight))
 
-    @large_products
     def logits(self, z: Tensor) -> Tensor:
         """W z + b for z (n, R): (n, V), overwritten by the next call."""
-        logits = self._rows("logits", len(z))
-        if self.rough is None:
-            return torch.addmm(self.bias, z, self.weight.t(), out=logits)
-        return logits.copy_(z.bfloat16() @ self.rough).add_(self.bias)
+        return self.linear.add_to(self._rows("logits", len(z)).copy_(self.bias), z)
 
     @torch.no_grad()
     def log_probs(self, z: Tensor) -> Tensor:
         """log softmax(W z + b) for z (n, R): (n, V), overwritten by the next call."""
         logits = self.logits(z)
-        if self.rough is None:
+        if not self.corrects:
             return torch.log_softmax(logits, dim=1, out=logits)
         top, symbols = largest(logits, self.best)
         log_probs = torch.log_softmax(logits, dim=1, out=logits)
@@ -105,7 +100,7 @@ class SearchedMixture:
         self.views, self.query, self.kept, self.sentences, self.layer = views, query, kept, sentences, layer
         self.sums = weights.new_empty(len(weights), layer.width)
         self.norms = torch.zeros_like(weights)
-        fits = layer.rough is None and kept.numel() <= layer.most
+        fits = not layer.corrects and kept.numel() <= layer.most
         self.probs = layer.weight.new_empty(*kept.shape, layer.width) if fits else None
         for rows, pairs in pieces(kept, sentences, layer):
             z = pairs.hidden(views, query[rows])
@@ -127,7 +122,7 @@ class SearchedMixture:
             block = probs.new_zeros(len(weights), len(probs))
             block[pairs.rows, torch.arange(len(probs), device=probs.device)] = pairs.of(weights)
             sums = block @ probs
-        if self.layer.rough is not None:
+        if self.layer.corrects:
             symbols = largest(sums, self.layer.best)[1]
             of_pairs = symbols.index_select(0, pairs.of_rows(torch.arange(len(sums), device=sums.device)))
             rough = pairs.spread(probs.gather(1, of_pairs))

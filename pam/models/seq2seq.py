@@ -102,15 +102,14 @@ class Seq2Seq(Model):
 
     def encode(self, source: Tensor, lengths: Tensor, beam: int = 1, bf16: bool = False) -> Memory:
         """Encodes sources (B, m) of real `lengths` (B,), for steps of `beam` hypotheses of each."""
-        memory, few = self.encoded(source, lengths), self.decoder.embedding.num_embeddings <= beam * len(source)
-        of_values = self.readout.of_values.weight
+        memory, of_values = self.encoded(source, lengths), self.readout.of_values.weight
         memory = replace(
             memory,
             fed=Contexts(memory.values, self.decoder.of_context),
             viewed=Contexts(memory.values, of_values) if self.marginalization.needs_context else None,
-            gates=self.decoder.all_gates() if few else None,
-            cells=self.decoder.search_cells(),
-            project=self.readout.of_query,
+            gates=self.decoder.search_gates(beam * len(source), bf16),
+            cells=self.decoder.search_cells(bf16),
+            project=self.readout.search_project(bf16),
             layer=self.readout.layer(bf16),
         )
         return memory.for_beam(beam)
@@ -174,8 +173,8 @@ class Seq2Seq(Model):
         """The step after `symbol` (n,) was written last; latents are their means, unless they are to be sampled at test
         time too."""
         noise = Noise.draw(1, memory.values, memory.beam).at(0, len(symbol)) if self.latent.sampling else None
-        gates = self.decoder.gates(symbol) if memory.gates is None else memory.gates.index_select(0, symbol)
-        attention = self.attend(memory, state, gates, noise=noise)
+        assert memory.gates is not None
+        attention = self.attend(memory, state, memory.gates(symbol), noise=noise)
         return Step(attention, self.emit(memory, attention), state.history)
 
     def update(self, memory: Memory, step: Step, symbol: Tensor) -> State:
