@@ -254,22 +254,31 @@ class _Linear(Function):
 
 
 class SearchLinear:
-    """x W^T for search, where nothing asks for a gradient.
+    """x W^T + b for search, where nothing asks for a gradient.
 
     With `bf16`, of a weight that is converted once, and transposed as oneDNN wants it: it would do that at every call,
     which takes as long as the product.
     """
 
-    def __init__(self, weight: Tensor, bf16: bool = False) -> None:
-        self.weight = weight.detach().t()
+    def __init__(self, weight: Tensor, bias: Tensor | None = None, bf16: bool = False) -> None:
+        self.weight, self.bias = weight.detach().t(), None if bias is None else bias.detach()
         self.rough = self.weight.bfloat16().contiguous() if bf16 else None
 
     @large_products
+    def __call__(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+        """(n, X) to (n, Y), which `out` may have a place for."""
+        assert self.bias is not None
+        if self.rough is None:
+            return torch.addmm(self.bias, x, self.weight, out=out)
+        found = x.bfloat16() @ self.rough
+        return (found.to(x.dtype) if out is None else out.copy_(found)).add_(self.bias)
+
+    @large_products
     def add_to(self, sums: Tensor, x: Tensor) -> Tensor:
-        """sums + x W^T, (n, Y), written over the sums, for x (n, X)."""
+        """sums + x W^T, (n, Y), written over the sums."""
         if self.rough is None:
             return sums.addmm_(x, self.weight)
-        return sums.add_((x.bfloat16() @ self.rough).to(sums.dtype))
+        return sums.add_(x.bfloat16() @ self.rough)
 
 
 # A matrix for each sentence, which attention reads from either side.

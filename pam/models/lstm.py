@@ -105,8 +105,8 @@ class SearchCell:
     """
 
     def __init__(self, wx: Tensor | None, wh: Tensor, bf16: bool) -> None:
-        self.of_input = None if wx is None else SearchLinear(wx, bf16)
-        self.of_state = SearchLinear(wh, bf16)
+        self.of_input = None if wx is None else SearchLinear(wx, bf16=bf16)
+        self.of_state = SearchLinear(wh, bf16=bf16)
 
     def __call__(self, before: Tensor, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         gates = before + x if self.of_input is None else self.of_input.add_to(before.expand(len(x), -1).clone(), x)
@@ -200,18 +200,15 @@ class Decoder(nn.Module):
     def search_gates(self, rows: int, bf16: bool) -> Callable[[Tensor], Tensor]:
         """`gates` for search in steps of so many rows, which have few different symbols, or all that there are."""
         cell, bias = self.stack[0], self.stack[0].bias_ih + self.stack[0].bias_hh
-        linear = SearchLinear(cell.weight_ih[:, : self.embedding.embedding_dim], bf16)
-
-        def gates(symbols: Tensor) -> Tensor:
-            return linear.add_to(bias.expand(len(symbols), -1).clone(), self.embed(symbols))
+        linear = SearchLinear(cell.weight_ih[:, : self.embedding.embedding_dim], bias)
 
         def of_different(symbols: Tensor) -> Tensor:
             different, places = symbols.unique(return_inverse=True)
-            return gates(different).index_select(0, places)
+            return linear(self.embedding(different)).index_select(0, places)
 
         if rows < self.embedding.num_embeddings:
             return of_different
-        every = gates(torch.arange(self.embedding.num_embeddings, device=bias.device))
+        every = linear(self.embedding.weight.detach())
         return lambda symbols: every.index_select(0, symbols)
 
     def embed(self, symbols: Tensor) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pam.models.interfaces import Sizes
-from pam.models.kernels import SearchLinear, SharedLinear
+from pam.models.kernels import SharedLinear
 from pam.models.output_kernels import Mixture, mixture_log_likelihood
 from pam.models.search_layer import SearchLayer
 
@@ -30,11 +29,6 @@ class Readout(nn.Module):
     def project(self, bf16: bool) -> SharedLinear:
         """W_s s + b, for the steps of a batch."""
         return SharedLinear(self.of_query.weight, self.of_query.bias, bf16)
-
-    def search_project(self, bf16: bool) -> Callable[[Tensor], Tensor]:
-        """The same for search, where nothing asks for a gradient."""
-        linear, bias = SearchLinear(self.of_query.weight, bf16), self.of_query.bias
-        return lambda query: linear.add_to(bias.expand(len(query), -1).clone(), query)
 
     def layer(self, bf16: bool) -> SearchLayer:
         """The last layer for search, where nothing asks for a gradient."""

@@ -8,7 +8,7 @@ from torch import Tensor
 from pam.models.kernels import SearchLinear
 from pam.models.output_kernels import OutputLayer, Pairs, pieces
 
-COLUMN = 16  # numbers of which the largest is found first, where many are looked through
+COLUMN = 8  # numbers of which the largest is found first, where many are looked through
 
 
 def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -42,14 +42,14 @@ class SearchLayer(OutputLayer):
         bf16: whether large products are taken in bfloat16; best: how many symbols are corrected then.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor, bf16: bool = False, best: int = 8) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor, bf16: bool = False, best: int = 16) -> None:
         super().__init__(weight, bias)
-        self.linear, self.corrects = SearchLinear(weight, bf16), bf16
+        self.linear, self.corrects = SearchLinear(weight, bias, bf16), bf16
         self.best = min(best, len(weight))
 
     def logits(self, z: Tensor) -> Tensor:
         """W z + b for z (n, R): (n, V), overwritten by the next call."""
-        return self.linear.add_to(self._rows("logits", len(z)).copy_(self.bias), z)
+        return self.linear(z, self._rows("logits", len(z)))
 
     @torch.no_grad()
     def log_probs(self, z: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor
 from pam.data.vocabulary import BOS, PAD
 from pam.models import interfaces
 from pam.models.interfaces import Attention, AttentionHistory, Contexts, Emission, Hidden, Memory, Noise, rows_of
+from pam.models.kernels import SearchLinear
 from pam.models.lstm import Decoder, Encoder
 from pam.models.marginalization import Bound, Marginalization
 from pam.models.model import Model, TeacherForced
@@ -109,7 +110,7 @@ class Seq2Seq(Model):
             viewed=Contexts(memory.values, of_values) if self.marginalization.needs_context else None,
             gates=self.decoder.search_gates(beam * len(source), bf16),
             cells=self.decoder.search_cells(bf16),
-            project=self.readout.search_project(bf16),
+            project=SearchLinear(self.readout.of_query.weight, self.readout.of_query.bias),
             layer=self.readout.layer(bf16),
         )
         return memory.for_beam(beam)
