@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime
 import multiprocessing
+import re
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import prod
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -17,6 +19,7 @@ from typing import Any
 
 import pandas as pd
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from pam.config import Decoding, ModelConfig, Network, load_model
 from pam.data.dataset import Batch, Examples, Prepared
@@ -31,6 +34,10 @@ from pam.run_folder import command_line
 from pam.training import devices
 
 Work = Callable[[Batch], object]
+Shape = tuple[int, int, int]  # of a product (n, k) by (k, m), which takes 2 n k m operations
+EXACT = 1e-5  # largest relative error of a product in float32; one in bfloat16 has 2e-3
+TURNS, TURN = 5, 4 * 10**9  # the best of so many turns counts, each of so many operations at least
+aten: Any = torch.ops.aten
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,7 @@ class Runner:
     rates: list[float] = field(default_factory=list)  # examples per second, of each turn
     tokens: list[float] = field(default_factory=list)  # target tokens per second, of each turn
     gpu_mb: float = 0.0  # the most that turns have held of a CUDA device
+    operations: float = 0.0  # of the products for one example, counted in a turn that is not timed
 
     def turn(self, first: int, count: int) -> tuple[int, int]:
         """Works on `count` batches from number `first` on; how many examples and target tokens."""
@@ -95,8 +103,13 @@ def decode(model: Model, actions: bool, beam: int, batch: Batch) -> None:
     search(model, batch.source, batch.lengths, Decoding(beam=beam), actions)
 
 
-def take_turns(runners: Sequence[Runner], what: str, plan: Plan, device: torch.device) -> list[dict[str, Any]]:
-    """Times all runners, a turn each per round, on the same rows; `time_vs_first` is the median of rounds' ratios."""
+def take_turns(
+    runners: Sequence[Runner], what: str, plan: Plan, device: torch.device, fastest: float
+) -> list[dict[str, Any]]:
+    """Times all runners, a turn each per round, on the same rows; `time_vs_first` is the median of rounds' ratios.
+
+    `gflop_s` is the rate of the operations in products, by the whole time; `share` is that of the `fastest` product's.
+    """
     for runner in runners:
         runner.turn(0, plan.warm_up)
     for number in range(plan.rounds):
@@ -109,11 +122,16 @@ def take_turns(runners: Sequence[Runner], what: str, plan: Plan, device: torch.d
             runner.rates.append(examples / spent)
             runner.tokens.append(tokens / spent)
             runner.gpu_mb = max(runner.gpu_mb, devices.peak_gpu_memory_mb(device) or 0.0)
+            if number == plan.rounds // 2:  # halfway: a sum that is cut takes fewer as attention sharpens
+                turn = partial(runner.turn, number * plan.batches, plan.batches)
+                runner.operations = count_operations(turn) / examples
     rows = []
     for runner in runners:
         ratios = [a / b for a, b in zip(runners[0].rates, runner.rates, strict=True)]
         row = {"what": what, "model": runner.label, **_spread("per_second", runner.rates)}
         row |= {"tokens_per_second": round(median(runner.tokens), 1), "time_vs_first": round(median(ratios), 3)}
+        gflop_s = median(runner.rates) * runner.operations / 1e9
+        row |= {"gflop_s": round(gflop_s, 1), "share": round(gflop_s / fastest, 3)}
         rows.append(row | ({"gpu_mb": round(runner.gpu_mb)} if runner.gpu_mb else {}))
     return rows
 
@@ -123,19 +141,27 @@ def _spread(name: str, rates: Sequence[float]) -> dict[str, float]:
     return {name: round(median(rates), 1), "lowest": round(min(rates), 1), "highest": round(max(rates), 1)}
 
 
-def measure(models: dict[str, ModelConfig], data: Prepared, plan: Plan, device: torch.device) -> list[dict[str, Any]]:
-    """Times training, then, as models have learned where outputs end, greedy search and beam search of each model."""
+def measure(
+    models: dict[str, ModelConfig], data: Prepared, plan: Plan, device: torch.device
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Times training, then, as models have learned where outputs end, greedy search and beam search of each model.
+
+    The rows of the table, and the products by whose rate their `share` is taken.
+    """
     batches = {components.targets: batches_of(data, components, plan, device) for components in models.values()}
+    tokens = int(median(int(batch.mask.sum()) for batch in next(iter(batches.values()))))
+    shapes = largest_products(plan.network, plan.batch_size, tokens, len(data.target))
+    products = time_products(shapes, plan.precision, device)
     made = {name: fresh(components, data, plan, device) for name, components in models.items()}
     targets = {name: components.targets for name, components in models.items()}
     runners = [Runner(name, batches[targets[name]], training(model, plan)) for name, model in made.items()]
-    rows = take_turns(runners, "training, examples", plan, device)
+    rows = take_turns(runners, "training, examples", plan, device, fastest(products, plan.precision == "bf16"))
     for beam in plan.beams:
         works = {name: partial(decode, model, targets[name] == "actions", beam) for name, model in made.items()}
         runners = [Runner(name, batches[targets[name]], work) for name, work in works.items()]
         how = "greedy" if beam == 1 else f"beam {beam}"
-        rows += take_turns(runners, f"decoding ({how}), sentences", plan, device)
-    return rows
+        rows += take_turns(runners, f"decoding ({how}), sentences", plan, device, fastest(products))
+    return rows, products
 
 
 def fresh(components: ModelConfig, data: Prepared, plan: Plan, device: torch.device) -> Model:
@@ -151,16 +177,18 @@ def batches_of(data: Prepared, components: ModelConfig, plan: Plan, device: torc
 
 
 def named_model(name: str) -> ModelConfig:
-    """A model by its name; `NAME:K` cuts its sum over positions to the top K."""
-    stem, _, top_k = name.partition(":")
+    """A model by its name; `NAME:K` sums over the top K positions, `NAME:MASS` over a nucleus, as 0.99 of the prior."""
+    stem, colon, cut = name.partition(":")
     components = load_model(stem)
-    if not top_k:
+    if not colon:
         return components
-    if not top_k.isdigit():
-        raise UserError(f"model `{name}`", hint="write NAME or NAME:K, K a whole number")
-    summed = components.marginalization
-    cut = dict.fromkeys(("top_k", "q_top_k") if summed.kind == "bound" else ("top_k",), int(top_k))
-    return parse(ModelConfig, components.model_dump() | {"marginalization": summed.model_dump() | cut})
+    if not re.fullmatch(r"\d+|\d*\.\d+", cut, re.ASCII):
+        raise UserError(f"model `{name}`", hint="write NAME, NAME:K (a whole number) or NAME:MASS (such as 0.99)")
+    summed = components.marginalization.model_dump()
+    summed |= {"top_k": None, "mass": float(cut)} if "." in cut else {"mass": None, "top_k": int(cut)}
+    if summed["kind"] == "bound":
+        summed["q_top_k"] = summed["top_k"]
+    return parse(ModelConfig, components.model_dump() | {"marginalization": summed})
 
 
 def beside(components: ModelConfig, data: Prepared, plan: Plan, jobs: int) -> dict[str, Any]:
@@ -212,6 +240,90 @@ def _train_in_turns(pipe: Connection, components: ModelConfig, folder: Path, pla
         pipe.send(examples)
 
 
+# Operations in products, and the rate at which the device does them.
+
+
+def count_operations(work: Callable[[], object]) -> int:
+    """Operations of all products of a piece of work, gradients and those of hand-made kernels included."""
+    with FlopCounterMode(display=False, custom_mapping=FORMULAS) as counter:
+        work()
+    return int(counter.get_total_flops())
+
+
+def _added(_: Sequence[int], left: Sequence[int], right: Sequence[int], **__: Any) -> int:
+    return 2 * prod(left) * right[-1]
+
+
+def _lstm(states: Sequence[int], weights: Sequence[Sequence[int]]) -> int:
+    """Of fused LSTMs over states (steps, batch, units), by the shapes of weights and biases, which have no product."""
+    return 2 * prod(states[:-1]) * sum(prod(shape) for shape in weights if len(shape) == 2)
+
+
+# What torch's own counter leaves out: products in place and fused LSTMs. A backward pass is two products for each one.
+FORMULAS: dict[Any, Callable[..., int]] = {
+    aten.addmm_: _added,
+    aten.baddbmm_: _added,
+    aten.mkldnn_rnn_layer: lambda states, *weights, **_: _lstm(states, weights[:2]),
+    aten.mkldnn_rnn_layer_backward: lambda states, *weights, **_: 2 * _lstm(states, weights[:2]),
+    aten._cudnn_rnn: lambda states, weights, *_, **__: _lstm(states, weights),
+    aten._cudnn_rnn_backward: lambda states, weights, *_, **__: 2 * _lstm(states, weights),
+}
+
+
+def largest_products(network: Network, batch: int, tokens: int, vocabulary: int) -> list[Shape]:
+    """The products that models do most: in a step of the decoder's LSTM, and in the output layer for a batch."""
+    units = network.decoder
+    return [(batch, units, 4 * units), (tokens, units, vocabulary)]
+
+
+def time_products(products: Sequence[Shape], precision: str, device: torch.device) -> list[dict[str, Any]]:
+    """GFLOP/s of such products: in float32 (in TF32, if that is the `precision`), for bf16 in bfloat16 too.
+
+    On a CPU those in float32 are timed by oneDNN too, which torch has and does not use unasked; it is faster on
+    processors for which MKL has no kernels of its own. On some it rounds to bfloat16: there it is left out.
+    """
+    timed, single = partial(_product_rates, products, device), "float32" if precision == "bf16" else precision
+    found = timed(torch.float32, precision=single, library="default")
+    if precision == "bf16":
+        found += timed(torch.bfloat16, precision=precision, library="default")
+    if device.type == "cpu":
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("medium")
+        if _rounding() < EXACT:
+            found += timed(torch.float32, precision=single, library="oneDNN")
+        torch.set_float32_matmul_precision(before)
+    return found
+
+
+def fastest(measured: Sequence[dict[str, Any]], bf16: bool = False) -> float:
+    """The highest of such rates, in bfloat16 or in what search takes all of its products in."""
+    return float(max(one["gflop_s"] for one in measured if (one["precision"] == "bf16") == bf16))
+
+
+def _product_rates(
+    products: Sequence[Shape], device: torch.device, dtype: torch.dtype, **about: str
+) -> list[dict[str, Any]]:
+    found = []
+    for n, k, m in products:
+        left, right = (torch.randn(rows, k, device=device, dtype=dtype) for rows in (n, m))
+        operations, out = 2 * n * k * m, left.new_empty(n, m)
+        repeats, best = 1 + TURN // operations, 0.0
+        for _ in range(TURNS):
+            began = clock(device)
+            for _ in range(repeats):
+                torch.mm(left, right.t(), out=out)
+            best = max(best, repeats * operations / (clock(device) - began))
+        found.append({**about, "shape": [n, k, m], "gflop_s": round(best / 1e9, 1)})
+    return found
+
+
+def _rounding() -> float:
+    """Relative error of a product as torch takes it on the CPU now."""
+    left, right = torch.randn(128, 256), torch.randn(256, 512)
+    exact = left.double() @ right.double()
+    return float((left @ right - exact).norm() / exact.norm())
+
+
 def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, jobs: int | None, out: Path) -> None:
     """Measures models, prints the figures and writes them to `out` with all that they depend on.
 
@@ -230,9 +342,10 @@ def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, job
             prepare("de-noun", nouns, raw, folder)
         data = Prepared(folder)
         if jobs:
+            products: list[dict[str, Any]] = []
             rows = [{"model": name, **beside(one, data, plan, jobs)} for name, one in models.items()]
         else:
-            rows = measure(models, data, plan, device)
+            rows, products = measure(models, data, plan, device)
     record: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "command": command_line(),
@@ -246,13 +359,24 @@ def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, job
         "hardware": devices.hardware(device),
         "versions": devices.versions(),
         "peak_memory_mb": round(devices.peak_memory_mb()),
+        "products": products,
         "rows": rows,
     }
-    machine, clock_name = record["hardware"], record["clock"].removesuffix("s")
-    sys.stdout.write(
-        f"{machine['gpu'] or machine['cpu']}, {plan.threads} thread(s), torch {record['versions']['torch']}, "
-        f"{record['date']}; {record['data']}, batch {plan.batch_size}; rates per {clock_name}"
-        f"{', of all trainings together' if jobs else ''}\n{pd.DataFrame(rows).to_string(index=False)}\n"
-    )
+    sys.stdout.write(_text(record))
     write_json(out, record)
     sys.stdout.write(f"written to {out}\n")
+
+
+def _text(record: dict[str, Any]) -> str:
+    """What was measured, to be printed: the machine and its products, and the table of rows."""
+    machine, clock_name, products = record["hardware"], record["clock"].removesuffix("s"), record["products"]
+    head = (
+        f"{machine['gpu'] or machine['cpu']}, {record['threads']} thread(s), torch {record['versions']['torch']}, "
+        f"{record['date']}; {record['data']}, batch {record['batch_size']}; rates per {clock_name}"
+        f"{'' if products else ', of all trainings together'}\n"
+    )
+    timed = pd.DataFrame(products)
+    if products:
+        timed["shape"] = [" x ".join(map(str, shape)) for shape in timed["shape"]]
+        head += f"products n x k x m; `share` is of the fastest in its precision\n{timed.to_string(index=False)}\n"
+    return f"{head}{pd.DataFrame(record['rows']).to_string(index=False)}\n"

@@ -10,10 +10,14 @@ MODELS = ["soft", "hard-mono", "prior-joint", "postr-joint", "postr-joint:6", "p
 
 
 @command(
-    "measure training and decoding speed of models, side by side, on one core",
+    "measure training and decoding speed of models, side by side, on one core, beside that of its products",
     folder("--data", "prepared data (default: prepares the German nouns)"),
     option(
-        "--models", "names in config/models; NAME:K sums over the K most probable positions", nargs="+", default=MODELS
+        "--models",
+        "names in config/models; NAME:K sums over the K most probable positions, NAME:MASS (such as 0.99) over the "
+        "fewest that have so much of the prior",
+        nargs="+",
+        default=MODELS,
     ),
     option("--embedding", "units of an embedding", type=int, default=64),
     option("--encoder", "LSTM units a direction", type=int, default=128),
