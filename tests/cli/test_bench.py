@@ -69,8 +69,6 @@ def test_rates_are_shares_of_that_of_products(tmp_path: Path, capsys: pytest.Cap
         highest = best["bf16" if row["what"].startswith("training") else "float32"]
         assert row["gflop_s"] > 0
         assert row["share"] == pytest.approx(row["gflop_s"] / highest, abs=0.001 + 0.06 / highest)
-            row["gflop_s"] / highest, abs=0.06 / highest + 0.001
-        )
     head = capsys.readouterr().out
     assert "64 x 8 x 32" in head and "share" in head
 
