@@ -36,7 +36,7 @@ from pam.training import devices
 Work = Callable[[Batch], object]
 Shape = tuple[int, int, int]  # of a product (n, k) by (k, m), which takes 2 n k m operations
 EXACT = 1e-5  # largest relative error of a product in float32; one in bfloat16 has 2e-3
-TURNS, TURN = 5, 4 * 10**9  # the best of so many turns counts, each of so many operations at least
+TURNS, TURN_S = 5, 0.05  # of products: the fastest of so many turns counts, each of so many seconds at least
 aten: Any = torch.ops.aten
 
 
@@ -306,14 +306,18 @@ def _product_rates(
     found = []
     for n, k, m in products:
         left, right = (torch.randn(rows, k, device=device, dtype=dtype) for rows in (n, m))
-        operations, out = 2 * n * k * m, left.new_empty(n, m)
-        repeats, best = 1 + TURN // operations, 0.0
-        for _ in range(TURNS):
+        out, repeats = left.new_empty(n, m), 1
+        turns: list[float] = []  # seconds of one product in each
+        while len(turns) < TURNS:
             began = clock(device)
             for _ in range(repeats):
                 torch.mm(left, right.t(), out=out)
-            best = max(best, repeats * operations / (clock(device) - began))
-        found.append({**about, "shape": [n, k, m], "gflop_s": round(best / 1e9, 1)})
+            spent = clock(device) - began
+            if spent < TURN_S:
+                repeats *= 2
+            else:
+                turns.append(spent / repeats)
+        found.append({**about, "shape": [n, k, m], "gflop_s": round(2e-9 * n * k * m / min(turns), 1)})
     return found
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from pam import benchmark
 from pam.benchmark import count_operations, named_model
 from pam.cli import main
 from pam.io import UserError, read_json
@@ -71,6 +72,17 @@ def test_rates_are_shares_of_that_of_products(tmp_path: Path, capsys: pytest.Cap
         assert row["share"] == pytest.approx(row["gflop_s"] / highest, abs=0.001 + 0.06 / highest)
     head = capsys.readouterr().out
     assert "64 x 8 x 32" in head and "share" in head
+
+
+@pytest.mark.parametrize(("error", "libraries"), [(1e-6, ["default", "oneDNN"]), (2e-3, ["default"])])
+def test_a_library_that_rounds_gives_no_rate_in_float32(
+    error: float, libraries: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmark, "_rounding", lambda: error)
+    before = torch.get_float32_matmul_precision()
+    found = benchmark.time_products([(8, 8, 8)], "float32", torch.device("cpu"))
+    assert [product["library"] for product in found] == libraries
+    assert torch.get_float32_matmul_precision() == before
 
 
 def test_a_sum_is_cut_by_what_follows_the_name() -> None:
