@@ -9,6 +9,7 @@ tested. The kernels of the output layer are in `output_kernels`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -39,9 +40,46 @@ class Anchor(Function):
         return None, *ctx.tape.gradients()
 
 
-def bf16_if(bf16: bool, x: Tensor) -> Tensor:
-    """A factor of a product, in bfloat16 if that is wanted."""
-    return x.bfloat16() if bf16 else x
+# Factors of products with a shared weight.
+
+
+def uses_onednn(bf16: bool) -> bool:
+    """Whether a CPU's products are oneDNN's: those in bfloat16, and others where `devices.use_precision` said so."""
+    return bf16 or bool(torch.backends.mkldnn.matmul.fp32_precision == "bf16")  # type: ignore[attr-defined]
+
+
+def padded_size(rows: int, bf16: bool) -> int:
+    """So many rows, or a few more where products are oneDNN's: a multiple of 16, and of a 32nd of the size.
+
+    oneDNN compiles a program for each shape that it meets. The rows that have not ended, the tokens and the pairs of a
+    batch have another number each time, so that a fifth of the time went into compiling, and much memory into programs.
+    Of these sizes there are but 16 from any number to its double.
+    """
+    if not uses_onednn(bf16):
+        return rows
+    step = max(16, 1 << max(0, rows.bit_length() - 5))
+    return -(-rows // step) * step
+
+
+def factor(x: Tensor, bf16: bool) -> Tensor:
+    """A factor (n, X) of a product, in bfloat16 if that is wanted, with rows of zeros up to the `padded_size`."""
+    rows, dtype = len(x), torch.bfloat16 if bf16 else x.dtype
+    size = padded_size(rows, bf16)
+    if size == rows:
+        return x.to(dtype)
+    whole = x.new_empty(size, x.shape[1], dtype=dtype)
+    whole[:rows] = x
+    whole[rows:].zero_()
+    return whole
+
+
+def stacked(parts: Sequence[Tensor], bf16: bool) -> Tensor:
+    """Rows of all parts (n, X), one after another; else as of `factor`."""
+    rows, dtype = sum(map(len, parts)), torch.bfloat16 if bf16 else parts[0].dtype
+    whole = parts[0].new_empty(padded_size(rows, bf16), parts[0].shape[1], dtype=dtype)
+    torch.cat([part.to(dtype) for part in parts], out=whole[:rows])
+    whole[rows:].zero_()
+    return whole
 
 
 # The LSTM cell.
@@ -70,12 +108,12 @@ class LSTMCell:
 
 class _CellTape(Tape):
     def __init__(self, wx: Tensor, wh: Tensor, bf16: bool) -> None:
-        self.wx, self.wh, self.bf16 = bf16_if(bf16, wx), bf16_if(bf16, wh), bf16
-        self.dtype = wx.dtype
+        self.wx, self.wh = (wx.bfloat16(), wh.bfloat16()) if bf16 else (wx, wh)
+        self.bf16, self.dtype = bf16, wx.dtype
         self.notes: list[tuple[Tensor, Tensor, Tensor]] = []
 
     def gradients(self) -> tuple[Tensor | None, ...]:
-        dgates, x, h = (torch.cat(parts) for parts in zip(*self.notes, strict=True))
+        dgates, x, h = (stacked(parts, self.bf16) for parts in zip(*self.notes, strict=True))
         self.notes = []
         dgates = dgates.t()
         return (dgates @ x).to(self.dtype), (dgates @ h).to(self.dtype)
@@ -87,11 +125,11 @@ class _Cell(Function):
         ctx: Any, anchor: Tensor, tape: _CellTape, before: Tensor, x: Tensor, h: Tensor, c: Tensor
     ) -> tuple[Tensor, Tensor]:
         rows, hidden = h.shape
-        rough = bf16_if(tape.bf16, x), bf16_if(tape.bf16, h)
-        if tape.bf16:
-            gates = (before + rough[0] @ tape.wx.t()).add_(rough[1] @ tape.wh.t())
-        else:
+        inputs = factor(x, tape.bf16), factor(h, tape.bf16)
+        if inputs[1] is h:
             gates = torch.addmm(before, x, tape.wx.t()).addmm_(h, tape.wh.t())
+        else:
+            gates = before + torch.addmm(inputs[0] @ tape.wx.t(), inputs[1], tape.wh.t())[:rows]
         parts = gates.view(rows, 4, hidden)
         parts[:, 2].mul_(2)  # one sigmoid serves all gates: tanh(g) = 2 sigmoid(2g) - 1
         gates.sigmoid_()
@@ -99,7 +137,7 @@ class _Cell(Function):
         new = (f * c).addcmul_(i, g, value=2).sub_(i)
         squashed = torch.mul(new, 2).sigmoid_()
         output = (o * squashed).mul_(2).sub_(o)
-        ctx.tape, ctx.rough, ctx.shared_before = tape, rough, before.dim() == 1
+        ctx.tape, ctx.inputs, ctx.shared_before = tape, [part[:rows] for part in inputs], before.dim() == 1
         ctx.save_for_backward(parts, squashed, c)
         return output, new
 
@@ -120,10 +158,10 @@ class _Cell(Function):
         dg.mul_(i).mul_(dc).mul_(4)
         do.mul_((2 * squashed).sub_(1)).mul_(dh)
         flat = dgates.flatten(1)
-        rough = bf16_if(tape.bf16, flat)
-        tape.notes.append((rough, *ctx.rough))
+        errors = factor(flat, tape.bf16)
+        tape.notes.append((errors[: len(flat)], *ctx.inputs))
         before = flat.sum(0) if ctx.shared_before else flat
-        dx, dh_before = (rough @ tape.wx).to(flat.dtype), (rough @ tape.wh).to(flat.dtype)
+        dx, dh_before = ((errors @ weight)[: len(flat)].to(flat.dtype) for weight in (tape.wx, tape.wh))
         return None, None, before, dx, dh_before, dc.mul_(f)
 
 
@@ -133,8 +171,8 @@ class _Cell(Function):
 class SharedLinear:
     """x W^T + b, the plain linear layer, whose gradients all steps give at once."""
 
-    def __init__(self, weight: Tensor, bias: Tensor, bf16: bool = False) -> None:
-        self.tape = _LinearTape(bf16_if(bf16, weight.detach()), bias.detach(), bf16)
+    def __init__(self, weight: Tensor, bias: Tensor | None, bf16: bool = False) -> None:
+        self.tape = _LinearTape(weight.detach(), None if bias is None else bias.detach(), bf16)
         self.anchor = Anchor.apply(self.tape, weight, bias)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -144,15 +182,15 @@ class SharedLinear:
 
 
 class _LinearTape(Tape):
-    def __init__(self, weight: Tensor, bias: Tensor, bf16: bool) -> None:
-        self.weight, self.bias, self.bf16 = weight, bias, bf16
+    def __init__(self, weight: Tensor, bias: Tensor | None, bf16: bool) -> None:
+        self.weight, self.bias, self.bf16 = weight.bfloat16() if bf16 else weight, bias, bf16
         self.notes: list[tuple[Tensor, Tensor]] = []
 
     def gradients(self) -> tuple[Tensor | None, ...]:
-        dy, x = (torch.cat(parts) for parts in zip(*self.notes, strict=True))
+        dy, x = zip(*self.notes, strict=True)
         self.notes = []
-        dweight = bf16_if(self.bf16, dy).t() @ bf16_if(self.bf16, x)
-        return dweight.to(dy.dtype), dy.sum(0)
+        dweight = (stacked(dy, self.bf16).t() @ stacked(x, self.bf16)).to(dy[0].dtype)
+        return dweight, None if self.bias is None else torch.cat(dy).sum(0)
 
 
 class _Linear(Function):
@@ -160,17 +198,20 @@ class _Linear(Function):
     def forward(ctx: Any, anchor: Tensor, tape: _LinearTape, x: Tensor) -> Tensor:
         ctx.tape = tape
         ctx.save_for_backward(x)
-        if tape.bf16:
-            return tape.bias + x.bfloat16() @ tape.weight.t()
-        return torch.addmm(tape.bias, x, tape.weight.t())
+        rough = factor(x, tape.bf16)
+        if tape.bias is not None and rough is x:
+            return torch.addmm(tape.bias, x, tape.weight.t())
+        found = (rough @ tape.weight.t())[: len(x)]
+        return found.to(x.dtype) if tape.bias is None else tape.bias + found
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (x,) = ctx.saved_tensors
-        ctx.tape.notes.append((grads[0], x))
-        dx = bf16_if(ctx.tape.bf16, grads[0]) @ ctx.tape.weight
-        return None, None, dx.to(x.dtype)
+        tape, dy = ctx.tape, grads[0]
+        tape.notes.append((dy, x))
+        dx = (factor(dy, tape.bf16) @ tape.weight)[: len(x)].to(x.dtype)
+        return None, None, dx
 
 
 # A matrix for each sentence, which attention reads from either side.
