@@ -244,7 +244,7 @@ def _train_in_turns(pipe: Connection, components: ModelConfig, folder: Path, pla
 
 
 def count_operations(work: Callable[[], object]) -> int:
-    """Operations of all products of a piece of work, gradients and those of hand-made kernels included."""
+    """Operations of all products of a piece of work, with gradients, hand-made kernels and the zeros that pad rows."""
     with FlopCounterMode(display=False, custom_mapping=FORMULAS) as counter:
         work()
     return int(counter.get_total_flops())
@@ -287,11 +287,11 @@ def time_products(products: Sequence[Shape], precision: str, device: torch.devic
     if precision == "bf16":
         found += timed(torch.bfloat16, precision=precision, library="default")
     if device.type == "cpu":
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("medium")
+        matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+        before, matmul.fp32_precision = matmul.fp32_precision, "bf16"
         if _rounding() < EXACT:
             found += timed(torch.float32, precision=single, library="oneDNN")
-        torch.set_float32_matmul_precision(before)
+        matmul.fp32_precision = before
     return found
 
 
