@@ -9,13 +9,17 @@ tested. The kernels of the output layer are in `output_kernels`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Tape(ABC):
@@ -43,9 +47,38 @@ class Anchor(Function):
 # Factors of products with a shared weight.
 
 
-def uses_onednn(bf16: bool) -> bool:
-    """Whether a CPU's products are oneDNN's: those in bfloat16, and others where `devices.use_precision` said so."""
-    return bf16 or bool(torch.backends.mkldnn.matmul.fp32_precision == "bf16")  # type: ignore[attr-defined]
+class Products:
+    """Who takes the float32 products of these kernels on a CPU: oneDNN, or what torch takes by itself, MKL as a rule.
+
+    A process has one answer, that of `pam.training.devices.use_precision`.
+    """
+
+    by_onednn = False
+
+
+def large_products(function: F) -> F:
+    """Lets `Products` decide who takes the products of this function.
+
+    Those outside of these kernels, such as batches of small ones, come in too many shapes for oneDNN.
+    """
+
+    @wraps(function)
+    def wrapped(*args: Any) -> Any:
+        with onednn_float32() if Products.by_onednn else nullcontext():
+            return function(*args)
+
+    return cast(F, wrapped)
+
+
+@contextmanager
+def onednn_float32() -> Iterator[None]:
+    """Has oneDNN take float32 products. It is allowed bfloat16 for them, and takes it if the processor has AMX."""
+    matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    before, matmul.fp32_precision = matmul.fp32_precision, "bf16"
+    try:
+        yield
+    finally:
+        matmul.fp32_precision = before
 
 
 def padded_size(rows: int, bf16: bool) -> int:
@@ -55,7 +88,7 @@ def padded_size(rows: int, bf16: bool) -> int:
     batch have another number each time, so that a fifth of the time went into compiling, and much memory into programs.
     Of these sizes there are but 16 from any number to its double.
     """
-    if not uses_onednn(bf16):
+    if not (bf16 or Products.by_onednn):
         return rows
     step = max(16, 1 << max(0, rows.bit_length() - 5))
     return -(-rows // step) * step
@@ -112,6 +145,7 @@ class _CellTape(Tape):
         self.bf16, self.dtype = bf16, wx.dtype
         self.notes: list[tuple[Tensor, Tensor, Tensor]] = []
 
+    @large_products
     def gradients(self) -> tuple[Tensor | None, ...]:
         dgates, x, h = (stacked(parts, self.bf16) for parts in zip(*self.notes, strict=True))
         self.notes = []
@@ -121,6 +155,7 @@ class _CellTape(Tape):
 
 class _Cell(Function):
     @staticmethod
+    @large_products
     def forward(
         ctx: Any, anchor: Tensor, tape: _CellTape, before: Tensor, x: Tensor, h: Tensor, c: Tensor
     ) -> tuple[Tensor, Tensor]:
@@ -143,6 +178,7 @@ class _Cell(Function):
 
     @staticmethod
     @once_differentiable
+    @large_products
     def backward(ctx: Any, *grads: Tensor) -> Any:
         dh, dnew = grads
         gates, squashed, c = ctx.saved_tensors
@@ -186,6 +222,7 @@ class _LinearTape(Tape):
         self.weight, self.bias, self.bf16 = weight.bfloat16() if bf16 else weight, bias, bf16
         self.notes: list[tuple[Tensor, Tensor]] = []
 
+    @large_products
     def gradients(self) -> tuple[Tensor | None, ...]:
         dy, x = zip(*self.notes, strict=True)
         self.notes = []
@@ -195,6 +232,7 @@ class _LinearTape(Tape):
 
 class _Linear(Function):
     @staticmethod
+    @large_products
     def forward(ctx: Any, anchor: Tensor, tape: _LinearTape, x: Tensor) -> Tensor:
         ctx.tape = tape
         ctx.save_for_backward(x)
@@ -206,6 +244,7 @@ class _Linear(Function):
 
     @staticmethod
     @once_differentiable
+    @large_products
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (x,) = ctx.saved_tensors
         tape, dy = ctx.tape, grads[0]

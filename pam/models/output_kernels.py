@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from pam.models.kernels import Anchor, Tape, factor, padded_size
+from pam.models.kernels import Anchor, Tape, factor, large_products, padded_size
 from pam.models.logspace import tanh, tanh_
 
 CHUNK = 1 << 24  # bytes of the largest piece of logits at a time: 16 MB, which a cache may hold
@@ -81,6 +81,7 @@ class OutputLayer:
         """So many rows with those of zeros that a product wants; see `padded_size`."""
         return padded_size(rows, self.bf16)
 
+    @large_products
     def probs(self, z: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The distribution for each z (n, R), and its logits, (n, V) each."""
         rough = factor(z, self.bf16)
@@ -91,7 +92,7 @@ class OutputLayer:
 
     def errors(self, z: Tensor, symbols: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """log p(symbol), (n,), and its gradient by the logits with the sign changed, p - onehot(symbol), for z (n, R):
-        (N, V), N being the padded size of n, with rows of zeros; `out` (N, V) is where it is to be held."""
+        (N, V), with rows of zeros up to the padded size; `out`, of n rows or more, is where it is to be held."""
         whole = self._rows("probs", self.padded(len(z))) if out is None else out
         whole[len(z) :].zero_()
         error, logits = self.probs(z, whole[: len(z)])
@@ -126,6 +127,7 @@ class OutputLayer:
             held = self.scratch[name] = self.weight.new_empty(count, self.width)
         return held[:count]
 
+    @large_products
     def backward(self, z: Tensor, error: Tensor, scale: Tensor) -> Tensor:
         """Gradient of x, (n, R), adding to those of weight and bias, from that of log p(symbol), `scale` (n,), and the
         error (N, V) of z by `errors`."""
@@ -294,8 +296,8 @@ class _Position(Function):
         found = torch.empty_like(z[:, 0])
         for first in range(0, len(z), layer.most):
             piece = slice(first, first + layer.most)
-            # The last piece has the rows of padding too.
-            out = None if ctx.error is None else ctx.error[first : first + layer.padded(len(z[piece]))]
+            last = first + layer.most >= len(z)
+            out = None if ctx.error is None else ctx.error[first:] if last else ctx.error[piece]
             found[piece] = layer.errors(z[piece], gold[piece], out)[0]
         ctx.tape, ctx.pairs = tape, pairs
         ctx.save_for_backward(z, gold)
