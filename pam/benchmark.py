@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -29,13 +30,12 @@ from pam.data.registry import find_dataset
 from pam.decoding.search import search
 from pam.io import UserError, parse, write_json
 from pam.models.build import build
+from pam.models.kernels import onednn_float32
 from pam.models.model import Model
 from pam.run_folder import command_line
 from pam.training import devices
 
 Work = Callable[[Batch], object]
-Shape = tuple[int, int, int]  # of a product (n, k) by (k, m), which takes 2 n k m operations
-EXACT = 1e-5  # largest relative error of a product in float32; one in bfloat16 has 2e-3
 TURNS, TURN_S = 5, 0.05  # of products: the fastest of so many turns counts, each of so many seconds at least
 aten: Any = torch.ops.aten
 
@@ -150,12 +150,11 @@ def measure(
     """
     batches = {components.targets: batches_of(data, components, plan, device) for components in models.values()}
     tokens = int(median(int(batch.mask.sum()) for batch in next(iter(batches.values()))))
-    shapes = largest_products(plan.network, plan.batch_size, tokens, len(data.target))
-    products = time_products(shapes, plan.precision, device)
+    products = time_products(plan, tokens, len(data.target), device)
     made = {name: fresh(components, data, plan, device) for name, components in models.items()}
     targets = {name: components.targets for name, components in models.items()}
     runners = [Runner(name, batches[targets[name]], training(model, plan)) for name, model in made.items()]
-    rows = take_turns(runners, "training, examples", plan, device, fastest(products, plan.precision == "bf16"))
+    rows = take_turns(runners, "training, examples", plan, device, fastest(products, plan.precision))
     for beam in plan.beams:
         works = {name: partial(decode, model, targets[name] == "actions", beam) for name, model in made.items()}
         runners = [Runner(name, batches[targets[name]], work) for name, work in works.items()]
@@ -231,6 +230,7 @@ def _train_in_turns(pipe: Connection, components: ModelConfig, folder: Path, pla
     """A training that does the turn whose number it is given, until it is given none."""
     devices.keep_heap()
     torch.set_num_threads(plan.threads)
+    devices.use_precision(plan.precision)
     data, device = Prepared(folder), torch.device("cpu")
     work = training(fresh(components, data, plan, device), plan)
     runner = Runner("", batches_of(data, components, plan, device), work)
@@ -250,10 +250,6 @@ def count_operations(work: Callable[[], object]) -> int:
     return int(counter.get_total_flops())
 
 
-def _added(_: Sequence[int], left: Sequence[int], right: Sequence[int], **__: Any) -> int:
-    return 2 * prod(left) * right[-1]
-
-
 def _lstm(states: Sequence[int], weights: Sequence[Sequence[int]]) -> int:
     """Of fused LSTMs over states (steps, batch, units), by the shapes of weights and biases, which have no product."""
     return 2 * prod(states[:-1]) * sum(prod(shape) for shape in weights if len(shape) == 2)
@@ -261,8 +257,7 @@ def _lstm(states: Sequence[int], weights: Sequence[Sequence[int]]) -> int:
 
 # What torch's own counter leaves out: products in place and fused LSTMs. A backward pass is two products for each one.
 FORMULAS: dict[Any, Callable[..., int]] = {
-    aten.addmm_: _added,
-    aten.baddbmm_: _added,
+    aten.addmm_: lambda _, left, right, **__: 2 * prod(left) * right[-1],
     aten.mkldnn_rnn_layer: lambda states, *weights, **_: _lstm(states, weights[:2]),
     aten.mkldnn_rnn_layer_backward: lambda states, *weights, **_: 2 * _lstm(states, weights[:2]),
     aten._cudnn_rnn: lambda states, weights, *_, **__: _lstm(states, weights),
@@ -270,62 +265,43 @@ FORMULAS: dict[Any, Callable[..., int]] = {
 }
 
 
-def largest_products(network: Network, batch: int, tokens: int, vocabulary: int) -> list[Shape]:
-    """The products that models do most: in a step of the decoder's LSTM, and in the output layer for a batch."""
-    units = network.decoder
-    return [(batch, units, 4 * units), (tokens, units, vocabulary)]
+def time_products(plan: Plan, tokens: int, vocabulary: int, device: torch.device) -> list[dict[str, Any]]:
+    """GFLOP/s of a step of the decoder's LSTM and of the output layer for a batch, products (n, k) by (k, m).
 
-
-def time_products(products: Sequence[Shape], precision: str, device: torch.device) -> list[dict[str, Any]]:
-    """GFLOP/s of such products: in float32 (in TF32, if that is the `precision`), for bf16 in bfloat16 too.
-
-    On a CPU those in float32 are timed by oneDNN too, which torch has and does not use unasked; it is faster on
-    processors for which MKL has no kernels of its own. On some it rounds to bfloat16: there it is left out.
+    In float32 as torch takes them unasked, on a CPU also by oneDNN where it does not round; in bf16 if that is trained.
     """
-    timed, single = partial(_product_rates, products, device), "float32" if precision == "bf16" else precision
-    found = timed(torch.float32, precision=single, library="default")
-    if precision == "bf16":
-        found += timed(torch.bfloat16, precision=precision, library="default")
-    if device.type == "cpu":
-        matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-        before, matmul.fp32_precision = matmul.fp32_precision, "bf16"
-        if _rounding() < EXACT:
-            found += timed(torch.float32, precision=single, library="oneDNN")
-        matmul.fp32_precision = before
+    kinds = [("float32", "default"), *([("bf16", "default")] if plan.precision == "bf16" else [])]
+    if device.type == "cpu" and devices.onednn_is_exact():
+        kinds.append(("float32", "oneDNN"))
+    found, units = [], plan.network.decoder
+    for precision, library in kinds:
+        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        for shape in ((plan.batch_size, units, 4 * units), (tokens, units, vocabulary)):
+            with onednn_float32() if library == "oneDNN" else nullcontext():
+                rate = _product_rate(*shape, dtype, device)
+            size = " x ".join(map(str, shape))
+            found.append({"precision": precision, "library": library, "shape": size, "gflop_s": round(rate, 1)})
     return found
 
 
-def fastest(measured: Sequence[dict[str, Any]], bf16: bool = False) -> float:
-    """The highest of such rates, in bfloat16 or in what search takes all of its products in."""
-    return float(max(one["gflop_s"] for one in measured if (one["precision"] == "bf16") == bf16))
+def _product_rate(n: int, k: int, m: int, dtype: torch.dtype, device: torch.device) -> float:
+    left, right = (torch.randn(rows, k, device=device, dtype=dtype) for rows in (n, m))
+    out, repeats = left.new_empty(n, m), 1
+    turns: list[float] = []  # seconds of one product in each
+    while len(turns) < TURNS:
+        began = clock(device)
+        for _ in range(repeats):
+            torch.mm(left, right.t(), out=out)
+        if (spent := clock(device) - began) < TURN_S:
+            repeats *= 2
+        else:
+            turns.append(spent / repeats)
+    return 2e-9 * n * k * m / min(turns)
 
 
-def _product_rates(
-    products: Sequence[Shape], device: torch.device, dtype: torch.dtype, **about: str
-) -> list[dict[str, Any]]:
-    found = []
-    for n, k, m in products:
-        left, right = (torch.randn(rows, k, device=device, dtype=dtype) for rows in (n, m))
-        out, repeats = left.new_empty(n, m), 1
-        turns: list[float] = []  # seconds of one product in each
-        while len(turns) < TURNS:
-            began = clock(device)
-            for _ in range(repeats):
-                torch.mm(left, right.t(), out=out)
-            spent = clock(device) - began
-            if spent < TURN_S:
-                repeats *= 2
-            else:
-                turns.append(spent / repeats)
-        found.append({**about, "shape": [n, k, m], "gflop_s": round(2e-9 * n * k * m / min(turns), 1)})
-    return found
-
-
-def _rounding() -> float:
-    """Relative error of a product as torch takes it on the CPU now."""
-    left, right = torch.randn(128, 256), torch.randn(256, 512)
-    exact = left.double() @ right.double()
-    return float((left @ right - exact).norm() / exact.norm())
+def fastest(products: Sequence[dict[str, Any]], precision: str = "float32") -> float:
+    """The highest of such rates in bf16, or else in what torch takes float32 for, TF32 included."""
+    return float(max(one["gflop_s"] for one in products if (one["precision"] == "bf16") == (precision == "bf16")))
 
 
 def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, jobs: int | None, out: Path) -> None:
@@ -336,7 +312,7 @@ def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, job
     devices.keep_heap()
     torch.set_num_threads(plan.threads)
     device = devices.choose_device(device_name)
-    devices.use_precision(plan.precision)
+    library = devices.use_precision(plan.precision)
     models = {name: named_model(name) for name in names}
     with tempfile.TemporaryDirectory() as place:
         if folder is None:
@@ -359,6 +335,7 @@ def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, job
         "network": plan.network.model_dump(),
         "batch_size": plan.batch_size,
         "precision": plan.precision,
+        "float32_products": library,
         "vocabulary": {"source": len(data.source), "target": len(data.target)},
         "hardware": devices.hardware(device),
         "versions": devices.versions(),
@@ -379,8 +356,7 @@ def _text(record: dict[str, Any]) -> str:
         f"{record['date']}; {record['data']}, batch {record['batch_size']}; rates per {clock_name}"
         f"{'' if products else ', of all trainings together'}\n"
     )
-    timed = pd.DataFrame(products)
     if products:
-        timed["shape"] = [" x ".join(map(str, shape)) for shape in timed["shape"]]
-        head += f"products n x k x m; `share` is of the fastest in its precision\n{timed.to_string(index=False)}\n"
+        timed = pd.DataFrame(products).to_string(index=False)
+        head += f"products n x k x m; `share` is of the fastest in its precision\n{timed}\n"
     return f"{head}{pd.DataFrame(record['rows']).to_string(index=False)}\n"

@@ -10,6 +10,7 @@ import torch
 from pam import benchmark
 from pam.benchmark import count_operations, named_model
 from pam.cli import main
+from pam.config import Network
 from pam.io import UserError, read_json
 from pam.models.kernels import LSTMCell
 from pam.models.output_kernels import Mixture, OutputLayer, mixture_log_likelihood
@@ -75,16 +76,15 @@ def test_rates_are_shares_of_that_of_products(tmp_path: Path, capsys: pytest.Cap
     assert "64 x 8 x 32" in head and "share" in head
 
 
-@pytest.mark.parametrize(("error", "libraries"), [(1e-6, ["default", "oneDNN"]), (2e-3, ["default"])])
+@pytest.mark.parametrize(("exact", "libraries"), [(True, {"default", "oneDNN"}), (False, {"default"})])
 def test_a_library_that_rounds_gives_no_rate_in_float32(
-    error: float, libraries: list[str], monkeypatch: pytest.MonkeyPatch
+    exact: bool, libraries: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(benchmark, "_rounding", lambda: error)
-    matmul = torch.backends.mkldnn.matmul
-    before = matmul.fp32_precision
-    found = benchmark.time_products([(8, 8, 8)], "float32", torch.device("cpu"))
-    assert [product["library"] for product in found] == libraries
-    assert matmul.fp32_precision == before
+    monkeypatch.setattr(benchmark.devices, "onednn_is_exact", lambda: exact)
+    plan = benchmark.Plan(Network(decoder=8), 8, 1, 1, 0, [], "bf16", 1)
+    found = benchmark.time_products(plan, 8, 8, torch.device("cpu"))
+    assert {product["library"] for product in found if product["precision"] == "float32"} == libraries
+    assert {product["library"] for product in found if product["precision"] == "bf16"} == {"default"}
 
 
 def test_a_sum_is_cut_by_what_follows_the_name() -> None:
