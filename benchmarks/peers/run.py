@@ -150,7 +150,8 @@ def rows_of(answers: Answers) -> list[dict[str, Any]]:
         row |= {"lowest": round(min(speeds), 1), "highest": round(max(speeds), 1)}
         row["tokens_per_second"] = round(median(turn["symbols"] / turn["cpu_s"] for turn in turns), 1)
         row |= {"time_vs_first": round(median(ratios), 3), "mean_length": round(symbols / examples, 1)}
-        rows.append(row | {"turns": len(turns), "peak_memory_mb": round(turns[-1]["peak_memory_mb"])})
+        row |= {"turns": len(turns), "peak_memory_mb": round(turns[-1]["peak_memory_mb"])}
+        rows.append(row | {name: round(turns[-1][name], 1) for name in ("positions", "of") if name in turns[-1]})
     return rows
 
 

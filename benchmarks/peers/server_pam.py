@@ -57,7 +57,19 @@ def main() -> None:
         outputs = search(model, batch.source, batch.lengths, beams, is_pointer)
         return len(outputs), sum(len(output.symbols) for output in outputs)
 
-    serve(train, decode, use)
+    @torch.no_grad()
+    def notes(number: int) -> dict[str, float]:
+        """How many positions are summed over, where the model leaves some out."""
+        if getattr(components.marginalization, "mass", None) is None:
+            return {}
+        batch = batches[number % len(batches)]
+        model.eval()
+        summed = model.teacher_force(batch.source, batch.lengths, batch.target).positions
+        all_of_them = batch.lengths[:, None].expand_as(summed)
+        found = {"positions": summed, "of": all_of_them}
+        return {name: float(count[batch.mask].double().mean()) for name, count in found.items()}
+
+    serve(train, decode, use, notes)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ LONGEST = 40  # symbols of an output where the task forces no length
 
 Rows = list[list[int]]
 Work = Callable[[int], tuple[int, int]]  # takes the number of a batch; how many examples and target symbols it had
+Notes = Callable[[int], dict[str, float]]  # takes the number of a batch; what else an answer says, untimed
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,12 @@ def arguments(*models: str) -> tuple[argparse.Namespace, Task]:
     return args, Task(**content)
 
 
-def serve(train: Work, decode: Work | None, use: Callable[[str], None] = use_setting) -> None:
+def serve(
+    train: Work, decode: Work | None, use: Callable[[str], None] = use_setting, notes: Notes = lambda number: {}
+) -> None:
     """Does turns until the driver closes the pipe. What a peer prints itself goes to standard error."""
     channel, sys.stdout = sys.stdout, sys.stderr
-    channel.write(json.dumps({"ready": True, "decodes": decode is not None}) + "\n")
+    channel.write(json.dumps({"ready": True}) + "\n")
     channel.flush()
     for line in sys.stdin:
         turn = Turn(**json.loads(line))
@@ -88,11 +91,13 @@ def serve(train: Work, decode: Work | None, use: Callable[[str], None] = use_set
             raise ValueError("this server does not decode")
         began = time.process_time()
         done = [work(number) for number in range(turn.first, turn.first + turn.count)]
+        spent = time.process_time() - began
         answer = {
-            "cpu_s": time.process_time() - began,
+            "cpu_s": spent,
             "examples": sum(examples for examples, _ in done),
             "symbols": sum(symbols for _, symbols in done),
             "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10,
+            **notes(turn.first),
         }
         channel.write(json.dumps(answer) + "\n")
         channel.flush()
