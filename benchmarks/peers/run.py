@@ -51,7 +51,7 @@ class Server:
         folder = ROOT if entry.system == "pam" else peers / entry.system
         imports = folder / SOURCES.get(entry.system, ".")
         environment = os.environ | {"PYTHONPATH": str(imports), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-        self.log = task.parent / f"{entry.label}.log"
+        self.log = task.parent / f"{entry.label}, {entry.training[0]}.log"
         pipe = subprocess.PIPE
         with open(self.log, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
