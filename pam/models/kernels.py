@@ -9,12 +9,17 @@ tested. The kernels of the output layer are in `output_kernels`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Tape(ABC):
@@ -39,9 +44,75 @@ class Anchor(Function):
         return None, *ctx.tape.gradients()
 
 
-def bf16_if(bf16: bool, x: Tensor) -> Tensor:
-    """A factor of a product, in bfloat16 if that is wanted."""
-    return x.bfloat16() if bf16 else x
+# Factors of products with a shared weight.
+
+
+class Products:
+    """Who takes the float32 products of these kernels on a CPU: oneDNN, or what torch takes by itself, MKL as a rule.
+
+    A process has one answer, that of `pam.training.devices.use_precision`.
+    """
+
+    by_onednn = False
+
+
+def large_products(function: F) -> F:
+    """Lets `Products` decide who takes the products of this function.
+
+    Those outside of these kernels, such as batches of small ones, come in too many shapes for oneDNN.
+    """
+
+    @wraps(function)
+    def wrapped(*args: Any) -> Any:
+        with onednn_float32() if Products.by_onednn else nullcontext():
+            return function(*args)
+
+    return cast(F, wrapped)
+
+
+@contextmanager
+def onednn_float32() -> Iterator[None]:
+    """Has oneDNN take float32 products. It is allowed bfloat16 for them, and takes it if the processor has AMX."""
+    matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    before, matmul.fp32_precision = matmul.fp32_precision, "bf16"
+    try:
+        yield
+    finally:
+        matmul.fp32_precision = before
+
+
+def padded_size(rows: int, bf16: bool) -> int:
+    """So many rows, or a few more where products are oneDNN's: a multiple of 16, and of a 32nd of the size.
+
+    oneDNN compiles a program for each shape that it meets. The rows that have not ended, the tokens and the pairs of a
+    batch have another number each time, so that a fifth of the time went into compiling, and much memory into programs.
+    Of these sizes there are but 16 from any number to its double.
+    """
+    if not (bf16 or Products.by_onednn):
+        return rows
+    step = max(16, 1 << max(0, rows.bit_length() - 5))
+    return -(-rows // step) * step
+
+
+def factor(x: Tensor, bf16: bool) -> Tensor:
+    """A factor (n, X) of a product, in bfloat16 if that is wanted, with rows of zeros up to the `padded_size`."""
+    rows, dtype = len(x), torch.bfloat16 if bf16 else x.dtype
+    size = padded_size(rows, bf16)
+    if size == rows:
+        return x.to(dtype)
+    whole = x.new_empty(size, x.shape[1], dtype=dtype)
+    whole[:rows] = x
+    whole[rows:].zero_()
+    return whole
+
+
+def stacked(parts: Sequence[Tensor], bf16: bool) -> Tensor:
+    """Rows of all parts (n, X), one after another; else as of `factor`."""
+    rows, dtype = sum(map(len, parts)), torch.bfloat16 if bf16 else parts[0].dtype
+    whole = parts[0].new_empty(padded_size(rows, bf16), parts[0].shape[1], dtype=dtype)
+    torch.cat([part.to(dtype) for part in parts], out=whole[:rows])
+    whole[rows:].zero_()
+    return whole
 
 
 # The LSTM cell.
@@ -70,12 +141,13 @@ class LSTMCell:
 
 class _CellTape(Tape):
     def __init__(self, wx: Tensor, wh: Tensor, bf16: bool) -> None:
-        self.wx, self.wh, self.bf16 = bf16_if(bf16, wx), bf16_if(bf16, wh), bf16
-        self.dtype = wx.dtype
+        self.wx, self.wh = (wx.bfloat16(), wh.bfloat16()) if bf16 else (wx, wh)
+        self.bf16, self.dtype = bf16, wx.dtype
         self.notes: list[tuple[Tensor, Tensor, Tensor]] = []
 
+    @large_products
     def gradients(self) -> tuple[Tensor | None, ...]:
-        dgates, x, h = (torch.cat(parts) for parts in zip(*self.notes, strict=True))
+        dgates, x, h = (stacked(parts, self.bf16) for parts in zip(*self.notes, strict=True))
         self.notes = []
         dgates = dgates.t()
         return (dgates @ x).to(self.dtype), (dgates @ h).to(self.dtype)
@@ -83,15 +155,16 @@ class _CellTape(Tape):
 
 class _Cell(Function):
     @staticmethod
+    @large_products
     def forward(
         ctx: Any, anchor: Tensor, tape: _CellTape, before: Tensor, x: Tensor, h: Tensor, c: Tensor
     ) -> tuple[Tensor, Tensor]:
         rows, hidden = h.shape
-        rough = bf16_if(tape.bf16, x), bf16_if(tape.bf16, h)
-        if tape.bf16:
-            gates = (before + rough[0] @ tape.wx.t()).add_(rough[1] @ tape.wh.t())
-        else:
+        inputs = factor(x, tape.bf16), factor(h, tape.bf16)
+        if inputs[1] is h:
             gates = torch.addmm(before, x, tape.wx.t()).addmm_(h, tape.wh.t())
+        else:
+            gates = before + torch.addmm(inputs[0] @ tape.wx.t(), inputs[1], tape.wh.t())[:rows]
         parts = gates.view(rows, 4, hidden)
         parts[:, 2].mul_(2)  # one sigmoid serves all gates: tanh(g) = 2 sigmoid(2g) - 1
         gates.sigmoid_()
@@ -99,12 +172,13 @@ class _Cell(Function):
         new = (f * c).addcmul_(i, g, value=2).sub_(i)
         squashed = torch.mul(new, 2).sigmoid_()
         output = (o * squashed).mul_(2).sub_(o)
-        ctx.tape, ctx.rough, ctx.shared_before = tape, rough, before.dim() == 1
+        ctx.tape, ctx.inputs, ctx.shared_before = tape, [part[:rows] for part in inputs], before.dim() == 1
         ctx.save_for_backward(parts, squashed, c)
         return output, new
 
     @staticmethod
     @once_differentiable
+    @large_products
     def backward(ctx: Any, *grads: Tensor) -> Any:
         dh, dnew = grads
         gates, squashed, c = ctx.saved_tensors
@@ -120,10 +194,10 @@ class _Cell(Function):
         dg.mul_(i).mul_(dc).mul_(4)
         do.mul_((2 * squashed).sub_(1)).mul_(dh)
         flat = dgates.flatten(1)
-        rough = bf16_if(tape.bf16, flat)
-        tape.notes.append((rough, *ctx.rough))
+        errors = factor(flat, tape.bf16)
+        tape.notes.append((errors[: len(flat)], *ctx.inputs))
         before = flat.sum(0) if ctx.shared_before else flat
-        dx, dh_before = (rough @ tape.wx).to(flat.dtype), (rough @ tape.wh).to(flat.dtype)
+        dx, dh_before = ((errors @ weight)[: len(flat)].to(flat.dtype) for weight in (tape.wx, tape.wh))
         return None, None, before, dx, dh_before, dc.mul_(f)
 
 
@@ -133,8 +207,8 @@ class _Cell(Function):
 class SharedLinear:
     """x W^T + b, the plain linear layer, whose gradients all steps give at once."""
 
-    def __init__(self, weight: Tensor, bias: Tensor, bf16: bool = False) -> None:
-        self.tape = _LinearTape(bf16_if(bf16, weight.detach()), bias.detach(), bf16)
+    def __init__(self, weight: Tensor, bias: Tensor | None, bf16: bool = False) -> None:
+        self.tape = _LinearTape(weight.detach(), None if bias is None else bias.detach(), bf16)
         self.anchor = Anchor.apply(self.tape, weight, bias)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -144,33 +218,39 @@ class SharedLinear:
 
 
 class _LinearTape(Tape):
-    def __init__(self, weight: Tensor, bias: Tensor, bf16: bool) -> None:
-        self.weight, self.bias, self.bf16 = weight, bias, bf16
+    def __init__(self, weight: Tensor, bias: Tensor | None, bf16: bool) -> None:
+        self.weight, self.bias, self.bf16 = weight.bfloat16() if bf16 else weight, bias, bf16
         self.notes: list[tuple[Tensor, Tensor]] = []
 
+    @large_products
     def gradients(self) -> tuple[Tensor | None, ...]:
-        dy, x = (torch.cat(parts) for parts in zip(*self.notes, strict=True))
+        dy, x = zip(*self.notes, strict=True)
         self.notes = []
-        dweight = bf16_if(self.bf16, dy).t() @ bf16_if(self.bf16, x)
-        return dweight.to(dy.dtype), dy.sum(0)
+        dweight = (stacked(dy, self.bf16).t() @ stacked(x, self.bf16)).to(dy[0].dtype)
+        return dweight, None if self.bias is None else torch.cat(dy).sum(0)
 
 
 class _Linear(Function):
     @staticmethod
+    @large_products
     def forward(ctx: Any, anchor: Tensor, tape: _LinearTape, x: Tensor) -> Tensor:
         ctx.tape = tape
         ctx.save_for_backward(x)
-        if tape.bf16:
-            return tape.bias + x.bfloat16() @ tape.weight.t()
-        return torch.addmm(tape.bias, x, tape.weight.t())
+        rough = factor(x, tape.bf16)
+        if tape.bias is not None and rough is x:
+            return torch.addmm(tape.bias, x, tape.weight.t())
+        found = (rough @ tape.weight.t())[: len(x)]
+        return found.to(x.dtype) if tape.bias is None else tape.bias + found
 
     @staticmethod
     @once_differentiable
+    @large_products
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (x,) = ctx.saved_tensors
-        ctx.tape.notes.append((grads[0], x))
-        dx = bf16_if(ctx.tape.bf16, grads[0]) @ ctx.tape.weight
-        return None, None, dx.to(x.dtype)
+        tape, dy = ctx.tape, grads[0]
+        tape.notes.append((dy, x))
+        dx = (factor(dy, tape.bf16) @ tape.weight)[: len(x)].to(x.dtype)
+        return None, None, dx
 
 
 # A matrix for each sentence, which attention reads from either side.

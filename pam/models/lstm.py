@@ -7,10 +7,9 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from pam.models.interfaces import Hidden
-from pam.models.kernels import LSTMCell
+from pam.models.kernels import LSTMCell, SharedLinear
 
 _LEVELS = 1 << 16
 
@@ -178,8 +177,7 @@ class Decoder(nn.Module):
         """What embeddings and biases give the first layer's gates: (N,) to (N, 4H)."""
         embedded, cell = self.embed(symbols), self.stack[0]
         weight = cell.weight_ih[:, : embedded.shape[1]]
-        with torch.autocast(symbols.device.type, torch.bfloat16, enabled=bf16):
-            return F.linear(embedded, weight, cell.bias_ih + cell.bias_hh).to(embedded.dtype)
+        return SharedLinear(weight, cell.bias_ih + cell.bias_hh, bf16)(embedded)
 
     def draw_masks(self, steps: int, batch: int) -> Tensor | None:
         """Dropout masks of every layer's output, (layers, steps, B, H); None if there is none."""

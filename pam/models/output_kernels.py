@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from pam.models.kernels import Anchor, Tape, bf16_if
+from pam.models.kernels import Anchor, Tape, factor, large_products, padded_size
 from pam.models.logspace import tanh, tanh_
 
 CHUNK = 1 << 24  # bytes of the largest piece of logits at a time: 16 MB, which a cache may hold
@@ -61,7 +61,7 @@ class OutputLayer:
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, bf16: bool = False) -> None:
-        self.weight, self.bias = bf16_if(bf16, weight), bf16_if(bf16, bias)
+        self.weight, self.bias = (weight.bfloat16(), bias.bfloat16()) if bf16 else (weight, bias)
         self.bf16, self.width, self.dtype = bf16, len(weight), weight.dtype
         self.scratch: dict[str, Tensor] = {}
         self.dweight: Tensor | None = None
@@ -74,19 +74,28 @@ class OutputLayer:
 
     @property
     def most(self) -> int:
-        """Distributions of one piece."""
-        return max(1, CHUNK // self.bytes)
+        """Distributions of one piece, which need no padding."""
+        return self.padded(max(1, CHUNK // self.bytes * 16 // 17))
 
+    def padded(self, rows: int) -> int:
+        """So many rows with those of zeros that a product wants; see `padded_size`."""
+        return padded_size(rows, self.bf16)
+
+    @large_products
     def probs(self, z: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The distribution for each z (n, R), and its logits, (n, V) each."""
-        logits = self._rows("logits", len(z))
-        torch.addmm(self.bias, bf16_if(self.bf16, z), self.weight.t(), out=logits)
-        return torch.softmax(logits, dim=1, out=self._rows("probs", len(z)) if out is None else out), logits
+        rough = factor(z, self.bf16)
+        logits = self._rows("logits", len(rough))
+        torch.addmm(self.bias, rough, self.weight.t(), out=logits)
+        probs = self._rows("probs", len(z)) if out is None else out
+        return torch.softmax(logits[: len(z)], dim=1, out=probs), logits[: len(z)]
 
     def errors(self, z: Tensor, symbols: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """log p(symbol), (n,), and its gradient by the logits with the sign changed, p - onehot(symbol), (n, V), for z
-        (n, R); `out` (n, V) is where the gradient is to be held."""
-        error, logits = self.probs(z, out)
+        """log p(symbol), (n,), and its gradient by the logits with the sign changed, p - onehot(symbol), for z (n, R):
+        (N, V), with rows of zeros up to the padded size; `out`, of n rows or more, is where it is to be held."""
+        whole = self._rows("probs", self.padded(len(z))) if out is None else out
+        whole[len(z) :].zero_()
+        error, logits = self.probs(z, whole[: len(z)])
         if self.bf16:
             # Not by `scatter_`, which copies all of a tensor in bfloat16.
             chosen = torch.arange(len(z), device=z.device), symbols
@@ -105,7 +114,7 @@ class OutputLayer:
             lost = (likely < SMALLEST).nonzero().squeeze(1)
             exact = torch.log_softmax(logits[lost].to(self.dtype), dim=1)
             found[lost] = exact.gather(1, symbols[lost, None]).squeeze(1)
-        return found, error
+        return found, whole
 
     def logits_of(self, z: Tensor, symbols: Tensor) -> Tensor:
         """Logits of one symbol each: z (..., R), symbols (...) to (...)."""
@@ -118,21 +127,31 @@ class OutputLayer:
             held = self.scratch[name] = self.weight.new_empty(count, self.width)
         return held[:count]
 
+    @large_products
     def backward(self, z: Tensor, error: Tensor, scale: Tensor) -> Tensor:
         """Gradient of x, (n, R), adding to those of weight and bias, from that of log p(symbol), `scale` (n,), and the
-        error (n, V) of z by `errors`, which is overwritten."""
-        error.mul_(-scale[:, None].to(error.dtype))
+        error (N, V) of z by `errors`."""
+        # Rows are weighted on the narrow side of each product.
+        weights = -scale[:, None]
+        narrow, column = factor(z * weights, self.bf16), factor(weights, self.bf16)
         if self.dweight is None or self.dbias is None:
             self.dweight = torch.zeros(self.weight.shape, dtype=self.dtype, device=z.device)
             self.dbias = torch.zeros(self.width, dtype=self.dtype, device=z.device)
+        self.dbias.add_((column.t() @ error).squeeze(0))
         if self.bf16:
-            self.dbias.add_(error.new_ones(len(error)) @ error)
-            self.dweight.add_(error.t() @ z.bfloat16())
+            self.dweight.add_(error.t() @ narrow)
         else:
-            self.dbias.add_(error.sum(0))
-            self.dweight.addmm_(error.t(), z)
-        dx: Tensor = torch.ops.aten.tanh_backward((error @ self.weight).to(self.dtype), z)
+            self.dweight.addmm_(error.t(), narrow)
+        dz = (error @ self.weight)[: len(z)] * weights
+        dx: Tensor = torch.ops.aten.tanh_backward(dz, z)
         return dx
+
+    def picked(self, error: Tensor, rows: Tensor) -> Tensor:
+        """Some rows (n,) of errors, as of `errors`; until the next call."""
+        found = self._rows("logits", self.padded(len(rows)))
+        torch.index_select(error, 0, rows, out=found[: len(rows)])
+        found[len(rows) :].zero_()
+        return found
 
     def gradients(self) -> tuple[Tensor | None, Tensor | None]:
         """Gradients of weight and bias since the last call; None if there are none."""
@@ -152,12 +171,12 @@ def nonzero_rows(scale: Tensor, width: int) -> Tensor | None:
 
 
 def backward_rows(layer: OutputLayer, z: Tensor, error: Tensor | None, symbols: Tensor, scale: Tensor) -> Tensor:
-    """Gradient of x, (P, R), by `OutputLayer.backward`, leaving out rows of no weight; the error (P, V) by
-    `OutputLayer.errors` is overwritten; None: it is computed once more."""
+    """Gradient of x, (P, R), by `OutputLayer.backward`, leaving out rows of no weight; the error is that of
+    `OutputLayer.errors`; None: it is computed once more."""
     rows = nonzero_rows(scale, layer.width)
     if rows is not None:
         dx = torch.zeros_like(z)
-        error = None if error is None else error.index_select(0, rows)
+        error = None if error is None else layer.picked(error, rows)
         return dx.index_copy_(0, rows, _backward(layer, z[rows], error, symbols[rows], scale[rows]))
     return _backward(layer, z, error, symbols, scale)
 
@@ -273,11 +292,12 @@ class _Position(Function):
         z, gold = pairs.hidden(tape.views, query), pairs.of_rows(symbols)
         ctx.error = None
         if tape.keeps and any(ctx.needs_input_grad):
-            ctx.error = layer.weight.new_empty(len(z), layer.width)
+            ctx.error = layer.weight.new_empty(layer.padded(len(z)), layer.width)
         found = torch.empty_like(z[:, 0])
         for first in range(0, len(z), layer.most):
             piece = slice(first, first + layer.most)
-            out = None if ctx.error is None else ctx.error[piece]
+            last = first + layer.most >= len(z)
+            out = None if ctx.error is None else ctx.error[first:] if last else ctx.error[piece]
             found[piece] = layer.errors(z[piece], gold[piece], out)[0]
         ctx.tape, ctx.pairs = tape, pairs
         ctx.save_for_backward(z, gold)

@@ -79,8 +79,7 @@ class TokenGold:
     def projected(self) -> Tensor:
         """(N, R) W_s s + b, with what a latent vector adds."""
         tokens = self.tokens
-        with torch.autocast(tokens.query.device.type, torch.bfloat16, enabled=tokens.bf16):
-            projected: Tensor = self.readout.of_query(tokens.query).to(tokens.query.dtype)
+        projected = self.readout.project(tokens.bf16)(tokens.query)
         return projected if tokens.shift is None else projected + tokens.shift
 
     def at(self, weights: Tensor) -> Tensor:
@@ -94,8 +93,8 @@ class TokenGold:
         """log p(y_t | s_t, c_t) with the context of the prior, (N,); without one, of s_t alone."""
         hidden = self.projected
         if self.tokens.context is not None:
-            with torch.autocast(hidden.device.type, torch.bfloat16, enabled=self.tokens.bf16):
-                hidden = hidden + self.readout.of_values(self.tokens.context)
+            weight = self.readout.of_values.weight
+            hidden = hidden + SharedLinear(weight, None, self.tokens.bf16)(self.tokens.context)
         return self._log_likelihood(hidden)
 
     def mixture(self, weights: Tensor, kept: Tensor, summed: bool = True) -> Tensor:

@@ -45,6 +45,7 @@ class Progress:
     cpu_s: float = 0.0
     gpu_s: float = 0.0
     resumed: int = 0  # how often it went on from a saved state
+    products: str | None = None  # who takes float32 products on its CPU; see `devices.use_precision`
 
     def steps(self, per_epoch: int) -> int:
         """Steps done so far, where a whole epoch has so many."""

@@ -19,11 +19,15 @@ import torch
 
 import pam
 from pam.io import UserError
+from pam.models.kernels import Products, onednn_float32
 
 PACKAGES = ("torch", "numpy", "snakemake", "pandas", "matplotlib", "sacrebleu")
 
 # Parameters of glibc's mallopt, by their numbers in malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
+EXACT = 2e-6
+"""The largest mean relative error of a product in float32: it has some 3e-7, one in bfloat16 2e-3."""
+
 _OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|bad_alloc|ALLOC_FAILED|could not execute a primitive")
 """Messages of errors that have no class: of the CPU, CUDA, C++, cuBLAS and oneDNN."""
 
@@ -46,9 +50,46 @@ def choose_device(wanted: str, local_rank: int = 0) -> torch.device:
     return torch.device("cuda", local_rank)
 
 
-def use_precision(precision: str) -> None:
-    """Lets CUDA take products in TF32, or keeps it from it; on a CPU nothing changes."""
+def use_precision(precision: str, products: str | None = None) -> str:
+    """Lets CUDA take products in TF32, or keeps it from it; says who takes large float32 products on a CPU.
+
+    The answer, `onednn` or `default`, is the same on every start of a processor. MKL does not use AVX-512 on processors
+    of other makers than its own; oneDNN does, in the same precision if the processor has no tiles of bfloat16. So it is
+    oneDNN where the maker is another one, AVX-512 is there, and products are found exact. `products`: the answer of the
+    run that goes on, which holds wherever oneDNN is exact.
+    """
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    pays = cpu_maker() not in (None, "GenuineIntel") and "AVX512" in torch.backends.cpu.get_cpu_capability()
+    wanted = products or ("onednn" if pays else "default")
+    Products.by_onednn = wanted == "onednn" and onednn_is_exact()
+    return "onednn" if Products.by_onednn else "default"
+
+
+def onednn_is_exact() -> bool:
+    """Whether oneDNN takes float32 products in float32, by some small ones against float64."""
+    if not torch.backends.mkldnn.is_available():
+        return False
+    generator = torch.Generator().manual_seed(1)
+    for rows, inner, columns in ((16, 64, 64), (64, 512, 128), (128, 128, 1024)):
+        a, b = (torch.randn(shape, generator=generator) for shape in ((rows, inner), (inner, columns)))
+        with onednn_float32():
+            found = a @ b
+        right = a.double() @ b.double()
+        if float((found - right).abs().mean() / right.abs().mean()) > EXACT:
+            return False
+    return True
+
+
+def cpu_maker() -> str | None:
+    """The maker of an x86 processor, as it names itself; None if it does not."""
+    named = re.search(r"^vendor_id.*?:\s*(\S+)", _cpu_info(), re.MULTILINE)
+    return named[1] if named else None
+
+
+def _cpu_info() -> str:
+    with suppress(OSError):
+        return Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    return ""
 
 
 def limit_threads() -> None:
@@ -103,10 +144,7 @@ class Stopwatch:
 def hardware(device: torch.device) -> dict[str, Any]:
     """The machine that did the work."""
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
-    text = ""
-    with suppress(OSError):
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    named = re.search(r"^model name.*?:(.*)$", text, re.MULTILINE)
+    named = re.search(r"^model name.*?:(.*)$", _cpu_info(), re.MULTILINE)
     cpu = named[1].strip() if named else platform.processor() or platform.machine()
     return {"cpu": cpu, "cores": os.cpu_count(), "gpu": gpu, "system": platform.system()}
 

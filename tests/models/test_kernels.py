@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +16,16 @@ from torch.autograd import gradcheck
 from pam.models import options, output_kernels
 from pam.models.couplings import coupled, coupled_softmax
 from pam.models.distributions import Softmax
-from pam.models.kernels import LSTMCell, SharedLinear, SourceMatrix, Tape, lstm_cell_plain, read_plain, scores_plain
+from pam.models.kernels import (
+    LSTMCell,
+    Products,
+    SharedLinear,
+    SourceMatrix,
+    Tape,
+    lstm_cell_plain,
+    read_plain,
+    scores_plain,
+)
 from pam.models.output_kernels import (
     Mixture,
     OutputLayer,
@@ -33,6 +43,16 @@ COUNTS = (4, 4, 3, 1)
 """Rows of each step: they end one after another."""
 
 Function = Callable[..., Tensor]
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["", "padded"])
+def padded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
+    """Whether products are given rows of zeros, as oneDNN wants them; then new memory holds NaN, so that no row of it
+    may enter a sum."""
+    monkeypatch.setattr(Products, "by_onednn", request.param)
+    torch.use_deterministic_algorithms(request.param)
+    yield bool(request.param)
+    torch.use_deterministic_algorithms(False)
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
@@ -240,6 +260,22 @@ def test_position_likelihoods_in_bfloat16(memory: int, monkeypatch: pytest.Monke
 
 
 # All tokens at once.
+
+
+@pytest.mark.parametrize("rows", [5, 40, 171])
+def test_errors_that_are_kept_in_pieces(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of 15 to 513 pairs in pieces of 16; what is beyond them adds nothing."""
+    monkeypatch.setattr(output_kernels, "CHUNK", 16 * 6 * 2 * 17 // 16)
+    kept, symbols = torch.ones(rows, 3, dtype=torch.bool), torch.arange(rows) % 6
+    given = drawn(rows, 3, 5), drawn(6, 5), drawn(6), drawn(rows, 5)
+
+    def kernel(bf16: bool, views: Tensor, weight: Tensor, bias: Tensor, query: Tensor) -> Tensor:
+        return PositionLikelihood(views, weight, bias, 1, bf16)(query, symbols, kept)
+
+    found, wanted = (by(partial(kernel, bf16), given) for bf16 in (True, False))
+    torch.testing.assert_close(found[0], wanted[0], rtol=0.05, atol=0.05)
+    for mine, theirs in zip(found[1], wanted[1], strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0.05, atol=0.05 * float(theirs.abs().max()))
 
 
 def mixture_given(summed: bool) -> tuple[Tensor, ...]:

@@ -18,6 +18,7 @@ import pam
 from pam.config import load_run
 from pam.data.dataset import Prepared
 from pam.models.checkpoint import load_model, load_tensors
+from pam.training import devices
 from pam.training import logging as training_logging
 from pam.training import trainer as training_loop
 from pam.training.checkpoint import Progress, StateFolder
@@ -185,9 +186,11 @@ def test_a_log_gets_plain_lines_with_the_time_to_go(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(training_logging, "LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(devices, "cpu_maker", lambda: None)
     with caplog.at_level(logging.INFO, "pam"):
         trained(small.run(epochs=2), data, tmp_path)
     lines = [record.getMessage() for record in caplog.records]
+    assert lines.pop(0) == "precision float32; float32 products: default"
     assert len(lines) == 8 + 2
     assert lines[1].startswith("small: epoch 1 of 2, step 2 of 8, loss 3.")
     assert lines[1].endswith(" to go")
@@ -198,7 +201,7 @@ def test_a_log_gets_plain_lines_with_the_time_to_go(
 def test_lines_come_no_faster_than_a_person_reads(data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "pam"):
         trained(small.run(epochs=2), data, tmp_path)
-    assert len(caplog.records) == 2
+    assert len(caplog.records) == 1 + 2
 
 
 def test_a_terminal_gets_a_bar_and_whole_lines_above_it(
