@@ -11,6 +11,7 @@ import argparse
 import datetime
 import json
 import os
+import shlex
 import subprocess
 import sys
 from dataclasses import asdict
@@ -202,7 +203,7 @@ def main() -> None:
         os.sched_setaffinity(0, {args.core})
     record = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "command": f"python benchmarks/peers/run.py {args.table} --out {args.out.name}",
+        "command": shlex.join(["python", "benchmarks/peers/run.py", *sys.argv[1:]]),
         **measure(TABLES[args.table], Path(os.environ.get("PEERS", "data/peers")).resolve()),
     }
     sys.stdout.write(pd.DataFrame(record["rows"]).to_string(index=False) + "\n")
