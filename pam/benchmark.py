@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import datetime
 import multiprocessing
+import re
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from math import prod
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -17,6 +20,7 @@ from typing import Any
 
 import pandas as pd
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from pam.config import Decoding, ModelConfig, Network, load_model
 from pam.data.dataset import Batch, Examples, Prepared
@@ -26,11 +30,14 @@ from pam.data.registry import find_dataset
 from pam.decoding.search import search
 from pam.io import UserError, parse, write_json
 from pam.models.build import build
+from pam.models.kernels import onednn_float32
 from pam.models.model import Model
 from pam.run_folder import command_line
 from pam.training import devices
 
 Work = Callable[[Batch], object]
+TURNS, TURN_S = 5, 0.05  # of products: the fastest of so many turns counts, each of so many seconds at least
+aten: Any = torch.ops.aten
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,7 @@ class Runner:
     rates: list[float] = field(default_factory=list)  # examples per second, of each turn
     tokens: list[float] = field(default_factory=list)  # target tokens per second, of each turn
     gpu_mb: float = 0.0  # the most that turns have held of a CUDA device
+    operations: float = 0.0  # of the products for one example, counted in a turn that is not timed
 
     def turn(self, first: int, count: int) -> tuple[int, int]:
         """Works on `count` batches from number `first` on; how many examples and target tokens."""
@@ -95,8 +103,13 @@ def decode(model: Model, actions: bool, beam: int, batch: Batch) -> None:
     search(model, batch.source, batch.lengths, Decoding(beam=beam), actions)
 
 
-def take_turns(runners: Sequence[Runner], what: str, plan: Plan, device: torch.device) -> list[dict[str, Any]]:
-    """Times all runners, a turn each per round, on the same rows; `time_vs_first` is the median of rounds' ratios."""
+def take_turns(
+    runners: Sequence[Runner], what: str, plan: Plan, device: torch.device, fastest: float
+) -> list[dict[str, Any]]:
+    """Times all runners, a turn each per round, on the same rows; `time_vs_first` is the median of rounds' ratios.
+
+    `gflop_s` is the rate of the operations in products, by the whole time; `share` is that of the `fastest` product's.
+    """
     for runner in runners:
         runner.turn(0, plan.warm_up)
     for number in range(plan.rounds):
@@ -109,11 +122,16 @@ def take_turns(runners: Sequence[Runner], what: str, plan: Plan, device: torch.d
             runner.rates.append(examples / spent)
             runner.tokens.append(tokens / spent)
             runner.gpu_mb = max(runner.gpu_mb, devices.peak_gpu_memory_mb(device) or 0.0)
+            if number == plan.rounds // 2:  # halfway: a sum that is cut takes fewer as attention sharpens
+                turn = partial(runner.turn, number * plan.batches, plan.batches)
+                runner.operations = count_operations(turn) / examples
     rows = []
     for runner in runners:
         ratios = [a / b for a, b in zip(runners[0].rates, runner.rates, strict=True)]
         row = {"what": what, "model": runner.label, **_spread("per_second", runner.rates)}
         row |= {"tokens_per_second": round(median(runner.tokens), 1), "time_vs_first": round(median(ratios), 3)}
+        gflop_s = median(runner.rates) * runner.operations / 1e9
+        row |= {"gflop_s": round(gflop_s, 1), "share": round(gflop_s / fastest, 3)}
         rows.append(row | ({"gpu_mb": round(runner.gpu_mb)} if runner.gpu_mb else {}))
     return rows
 
@@ -123,19 +141,26 @@ def _spread(name: str, rates: Sequence[float]) -> dict[str, float]:
     return {name: round(median(rates), 1), "lowest": round(min(rates), 1), "highest": round(max(rates), 1)}
 
 
-def measure(models: dict[str, ModelConfig], data: Prepared, plan: Plan, device: torch.device) -> list[dict[str, Any]]:
-    """Times training, then, as models have learned where outputs end, greedy search and beam search of each model."""
+def measure(
+    models: dict[str, ModelConfig], data: Prepared, plan: Plan, device: torch.device
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Times training, then, as models have learned where outputs end, greedy search and beam search of each model.
+
+    The rows of the table, and the products by whose rate their `share` is taken.
+    """
     batches = {components.targets: batches_of(data, components, plan, device) for components in models.values()}
+    tokens = int(median(int(batch.mask.sum()) for batch in next(iter(batches.values()))))
+    products = time_products(plan, tokens, len(data.target), device)
     made = {name: fresh(components, data, plan, device) for name, components in models.items()}
     targets = {name: components.targets for name, components in models.items()}
     runners = [Runner(name, batches[targets[name]], training(model, plan)) for name, model in made.items()]
-    rows = take_turns(runners, "training, examples", plan, device)
+    rows = take_turns(runners, "training, examples", plan, device, fastest(products, plan.precision))
     for beam in plan.beams:
         works = {name: partial(decode, model, targets[name] == "actions", beam) for name, model in made.items()}
         runners = [Runner(name, batches[targets[name]], work) for name, work in works.items()]
         how = "greedy" if beam == 1 else f"beam {beam}"
-        rows += take_turns(runners, f"decoding ({how}), sentences", plan, device)
-    return rows
+        rows += take_turns(runners, f"decoding ({how}), sentences", plan, device, fastest(products))
+    return rows, products
 
 
 def fresh(components: ModelConfig, data: Prepared, plan: Plan, device: torch.device) -> Model:
@@ -151,16 +176,18 @@ def batches_of(data: Prepared, components: ModelConfig, plan: Plan, device: torc
 
 
 def named_model(name: str) -> ModelConfig:
-    """A model by its name; `NAME:K` cuts its sum over positions to the top K."""
-    stem, _, top_k = name.partition(":")
+    """A model by its name; `NAME:K` sums over the top K positions, `NAME:MASS` over a nucleus, as 0.99 of the prior."""
+    stem, colon, cut = name.partition(":")
     components = load_model(stem)
-    if not top_k:
+    if not colon:
         return components
-    if not top_k.isdigit():
-        raise UserError(f"model `{name}`", hint="write NAME or NAME:K, K a whole number")
-    summed = components.marginalization
-    cut = dict.fromkeys(("top_k", "q_top_k") if summed.kind == "bound" else ("top_k",), int(top_k))
-    return parse(ModelConfig, components.model_dump() | {"marginalization": summed.model_dump() | cut})
+    if not re.fullmatch(r"\d+|\d*\.\d+", cut, re.ASCII):
+        raise UserError(f"model `{name}`", hint="write NAME, NAME:K (a whole number) or NAME:MASS (such as 0.99)")
+    summed = components.marginalization.model_dump()
+    summed |= {"top_k": None, "mass": float(cut)} if "." in cut else {"mass": None, "top_k": int(cut)}
+    if summed["kind"] == "bound":
+        summed["q_top_k"] = summed["top_k"]
+    return parse(ModelConfig, components.model_dump() | {"marginalization": summed})
 
 
 def beside(components: ModelConfig, data: Prepared, plan: Plan, jobs: int) -> dict[str, Any]:
@@ -203,6 +230,7 @@ def _train_in_turns(pipe: Connection, components: ModelConfig, folder: Path, pla
     """A training that does the turn whose number it is given, until it is given none."""
     devices.keep_heap()
     torch.set_num_threads(plan.threads)
+    devices.use_precision(plan.precision)
     data, device = Prepared(folder), torch.device("cpu")
     work = training(fresh(components, data, plan, device), plan)
     runner = Runner("", batches_of(data, components, plan, device), work)
@@ -210,6 +238,70 @@ def _train_in_turns(pipe: Connection, components: ModelConfig, folder: Path, pla
     while (number := pipe.recv()) is not None:
         examples, _ = runner.turn(number * plan.batches, plan.batches)
         pipe.send(examples)
+
+
+# Operations in products, and the rate at which the device does them.
+
+
+def count_operations(work: Callable[[], object]) -> int:
+    """Operations of all products of a piece of work, with gradients, hand-made kernels and the zeros that pad rows."""
+    with FlopCounterMode(display=False, custom_mapping=FORMULAS) as counter:
+        work()
+    return int(counter.get_total_flops())
+
+
+def _lstm(states: Sequence[int], weights: Sequence[Sequence[int]]) -> int:
+    """Of fused LSTMs over states (steps, batch, units), by the shapes of weights and biases, which have no product."""
+    return 2 * prod(states[:-1]) * sum(prod(shape) for shape in weights if len(shape) == 2)
+
+
+# What torch's own counter leaves out: products in place and fused LSTMs. A backward pass is two products for each one.
+FORMULAS: dict[Any, Callable[..., int]] = {
+    aten.addmm_: lambda _, left, right, **__: 2 * prod(left) * right[-1],
+    aten.mkldnn_rnn_layer: lambda states, *weights, **_: _lstm(states, weights[:2]),
+    aten.mkldnn_rnn_layer_backward: lambda states, *weights, **_: 2 * _lstm(states, weights[:2]),
+    aten._cudnn_rnn: lambda states, weights, *_, **__: _lstm(states, weights),
+    aten._cudnn_rnn_backward: lambda states, weights, *_, **__: 2 * _lstm(states, weights),
+}
+
+
+def time_products(plan: Plan, tokens: int, vocabulary: int, device: torch.device) -> list[dict[str, Any]]:
+    """GFLOP/s of a step of the decoder's LSTM and of the output layer for a batch, products (n, k) by (k, m).
+
+    In float32 as torch takes them unasked, on a CPU also by oneDNN where it does not round; in bf16 if that is trained.
+    """
+    kinds = [("float32", "default"), *([("bf16", "default")] if plan.precision == "bf16" else [])]
+    if device.type == "cpu" and devices.onednn_is_exact():
+        kinds.append(("float32", "oneDNN"))
+    found, units = [], plan.network.decoder
+    for precision, library in kinds:
+        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        for shape in ((plan.batch_size, units, 4 * units), (tokens, units, vocabulary)):
+            with onednn_float32() if library == "oneDNN" else nullcontext():
+                rate = _product_rate(*shape, dtype, device)
+            size = " x ".join(map(str, shape))
+            found.append({"precision": precision, "library": library, "shape": size, "gflop_s": round(rate, 1)})
+    return found
+
+
+def _product_rate(n: int, k: int, m: int, dtype: torch.dtype, device: torch.device) -> float:
+    left, right = (torch.randn(rows, k, device=device, dtype=dtype) for rows in (n, m))
+    out, repeats = left.new_empty(n, m), 1
+    turns: list[float] = []  # seconds of one product in each
+    while len(turns) < TURNS:
+        began = clock(device)
+        for _ in range(repeats):
+            torch.mm(left, right.t(), out=out)
+        if (spent := clock(device) - began) < TURN_S:
+            repeats *= 2
+        else:
+            turns.append(spent / repeats)
+    return 2e-9 * n * k * m / min(turns)
+
+
+def fastest(products: Sequence[dict[str, Any]], precision: str = "float32") -> float:
+    """The highest of such rates in bf16, or else in what torch takes float32 for, TF32 included."""
+    return float(max(one["gflop_s"] for one in products if (one["precision"] == "bf16") == (precision == "bf16")))
 
 
 def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, jobs: int | None, out: Path) -> None:
@@ -220,7 +312,7 @@ def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, job
     devices.keep_heap()
     torch.set_num_threads(plan.threads)
     device = devices.choose_device(device_name)
-    devices.use_precision(plan.precision)
+    library = devices.use_precision(plan.precision)
     models = {name: named_model(name) for name in names}
     with tempfile.TemporaryDirectory() as place:
         if folder is None:
@@ -230,9 +322,10 @@ def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, job
             prepare("de-noun", nouns, raw, folder)
         data = Prepared(folder)
         if jobs:
+            products: list[dict[str, Any]] = []
             rows = [{"model": name, **beside(one, data, plan, jobs)} for name, one in models.items()]
         else:
-            rows = measure(models, data, plan, device)
+            rows, products = measure(models, data, plan, device)
     record: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "command": command_line(),
@@ -242,17 +335,28 @@ def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, job
         "network": plan.network.model_dump(),
         "batch_size": plan.batch_size,
         "precision": plan.precision,
+        "float32_products": library,
         "vocabulary": {"source": len(data.source), "target": len(data.target)},
         "hardware": devices.hardware(device),
         "versions": devices.versions(),
         "peak_memory_mb": round(devices.peak_memory_mb()),
+        "products": products,
         "rows": rows,
     }
-    machine, clock_name = record["hardware"], record["clock"].removesuffix("s")
-    sys.stdout.write(
-        f"{machine['gpu'] or machine['cpu']}, {plan.threads} thread(s), torch {record['versions']['torch']}, "
-        f"{record['date']}; {record['data']}, batch {plan.batch_size}; rates per {clock_name}"
-        f"{', of all trainings together' if jobs else ''}\n{pd.DataFrame(rows).to_string(index=False)}\n"
-    )
+    sys.stdout.write(_text(record))
     write_json(out, record)
     sys.stdout.write(f"written to {out}\n")
+
+
+def _text(record: dict[str, Any]) -> str:
+    """What was measured, to be printed: the machine and its products, and the table of rows."""
+    machine, clock_name, products = record["hardware"], record["clock"].removesuffix("s"), record["products"]
+    head = (
+        f"{machine['gpu'] or machine['cpu']}, {record['threads']} thread(s), torch {record['versions']['torch']}, "
+        f"{record['date']}; {record['data']}, batch {record['batch_size']}; rates per {clock_name}"
+        f"{'' if products else ', of all trainings together'}\n"
+    )
+    if products:
+        timed = pd.DataFrame(products).to_string(index=False)
+        head += f"products n x k x m; `share` is of the fastest in its precision\n{timed}\n"
+    return f"{head}{pd.DataFrame(record['rows']).to_string(index=False)}\n"

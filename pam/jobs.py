@@ -3,8 +3,8 @@
 One process at a time works in a folder, and one run of an experiment at a time, by locks on files.
 
 `python -m pam.jobs cuda COMMAND ...` runs a command on a GPU of its own. Several jobs on one machine, of one run or of
-many, each take as many free GPUs as they want and hold them by locks too. The command replaces this process and
-inherits the locks, so the kernel frees the GPUs when the command ends, however it ends. Where a scheduler has given
+many, each take as many free GPUs as they want and hold them by locks too. The command is this process, which has the
+locks, so the kernel frees the GPUs when the command ends, however it ends. Where a scheduler has given
 this job its GPUs already, only those are looked at; where there is no GPU the command runs as it is, and after `cpu` in
 place of `cuda`, or if it wants none, it sees none.
 """
@@ -210,7 +210,7 @@ def wake_once(scheduler: Any) -> None:
 
 
 def main(device: str, command: list[str], gpus: int = 1) -> None:
-    """Replaces this process by `command`, with `gpus` GPUs of its own where there are any."""
+    """Makes this process `command`, with `gpus` GPUs of its own where there are any."""
     if device == "cpu" or gpus == 0:
         os.environ[VISIBLE] = ""
     elif devices := visible():
@@ -218,6 +218,11 @@ def main(device: str, command: list[str], gpus: int = 1) -> None:
             hint = "  hint: lower `resources.processes`, or set `device: cpu`"
             sys.exit(f"error: {gpus} GPUs are wanted, and this job may use {len(devices)}\n{hint}")
         os.environ[VISIBLE] = ",".join(take_gpus(devices, gpus))
+    if command[:3] == ["python", "-m", "pam"]:  # here: another Python would take 0.15 s to come as far as this one
+        from pam.cli import main as run
+
+        sys.argv = ["pam", *command[3:]]
+        sys.exit(run(command[3:]))
     os.execvp(command[0], command)  # noqa: S606 -- a list of arguments, no shell
 
 

@@ -7,14 +7,13 @@ from argparse import Namespace
 from pam.commands import command, folder, option, path
 
 MODELS = ["soft", "hard-mono", "prior-joint", "postr-joint", "postr-joint:6", "prox-postr-joint", "mono-postr-joint"]
+CUTS = "NAME:K sums over the K most probable positions, NAME:MASS (0.99) over the fewest with so much of the prior"
 
 
 @command(
-    "measure training and decoding speed of models, side by side, on one core",
+    "measure training and decoding speed of models, side by side, on one core, beside that of its products",
     folder("--data", "prepared data (default: prepares the German nouns)"),
-    option(
-        "--models", "names in config/models; NAME:K sums over the K most probable positions", nargs="+", default=MODELS
-    ),
+    option("--models", f"names in config/models; {CUTS}", nargs="+", default=MODELS),
     option("--embedding", "units of an embedding", type=int, default=64),
     option("--encoder", "LSTM units a direction", type=int, default=128),
     option("--decoder", "LSTM units", type=int, default=128),

@@ -42,6 +42,7 @@ class Reporter:
         if self.events is None:
             yield
             return
+        log.info(f"{self.name}: float32 products: {progress.products}")
         self.per_epoch, self.steps = per_epoch, steps
         self.epochs = -(-steps // per_epoch)
         self.resumed_at = progress.steps(per_epoch)

@@ -5,16 +5,114 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
-from pam.io import read_json
+from pam import benchmark
+from pam.benchmark import count_operations, named_model
+from pam.cli import main
+from pam.config import Network
+from pam.io import UserError, read_json
+from pam.models.kernels import LSTMCell
+from pam.models.output_kernels import Mixture, OutputLayer, mixture_log_likelihood
 from tests.training import runs, small
+
+LITTLE = ["--rounds", "2", "--batches", "2", "--warm-up", "1", "--encoder", "8", "--decoder", "8"]
+ROWS = 16  # need no rows of zeros
+
+
+def leaf(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, requires_grad=True)
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_operations_of_a_hand_made_cell_are_counted_with_its_gradient(bf16: bool) -> None:
+    rows, x, h = ROWS, 3, 4
+
+    def step() -> None:
+        new = LSTMCell(leaf(4 * h, x), leaf(4 * h, h), bf16)(leaf(4 * h), leaf(rows, x), leaf(rows, h), leaf(rows, h))
+        torch.cat(new).sum().backward()
+
+    assert count_operations(step) == 3 * 2 * rows * (x + h) * 4 * h
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_operations_of_the_hand_made_output_layer_are_counted_with_its_gradient(bf16: bool) -> None:
+    rows, hidden, words = ROWS, 3, 7
+    given = Mixture(torch.arange(rows) % words, torch.ones(rows, 1).bool(), torch.arange(rows), bf16=bf16)
+
+    def likelihood() -> torch.Tensor:
+        layer = leaf(rows, hidden), torch.zeros(rows, 1), leaf(words, hidden), leaf(words)
+        return mixture_log_likelihood(None, *layer, given)
+
+    one = 2 * rows * hidden * words
+    bias = 2 * rows * words  # its gradient is a weighted sum of rows
+    assert count_operations(lambda: likelihood().sum().backward()) == 3 * one + bias
+    layer = OutputLayer(torch.randn(words, hidden), torch.randn(words))
+    assert count_operations(lambda: layer.probs(torch.randn(rows, hidden))) == one
+
+
+@pytest.mark.parametrize("sides", [1, 2])
+def test_operations_of_a_fused_lstm_are_counted_with_its_gradient(sides: int) -> None:
+    steps, batch, x, h = 3, 2, 5, 4
+    lstm = torch.nn.LSTM(x, h, bidirectional=sides == 2)
+    one = 2 * steps * batch * sides * 4 * h * (x + h)
+    assert count_operations(lambda: lstm(leaf(steps, batch, x))) == one
+    assert count_operations(lambda: lstm(leaf(steps, batch, x))[0].sum().backward()) == 3 * one
+
+
+def test_rates_are_shares_of_that_of_products(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, out = small.prepare(tmp_path / "nouns"), tmp_path / "bench.json"
+    models = ["--models", "soft", "hard-mono", "postr-joint:0.9", "--beams", "1"]
+    assert main(["bench", "--data", str(data), *models, *LITTLE, "--precision", "bf16", "--out", str(out)]) == 0
+    record = read_json(out)
+    best = {}
+    for product in record["products"]:
+        best[product["precision"]] = max(product["gflop_s"], best.get(product["precision"], 0.0))
+    for row in record["rows"]:
+        highest = best["bf16" if row["what"].startswith("training") else "float32"]
+        assert row["gflop_s"] > 0
+        assert row["share"] == pytest.approx(row["gflop_s"] / highest, abs=0.001 + 0.06 / highest)
+    head = capsys.readouterr().out
+    assert "64 x 8 x 32" in head and "share" in head
+
+
+@pytest.mark.parametrize(("exact", "libraries"), [(True, {"default", "oneDNN"}), (False, {"default"})])
+def test_a_library_that_rounds_gives_no_rate_in_float32(
+    exact: bool, libraries: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmark.devices, "onednn_is_exact", lambda: exact)
+    plan = benchmark.Plan(Network(decoder=8), 8, 1, 1, 0, [], "bf16", 1)
+    found = benchmark.time_products(plan, 8, 8, torch.device("cpu"))
+    assert {product["library"] for product in found if product["precision"] == "float32"} == libraries
+    assert {product["library"] for product in found if product["precision"] == "bf16"} == {"default"}
+
+
+def test_a_sum_is_cut_by_what_follows_the_name() -> None:
+    cuts = {name: named_model(name).marginalization.model_dump() for name in ("prior-joint:3", "prior-joint:0.9")}
+    assert cuts["prior-joint:3"] | {"top_k": 3, "mass": None} == cuts["prior-joint:3"]
+    assert cuts["prior-joint:0.9"] | {"top_k": None, "mass": 0.9} == cuts["prior-joint:0.9"]
+    again = named_model("postr-joint-mass0.99:6").marginalization.model_dump()
+    assert (again["top_k"], again["mass"]) == (6, None)
+    assert named_model("variational:4").marginalization.model_dump()["q_top_k"] == 4
+
+
+@pytest.mark.parametrize("name", ["prior-joint:", "prior-joint:x", "prior-joint:-1", "prior-joint:1e-3"])
+def test_what_is_no_cut_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=f"model `{name}`") as error:
+        named_model(name)
+    assert "NAME:MASS" in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["prior-joint:0", "prior-joint:0.0", "prior-joint:1.5", "soft:0.9", "soft:3"])
+def test_a_cut_that_a_model_cannot_have_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match="marginalization"):
+        named_model(name)
 
 
 @pytest.mark.faults
 def test_trainings_at_once_are_timed_against_trainings_in_turn(tmp_path: Path) -> None:
     data = small.prepare(tmp_path / "nouns")
-    small_work = ["--rounds", 2, "--batches", 2, "--warm-up", 1, "--encoder", 8, "--decoder", 8]
-    arguments = ["bench", "--beside", 2, "--data", data, "--models", "soft", *small_work]
+    arguments = ["bench", "--beside", 2, "--data", data, "--models", "soft", *LITTLE]
     bench = runs.start([*arguments, "--out", tmp_path / "bench.json"], tmp_path / "log")
     assert bench.end() == 0, bench.said()
     (row,) = read_json(tmp_path / "bench.json")["rows"]

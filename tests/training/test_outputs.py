@@ -190,7 +190,7 @@ def test_a_log_gets_plain_lines_with_the_time_to_go(
     with caplog.at_level(logging.INFO, "pam"):
         trained(small.run(epochs=2), data, tmp_path)
     lines = [record.getMessage() for record in caplog.records]
-    assert lines.pop(0) == "precision float32; float32 products: default"
+    assert lines.pop(0) == "small: float32 products: default"
     assert len(lines) == 8 + 2
     assert lines[1].startswith("small: epoch 1 of 2, step 2 of 8, loss 3.")
     assert lines[1].endswith(" to go")

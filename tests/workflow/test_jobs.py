@@ -164,3 +164,26 @@ def test_the_exit_code_and_arguments_are_the_commands() -> None:
     code = "import sys; print(sys.argv[1:]); sys.exit(7)"
     done = subprocess.run([*command, code, "a b; c", "--gpus"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (7, "['a b; c', '--gpus']\n")
+
+
+def test_a_command_of_ours_runs_in_the_same_process_under_its_own_name(tmp_path: Path) -> None:
+    """Records name the command, and a job has one process to be ended."""
+    code = "import os, sys; from pam import cli, jobs, run_folder; cli.main = lambda given: print(os.getpid(), given, "
+    code += "repr(os.environ[jobs.VISIBLE]), run_folder.command_line()); "
+    code += "print(os.getpid()); jobs.main('cpu', ['python', '-m', 'pam', 'predict', '--config', 'x', '--beam', '2'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    own, said = done.stdout.splitlines()
+    told = ["predict", "--config", "x", "--beam", "2"]
+    assert said == f"{own} {told} '' python -m pam predict --beam 2"
+
+
+@pytest.mark.parametrize("command", [["predict", "--run", "nowhere"], ["predict", "--nonsense"]])
+def test_its_exit_code_and_what_it_says_are_the_commands(command: list[str]) -> None:
+    ours = ["python", "-m", "pam", *command]
+    under = [sys.executable, "-m", "pam.jobs", "--gpus", "0", "cpu", *ours]
+    bare, done = (
+        subprocess.run(words, capture_output=True, text=True, check=False)
+        for words in ([sys.executable, *ours[1:]], under)
+    )
+    assert done.returncode == bare.returncode == 2
+    assert done.stderr.replace("pam.jobs", "pam") == bare.stderr

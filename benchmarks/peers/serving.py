@@ -1,0 +1,123 @@
+"""What all servers share: the task that they are given, and the protocol by which the driver asks for turns.
+
+A server is a process with one model. It reads a line of JSON for each turn, a `Turn`, and answers with one: what it did
+and the CPU seconds that it took. It imports torch alone, so that it runs beside any version of a peer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+PAD, BOS, EOS, UNK, STEP = range(5)  # ids of both vocabularies; words or characters follow
+BEAM = 4
+LONGEST = 40  # symbols of an output where the task forces no length
+
+Rows = list[list[int]]
+Work = Callable[[int], tuple[int, int]]  # takes the number of a batch; how many examples and target symbols it had
+Notes = Callable[[int], dict[str, float]]  # takes the number of a batch; what else an answer says, untimed
+
+
+@dataclass(frozen=True)
+class Task:
+    """Sizes of a model, and batches of ids; every source and target ends with EOS."""
+
+    source: int  # words or characters of the source's vocabulary
+    target: int
+    embedding: int
+    encoder: int  # LSTM units of each direction
+    decoder: int
+    layers: int  # of encoder and decoder
+    dropout: float
+    scaled: bool  # whether our scores are divided by the root of the units, as in our experiments of this size
+    steps: int | None  # that every decoding takes, whatever the model has learned; None: until the outputs end
+    symbols: list[tuple[Rows, Rows]]  # batches of sources and targets
+    actions: list[tuple[Rows, Rows]]  # the same, targets being a pointer's actions; none where there is no alignment
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Work on batches `first` to `first + count - 1`, and again from the beginning where there are no more."""
+
+    work: str  # training or decoding
+    setting: str  # how products are taken, see `use_setting`
+    first: int
+    count: int
+
+
+def use_setting(setting: str) -> None:
+    """`medium` lets torch round float32 products; whether it does so, and to what, depends on the processor."""
+    if setting not in ("float32", "medium"):
+        raise ValueError(f"unknown setting: {setting}")
+    torch.set_float32_matmul_precision("medium" if setting == "medium" else "highest")
+
+
+def arguments(*models: str) -> tuple[argparse.Namespace, Task]:
+    """Arguments of a server's command line, `--task` and `--model`, and the task read from its file."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--task", type=Path, required=True, help="JSON file that the driver has written")
+    parser.add_argument("--model", choices=models or None, required=True)
+    parser.add_argument("--encoder", type=int, help="LSTM units of each direction, in place of the task's")
+    parser.add_argument("--weights", type=Path, help="weights.safetensors of a trained model, for ours alone")
+    args = parser.parse_args()
+    content = json.loads(args.task.read_text(encoding="utf-8"))
+    if args.encoder:
+        content["encoder"] = args.encoder
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    return args, Task(**content)
+
+
+def serve(
+    train: Work, decode: Work | None, use: Callable[[str], None] = use_setting, notes: Notes = lambda number: {}
+) -> None:
+    """Does turns until the driver closes the pipe. What a peer prints itself goes to standard error."""
+    channel, sys.stdout = sys.stdout, sys.stderr
+    channel.write(json.dumps({"ready": True}) + "\n")
+    channel.flush()
+    for line in sys.stdin:
+        turn = Turn(**json.loads(line))
+        use(turn.setting)
+        work = train if turn.work == "training" else decode
+        if work is None:
+            raise ValueError("this server does not decode")
+        began = time.process_time()
+        done = [work(number) for number in range(turn.first, turn.first + turn.count)]
+        spent = time.process_time() - began
+        answer = {
+            "cpu_s": spent,
+            "examples": sum(examples for examples, _ in done),
+            "symbols": sum(symbols for _, symbols in done),
+            "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10,
+            **notes(turn.first),
+        }
+        channel.write(json.dumps(answer) + "\n")
+        channel.flush()
+
+
+def padded(rows: Sequence[Sequence[int]], padding: int = PAD) -> Tensor:
+    """Rows of ids as a tensor (B, longest), `padding` at the end."""
+    longest = max(map(len, rows))
+    return torch.tensor([[*row, *[padding] * (longest - len(row))] for row in rows])
+
+
+def longest_first(sources: Rows, targets: Rows) -> tuple[Rows, Rows]:
+    """The same pairs in the order of falling source length, as packed sequences of older code want them."""
+    order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
+    return [sources[row] for row in order], [targets[row] for row in order]
+
+
+def step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+    """Gradient, clipping and the optimizer's step, the same for all."""
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+    optimizer.step()

@@ -1,0 +1,101 @@
+"""What each table measures: its data, the sizes of all models, and who takes part with how many batches a turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+BOTH = ("float32", "medium")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A server: one model of one system. Ours has one for each setting, so that `peak_memory_mb` is that setting's."""
+
+    system: str
+    model: str
+    training: tuple[str, ...] = ("float32",)  # settings that take turns in training
+    decoding: tuple[str, ...] = ()  # and in decoding
+    batches: int | None = None  # of a turn in training, where this is not the table's number
+    decoded: int | None = None  # of a turn in decoding, the same
+    warm_up: int | None = None  # untimed batches before, the same
+    encoder: int | None = None  # LSTM units of each direction, where these are not the table's
+    late: bool = False  # starts from trained weights, whose attention is as sharp as later in a training
+
+    @property
+    def label(self) -> str:
+        marks = [f"encoder {self.encoder}"] if self.encoder else []
+        return ", ".join([f"{self.system} {self.model}", *marks, *(["late in training"] if self.late else [])])
+
+
+@dataclass(frozen=True)
+class Table:
+    """One record. Sizes and decoding are those of `serving.Task`."""
+
+    dataset: str
+    format: dict[str, Any]  # of its preparation
+    sizes: dict[str, Any]
+    turns: int
+    batches: int  # of a turn in training
+    warm_up: int  # batches before: models learn where outputs end, and find the focus of their attention
+    decoded: int  # batches of a turn in decoding
+    entries: list[Entry]
+    products: list[tuple[int, int, int]]  # sizes m x k x n of typical ones, whose rates are the core's own
+
+
+NOUNS = Table(
+    dataset="de-noun",
+    format={},
+    sizes={"embedding": 64, "encoder": 128, "decoder": 128, "layers": 1, "dropout": 0.2}
+    | {"scaled": False, "steps": None},
+    turns=5,
+    batches=20,
+    warm_up=60,
+    decoded=4,
+    entries=[
+        Entry("pam", "soft", decoding=("float32",)),
+        Entry("pam", "soft", ("bf16",)),
+        Entry("joeynmt", "soft", BOTH, BOTH),
+        Entry("var-attn", "soft", BOTH),
+        Entry("neural-transducer", "soft", BOTH, ("float32",), decoded=2),
+        Entry("pam", "soft", decoding=("float32",), encoder=64),
+        Entry("pam", "soft", ("bf16",), encoder=64),
+        Entry("opennmt", "soft", BOTH, BOTH, encoder=64),
+        Entry("pam", "prior-joint"),
+        Entry("var-attn", "exact", BOTH, batches=10, warm_up=20),
+        Entry("neural-transducer", "hard", batches=4, warm_up=4),
+        Entry("pam", "postr-joint", decoding=("float32",)),
+        Entry("pam", "postr-joint-mass0.999"),
+        Entry("pam", "mono-postr-joint"),
+        Entry("neural-transducer", "monotone", batches=4, warm_up=4),
+        Entry("pam", "hard-mono"),
+        Entry("neural-transducer", "pointer", batches=10, warm_up=10),
+    ],
+    products=[(1280, 128, 64), (64, 128, 512), (640, 256, 128)],
+)
+
+TRANSLATION = Table(
+    dataset="multi30k-de-en",
+    format={"vocabulary": {"size": 9000, "min_count": 1}},
+    sizes={"embedding": 512, "encoder": 256, "decoder": 512, "layers": 2, "dropout": 0.2}
+    | {"scaled": True, "steps": 14},
+    turns=6,
+    batches=2,
+    warm_up=8,
+    decoded=1,
+    entries=[
+        Entry("pam", "soft", decoding=("float32",)),
+        Entry("pam", "soft", ("bf16",)),
+        Entry("joeynmt", "soft", BOTH, BOTH),
+        Entry("opennmt", "soft", BOTH, BOTH),
+        Entry("pam", "postr-joint", decoding=("float32",), warm_up=4),
+        Entry("pam", "postr-joint", ("bf16",), warm_up=4),
+        Entry("pam", "postr-joint-mass0.99", decoding=("float32",), warm_up=4),
+        Entry("pam", "postr-joint-mass0.99", ("bf16",), warm_up=4),
+        Entry("pam", "postr-joint", ("bf16",), warm_up=4, late=True),
+        Entry("pam", "postr-joint-mass0.99", ("bf16",), ("float32",), warm_up=4, late=True),
+    ],
+    products=[(1024, 512, 9005), (64, 512, 2048), (256, 512, 9005), (1024, 1024, 1024)],
+)
+
+TABLES = {"nouns": NOUNS, "translation": TRANSLATION}

@@ -1,0 +1,66 @@
+"""`benchmarks/peers` gives turns to models of its tables, and leaves out what is not there or fails."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.training import small
+
+PEERS = Path(__file__).resolve().parents[2] / "benchmarks/peers"
+SIZES = {"embedding": 4, "encoder": 4, "decoder": 4, "layers": 1, "dropout": 0.0, "scaled": True, "steps": 3}
+
+
+@pytest.fixture
+def modules(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any, Any]:
+    monkeypatch.syspath_prepend(PEERS)
+    run, tables, products = (importlib.import_module(name) for name in ("run", "tables", "products"))
+    return run, tables, products
+
+
+@pytest.mark.slow
+def test_all_that_can_run_have_their_turns(
+    modules: tuple[Any, Any, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, tables, _ = modules
+    small.prepare(tmp_path / "data/nouns")
+    entries = [
+        tables.Entry("pam", "soft", ("float32", "bf16"), ("float32",)),
+        tables.Entry("pam", "postr-joint-mass0.9", batches=2),
+        tables.Entry("joeynmt", "soft"),
+        tables.Entry("pam", "no-such-model"),
+    ]
+    table = tables.Table("nouns", {}, SIZES, 2, 1, 2, 1, entries, [(8, 8, 8)])
+    record = run.measure(table, tmp_path)
+    found = [(row["work"], row["model"], row["setting"]) for row in record["rows"]]
+    trained = [("pam soft", "float32"), ("pam soft", "bf16"), ("pam postr-joint-mass0.9", "float32")]
+    assert found == [*(("training", *one) for one in trained), ("decoding", "pam soft", "float32")]
+    for row in record["rows"]:
+        assert 0 < row["lowest"] <= row["per_second"] <= row["highest"]
+        assert row["turns"] == 2
+    assert record["rows"][0]["time_vs_first"] == record["rows"][-1]["time_vs_first"] == 1
+    assert 1 <= record["rows"][2]["positions"] <= record["rows"][2]["of"]
+    assert record["rows"][-1]["mean_length"] == 3
+    assert record["peers"]["joeynmt"] is None
+    left_out = [line for line in capsys.readouterr().err.splitlines() if line.startswith("left out:")]
+    assert [line.split(": ")[1] for line in left_out] == ["joeynmt soft", "pam no-such-model"]
+
+
+def test_float32_products_are_float32(modules: tuple[Any, Any, Any]) -> None:
+    accuracy = modules[2].accuracy()
+    assert accuracy["float32"] < 1e-6 < 1e-4 < accuracy["bf16"]
+
+
+def test_versions_are_those_of_the_folder(modules: tuple[Any, Any, Any], tmp_path: Path) -> None:
+    run = modules[0]
+    for name, version in (("joeynmt", "2.3.0"), ("OpenNMT_py", "3.5.1")):
+        place = tmp_path / name.split("_")[0].lower() / f"{name}-{version}.dist-info"
+        place.mkdir(parents=True)
+        (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n")
+    (tmp_path / "var-attn").mkdir()
+    (tmp_path / "var-attn/COMMIT").write_text("ce2ac9a\n")
+    found = [run.version_of(tmp_path / name) for name in ("joeynmt", "opennmt", "var-attn", "neural-transducer")]
+    assert found == ["2.3.0", "3.5.1", "ce2ac9a", None]
