@@ -50,7 +50,7 @@ class Plan:
     batches: int
     warm_up: int  # untimed batches before: attention that has found its focus is cheaper than with random weights
     beams: list[int]  # of each search that is timed
-    precision: str  # of a training
+    precision: str  # of a training, and of search
     threads: int  # of each process
 
 
@@ -98,9 +98,9 @@ def training(model: Model, plan: Plan) -> Work:
     return work
 
 
-def decode(model: Model, actions: bool, beam: int, batch: Batch) -> None:
+def decode(model: Model, actions: bool, settings: Decoding, batch: Batch) -> None:
     model.eval()
-    search(model, batch.source, batch.lengths, Decoding(beam=beam), actions)
+    search(model, batch.source, batch.lengths, settings, actions)
 
 
 def take_turns(
@@ -156,10 +156,11 @@ def measure(
     runners = [Runner(name, batches[targets[name]], training(model, plan)) for name, model in made.items()]
     rows = take_turns(runners, "training, examples", plan, device, fastest(products, plan.precision))
     for beam in plan.beams:
-        works = {name: partial(decode, model, targets[name] == "actions", beam) for name, model in made.items()}
+        settings = parse(Decoding, {"beam": beam, "precision": plan.precision})
+        works = {name: partial(decode, model, targets[name] == "actions", settings) for name, model in made.items()}
         runners = [Runner(name, batches[targets[name]], work) for name, work in works.items()]
         how = "greedy" if beam == 1 else f"beam {beam}"
-        rows += take_turns(runners, f"decoding ({how}), sentences", plan, device, fastest(products))
+        rows += take_turns(runners, f"decoding ({how}), sentences", plan, device, fastest(products, plan.precision))
     return rows, products
 
 

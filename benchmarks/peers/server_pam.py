@@ -40,7 +40,8 @@ def main() -> None:
     plans = [Plan(network, 64, 1, 1, 1, [BEAM], precision, 1) for precision in ("float32", "bf16")]
     works = {plan.precision: training(model, plan) for plan in plans}
     chosen = "float32"
-    beams = Decoding(beam=BEAM, max_ratio=0.001, max_extra=task.steps) if task.steps else Decoding(beam=BEAM)
+    limits = {"max_ratio": 0.001, "max_extra": task.steps} if task.steps else {}
+    settings = {precision: parse(Decoding, {"beam": BEAM, "precision": precision, **limits}) for precision in works}
 
     def use(precision: str) -> None:
         nonlocal chosen
@@ -58,7 +59,7 @@ def main() -> None:
         model.eval()
         if task.steps:
             dict(model.named_parameters())["readout.output.bias"].data[EOS] = -1e4  # no output ends before its limit
-        outputs = search(model, batch.source, batch.lengths, beams, is_pointer)
+        outputs = search(model, batch.source, batch.lengths, settings[chosen], is_pointer)
         return len(outputs), sum(len(output.symbols) for output in outputs)
 
     @torch.no_grad()

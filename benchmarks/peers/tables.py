@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-BOTH = ("float32", "medium")
+BOTH, BOTH_OURS = ("float32", "medium"), ("float32", "bf16")
 
 
 @dataclass(frozen=True)
@@ -85,15 +85,15 @@ TRANSLATION = Table(
     decoded=1,
     entries=[
         Entry("pam", "soft", decoding=("float32",)),
-        Entry("pam", "soft", ("bf16",)),
+        Entry("pam", "soft", ("bf16",), ("bf16",)),
         Entry("joeynmt", "soft", BOTH, BOTH),
         Entry("opennmt", "soft", BOTH, BOTH),
         Entry("pam", "postr-joint", decoding=("float32",), warm_up=4),
-        Entry("pam", "postr-joint", ("bf16",), warm_up=4),
+        Entry("pam", "postr-joint", ("bf16",), ("bf16",), warm_up=4),
         Entry("pam", "postr-joint-mass0.99", decoding=("float32",), warm_up=4),
-        Entry("pam", "postr-joint-mass0.99", ("bf16",), warm_up=4),
+        Entry("pam", "postr-joint-mass0.99", ("bf16",), ("bf16",), warm_up=4),
         Entry("pam", "postr-joint", ("bf16",), warm_up=4, late=True),
-        Entry("pam", "postr-joint-mass0.99", ("bf16",), ("float32",), warm_up=4, late=True),
+        Entry("pam", "postr-joint-mass0.99", ("bf16",), BOTH_OURS, warm_up=4, late=True),
     ],
     products=[(1024, 512, 9005), (64, 512, 2048), (256, 512, 9005), (1024, 1024, 1024)],
 )

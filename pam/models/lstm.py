@@ -197,7 +197,7 @@ class Decoder(nn.Module):
         inputs = [None, *(cell.weight_ih for cell in self.stack[1:])]
         return tuple(SearchCell(wx, cell.weight_hh, bf16) for wx, cell in zip(inputs, self.stack, strict=True))
 
-    def search_gates(self, rows: int, bf16: bool) -> Callable[[Tensor], Tensor]:
+    def search_gates(self, rows: int) -> Callable[[Tensor], Tensor]:
         """`gates` for search in steps of so many rows, which have few different symbols, or all that there are."""
         cell, bias = self.stack[0], self.stack[0].bias_ih + self.stack[0].bias_hh
         linear = SearchLinear(cell.weight_ih[:, : self.embedding.embedding_dim], bias)

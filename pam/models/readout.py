@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pam.models.interfaces import Sizes
 from pam.models.kernels import SharedLinear
 from pam.models.output_kernels import Mixture, mixture_log_likelihood
-from pam.models.search_layer import SearchLayer
+from pam.models.search_layer import BEST, SearchLayer
 
 
 class Readout(nn.Module):
@@ -30,9 +30,9 @@ class Readout(nn.Module):
         """W_s s + b, for the steps of a batch."""
         return SharedLinear(self.of_query.weight, self.of_query.bias, bf16)
 
-    def layer(self, bf16: bool) -> SearchLayer:
-        """The last layer for search, where nothing asks for a gradient."""
-        return SearchLayer(self.output.weight.detach(), self.output.bias.detach(), bf16)
+    def layer(self, beam: int, bf16: bool) -> SearchLayer:
+        """The last layer for search with so many hypotheses, where nothing asks for a gradient."""
+        return SearchLayer(self.output.weight.detach(), self.output.bias.detach(), bf16, max(BEST, beam))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from torch import Tensor
 from pam.models.kernels import SearchLinear
 from pam.models.output_kernels import OutputLayer, Pairs, pieces
 
+BEST = 16  # symbols of which search knows the probability in float32, at least
+PIECE = 1 << 22  # bytes of distributions that are made and summed at a time
 COLUMN = 8  # numbers of which the largest is found first, where many are looked through
 
 
@@ -42,10 +44,14 @@ class SearchLayer(OutputLayer):
         bf16: whether large products are taken in bfloat16; best: how many symbols are corrected then.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor, bf16: bool = False, best: int = 16) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor, bf16: bool = False, best: int = BEST) -> None:
         super().__init__(weight, bias)
         self.linear, self.corrects = SearchLinear(weight, bias, bf16), bf16
         self.best = min(best, len(weight))
+
+    @property
+    def most(self) -> int:
+        return max(1, PIECE // self.bytes)
 
     def logits(self, z: Tensor) -> Tensor:
         """W z + b for z (n, R): (n, V), overwritten by the next call."""

@@ -108,10 +108,10 @@ class Seq2Seq(Model):
             memory,
             fed=Contexts(memory.values, self.decoder.of_context),
             viewed=Contexts(memory.values, of_values) if self.marginalization.needs_context else None,
-            gates=self.decoder.search_gates(beam * len(source), bf16),
+            gates=self.decoder.search_gates(beam * len(source)),
             cells=self.decoder.search_cells(bf16),
             project=SearchLinear(self.readout.of_query.weight, self.readout.of_query.bias),
-            layer=self.readout.layer(bf16),
+            layer=self.readout.layer(beam, bf16),
         )
         return memory.for_beam(beam)
 
