@@ -185,7 +185,7 @@ class Decoding(Strict):
         None, "draw outputs by p^(1 / temperature) instead of searching, whatever the beam", gt=0, le=1000
     )
     precision: Literal["float32", "bf16"] = key(
-        "float32", "of products in search; bf16: logits of the likeliest symbols are float32 still"
+        "float32", "of the output layer in search; the likeliest symbols are exact"
     )
     dev: bool = key(False, "decode and score the development split of translations too")
     batch_size: int = key(64, "examples decoded at once", ge=1)

@@ -260,34 +260,21 @@ class SearchLinear:
     which takes as long as the product.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None, bf16: bool = False) -> None:
-        self.weight, self.bias = weight.detach().t(), None if bias is None else bias.detach()
+    def __init__(self, weight: Tensor, bias: Tensor, bf16: bool = False) -> None:
+        self.weight, self.bias = weight.detach().t(), bias.detach()
         self.rough = self.weight.bfloat16().contiguous() if bf16 else None
         self.held: Tensor | None = None
 
     @large_products
     def __call__(self, x: Tensor, out: Tensor | None = None) -> Tensor:
         """(n, X) to (n, Y), which `out` may have a place for."""
-        assert self.bias is not None
         if self.rough is None:
             return torch.addmm(self.bias, x, self.weight, out=out)
-        found = self._product(x)
-        return (found.to(x.dtype) if out is None else out.copy_(found)).add_(self.bias)
-
-    @large_products
-    def add_to(self, sums: Tensor, x: Tensor) -> Tensor:
-        """sums + x W^T, (n, Y), written over the sums."""
-        if self.rough is None:
-            return sums.addmm_(x, self.weight)
-        return sums.add_(self._product(x))
-
-    def _product(self, x: Tensor) -> Tensor:
-        """x W^T in bfloat16, in memory that is used again."""
-        assert self.rough is not None
         factors = factor(x, bf16=True)
         if self.held is None or len(self.held) < len(factors):
-            self.held = factors.new_empty(len(factors), self.rough.shape[1])
-        return torch.mm(factors, self.rough, out=self.held[: len(factors)])[: len(x)]
+            self.held = factors.new_empty(len(factors), self.rough.shape[1])  # fresh memory costs as much as a product
+        found = torch.mm(factors, self.rough, out=self.held[: len(factors)])[: len(x)]
+        return (found.to(x.dtype) if out is None else out.copy_(found)).add_(self.bias)
 
 
 # A matrix for each sentence, which attention reads from either side.

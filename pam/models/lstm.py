@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pam.models.interfaces import Cell, Hidden
-from pam.models.kernels import LSTMCell, SearchLinear, SharedLinear
+from pam.models.kernels import LSTMCell, SearchLinear, SharedLinear, large_products
 
 _LEVELS = 1 << 16
 
@@ -104,13 +104,13 @@ class SearchCell:
         wx: (4H, X), or None: the layer's input comes multiplied with it, (n, 4H); wh: (4H, H).
     """
 
-    def __init__(self, wx: Tensor | None, wh: Tensor, bf16: bool) -> None:
-        self.of_input = None if wx is None else SearchLinear(wx, bf16=bf16)
-        self.of_state = SearchLinear(wh, bf16=bf16)
+    def __init__(self, wx: Tensor | None, wh: Tensor) -> None:
+        self.wx, self.wh = None if wx is None else wx.detach().t(), wh.detach().t()
 
+    @large_products
     def __call__(self, before: Tensor, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        gates = before + x if self.of_input is None else self.of_input.add_to(before.expand(len(x), -1).clone(), x)
-        i, f, g, o = self.of_state.add_to(gates, h).chunk(4, dim=1)
+        gates = before + x if self.wx is None else torch.addmm(before, x, self.wx)
+        i, f, g, o = gates.addmm_(h, self.wh).chunk(4, dim=1)
         c = torch.addcmul(torch.sigmoid(f) * c, torch.sigmoid(i), torch.tanh(g))
         return torch.sigmoid(o) * torch.tanh(c), c
 
@@ -192,10 +192,10 @@ class Decoder(nn.Module):
         pairs = zip(inputs, self.stack, strict=True)
         return tuple(LSTMCell(weight, cell.weight_hh, bf16) for weight, cell in pairs)
 
-    def search_cells(self, bf16: bool) -> tuple[Cell, ...]:
+    def search_cells(self) -> tuple[Cell, ...]:
         """The layers for search; the first one's input is W_c c."""
         inputs = [None, *(cell.weight_ih for cell in self.stack[1:])]
-        return tuple(SearchCell(wx, cell.weight_hh, bf16) for wx, cell in zip(inputs, self.stack, strict=True))
+        return tuple(SearchCell(wx, cell.weight_hh) for wx, cell in zip(inputs, self.stack, strict=True))
 
     def search_gates(self, rows: int) -> Callable[[Tensor], Tensor]:
         """`gates` for search in steps of so many rows, which have few different symbols, or all that there are."""

@@ -73,7 +73,7 @@ class Model(nn.Module, ABC):
     @abstractmethod
     def encode(self, source: Tensor, lengths: Tensor, beam: int = 1, bf16: bool = False) -> Any:
         """Encodes sources (B, m) of real `lengths` (B,) for so many hypotheses of each sentence, one after another; see
-        `Encoded`. With `bf16`, steps take large products in bfloat16."""
+        `Encoded`. With `bf16`, the output layer takes its products in bfloat16."""
 
     @abstractmethod
     def start(self, memory: Any) -> Any:

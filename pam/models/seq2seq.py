@@ -109,7 +109,7 @@ class Seq2Seq(Model):
             fed=Contexts(memory.values, self.decoder.of_context),
             viewed=Contexts(memory.values, of_values) if self.marginalization.needs_context else None,
             gates=self.decoder.search_gates(beam * len(source)),
-            cells=self.decoder.search_cells(bf16),
+            cells=self.decoder.search_cells(),
             project=SearchLinear(self.readout.of_query.weight, self.readout.of_query.bias),
             layer=self.readout.layer(beam, bf16),
         )

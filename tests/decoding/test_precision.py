@@ -1,0 +1,76 @@
+"""Search with an output layer in bfloat16 finds what search in float32 finds, and knows what it is worth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sacrebleu
+import torch
+
+from pam.config import Decoding, Network
+from pam.decoding import generator
+from pam.decoding.hypotheses import Output
+from pam.models.build import build
+from pam.models.model import Model
+from pam.models.search_layer import BEST, COLUMN, SearchLayer, largest
+from tests.models import tiny
+
+VOCABULARY, SOURCES = 500, [[5 + (7 * row + 3 * place) % 20 for place in range(3 + row % 9)] for row in range(60)]
+NUCLEUS: dict[str, Any] = {"marginalization": {"kind": "output", "mass": 0.9}}
+CASES = [("soft", {}), ("postr-joint", {}), ("postr-joint", NUCLEUS), ("ved", {}), ("transformer", {})]
+
+
+def made(name: str, changed: dict[str, Any]) -> Model:
+    """A model whose distributions are about as sharp as those of a trained one."""
+    torch.manual_seed(1)
+    network = Network(embedding=32, encoder=24, decoder=48, encoder_layers=2, decoder_layers=2, dropout=0.0)
+    model = build(tiny.components(name, **changed), network, 30, VOCABULARY)
+    for parameter in model.parameters():
+        if parameter.ndim == 2:
+            parameter.data.mul_(2.0)
+    return model.eval()
+
+
+def decoded(model: Model, precision: str, beam: int = 4) -> list[list[Output]]:
+    settings = Decoding.model_validate({"beam": beam, "precision": precision, "max_ratio": 1.0, "max_extra": 3})
+    return generator.decode(model, SOURCES, settings, n_best=beam)
+
+
+@pytest.mark.parametrize(("name", "changed"), CASES)
+def test_scores_differ_by_less_than_a_hundredth_of_a_nat(name: str, changed: dict[str, Any]) -> None:
+    model = made(name, changed)
+    exact, rough = decoded(model, "float32"), decoded(model, "bf16")
+    scores = [{tuple(output.symbols): output.log_prob for output in outputs} for outputs in exact]
+    pairs = [
+        (known[tuple(output.symbols)], output.log_prob)
+        for known, outputs in zip(scores, rough, strict=True)
+        for output in outputs
+        if tuple(output.symbols) in known
+    ]
+    assert len(pairs) > 0.9 * sum(map(len, exact))
+    assert 0 < max(abs(a - b) for a, b in pairs) < 1e-2
+    written = [[" ".join(map(str, outputs[0].symbols)) for outputs in found] for found in (rough, exact)]
+    assert sacrebleu.corpus_bleu(written[0], [written[1]], tokenize="none").score > 97
+    assert len(set(written[1])) > 20
+
+
+def test_logits_of_the_likeliest_symbols_are_exact() -> None:
+    torch.manual_seed(2)
+    weight, bias, z = torch.randn(VOCABULARY, 32), torch.randn(VOCABULARY), torch.tanh(torch.randn(40, 32))
+    wanted = torch.log_softmax(z @ weight.t() + bias, dim=1)
+    rough = SearchLayer(weight, bias, bf16=True).log_probs(z)
+    symbols = wanted.topk(BEST // 2, dim=1).indices
+    off = (rough - wanted).abs()
+    assert float(off.gather(1, symbols).max()) < 2e-3 < float(off.max()) / 5
+
+
+@pytest.mark.parametrize("count", [1, 3, 16])
+@pytest.mark.parametrize("many", [10, COLUMN * 16, COLUMN * COLUMN * 16, 5003])
+def test_the_largest_are_those_of_topk(many: int, count: int) -> None:
+    torch.manual_seed(3)
+    values = torch.randn(7, many)
+    wanted = values.topk(min(count, many), dim=1)
+    found, places = largest(values, min(count, many))
+    assert torch.equal(found, wanted.values)
+    assert torch.equal(places, wanted.indices)
