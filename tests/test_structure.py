@@ -10,8 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "pam").rglob("*.py"))
-LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 89, 15_950
-"""Bounds that go down, but for what is new: the probe of products and their padding took 130 lines."""
+LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 90, 16_260
+"""Bounds that go down, but for what is new: probe and padding of products, the bench's shares, search in bf16."""
 
 
 def lines(file: Path) -> int:
