@@ -155,8 +155,9 @@ def measure(
     targets = {name: components.targets for name, components in models.items()}
     runners = [Runner(name, batches[targets[name]], training(model, plan)) for name, model in made.items()]
     rows = take_turns(runners, "training, examples", plan, device, fastest(products, plan.precision))
+    searched = "bf16" if plan.precision == "bf16" else "float32"  # TF32 is a setting of the device's float32 products
     for beam in plan.beams:
-        settings = parse(Decoding, {"beam": beam, "precision": plan.precision})
+        settings = parse(Decoding, {"beam": beam, "precision": searched})
         works = {name: partial(decode, model, targets[name] == "actions", settings) for name, model in made.items()}
         runners = [Runner(name, batches[targets[name]], work) for name, work in works.items()]
         how = "greedy" if beam == 1 else f"beam {beam}"

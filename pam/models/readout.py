@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pam.models.interfaces import Sizes
 from pam.models.kernels import SharedLinear
 from pam.models.output_kernels import Mixture, mixture_log_likelihood
-from pam.models.search_layer import BEST, SearchLayer
+from pam.models.search_layer import SearchLayer
 
 
 class Readout(nn.Module):
@@ -32,7 +32,7 @@ class Readout(nn.Module):
 
     def layer(self, beam: int, bf16: bool) -> SearchLayer:
         """The last layer for search with so many hypotheses, where nothing asks for a gradient."""
-        return SearchLayer(self.output.weight.detach(), self.output.bias.detach(), bf16, max(BEST, beam))
+        return SearchLayer(self.output.weight, self.output.bias, beam, bf16)
 
 
 @dataclass(frozen=True)

@@ -41,13 +41,15 @@ class SearchLayer(OutputLayer):
 
     Args:
         weight: (V, R); bias: (V,).
-        bf16: whether large products are taken in bfloat16; best: how many symbols are corrected then.
+        beam: hypotheses of a sentence; as many symbols are corrected, or `BEST` if that is more.
+        bf16: whether large products are taken in bfloat16.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor, bf16: bool = False, best: int = BEST) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor, beam: int = 1, bf16: bool = False) -> None:
+        weight, bias = weight.detach(), bias.detach()
         super().__init__(weight, bias)
         self.linear, self.corrects = SearchLinear(weight, bias, bf16), bf16
-        self.best = min(best, len(weight))
+        self.best = min(max(BEST, beam), len(weight))
 
     @property
     def most(self) -> int:
@@ -115,11 +117,11 @@ class SearchedMixture:
     def _sum(self, rows: slice, pairs: Pairs, z: Tensor, weights: Tensor) -> None:
         """Sums the pairs (P, R) of some rows."""
         logits = self.layer.logits(z)
-        top = logits.amax(1)
+        top = logits.amax(1) if self.probs is None else None
         probs = torch.softmax(logits, dim=1, out=logits)
         if self.probs is not None:
             self.probs[rows] = pairs.spread(probs)
-        else:
+        elif top is not None:
             self.norms[rows] = pairs.spread(top - probs.amax(1).log())
         if pairs.whole:
             sums = torch.bmm(weights[:, None], probs.view(*weights.shape, -1)).squeeze(1)

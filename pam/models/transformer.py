@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from pam.data.vocabulary import BOS
 from pam.models.interfaces import AttentionHistory
 from pam.models.logspace import safe_log
 from pam.models.model import Model
-from pam.models.search_layer import BEST, SearchLayer
+from pam.models.search_layer import SearchLayer
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Next:
     seen: tuple[Tensor, ...]
     history: AttentionHistory
 
-    @property
+    @cached_property
     def log_probs(self) -> Tensor:
         return self.layer.log_probs(self.query)
 
@@ -144,7 +145,7 @@ class Transformer(Model):
     def encode(self, source: Tensor, lengths: Tensor, beam: int = 1, bf16: bool = False) -> Source:
         mask = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
         states = self.encoder(self._embed(self.source(source), 0), src_key_padding_mask=~mask)
-        layer = SearchLayer(self.output.weight.detach(), self.output.bias.detach(), bf16, max(BEST, beam))
+        layer = SearchLayer(self.output.weight, self.output.bias, beam, bf16)
         return Source(states.repeat_interleave(beam, 0), mask.repeat_interleave(beam, 0), layer, beam)
 
     def start(self, memory: Source) -> Prefix:

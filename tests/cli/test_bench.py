@@ -76,6 +76,13 @@ def test_rates_are_shares_of_that_of_products(tmp_path: Path, capsys: pytest.Cap
     assert "64 x 8 x 32" in head and "share" in head
 
 
+def test_search_is_timed_beside_training_in_tf32(tmp_path: Path) -> None:
+    data, out = small.prepare(tmp_path / "nouns"), tmp_path / "bench.json"
+    given = ["--models", "soft", "--beams", "1", *LITTLE, "--precision", "tf32"]
+    assert main(["bench", "--data", str(data), *given, "--out", str(out)]) == 0
+    assert [row["what"].split()[0].strip(",") for row in read_json(out)["rows"]] == ["training", "decoding"]
+
+
 @pytest.mark.parametrize(("exact", "libraries"), [(True, {"default", "oneDNN"}), (False, {"default"})])
 def test_a_library_that_rounds_gives_no_rate_in_float32(
     exact: bool, libraries: set[str], monkeypatch: pytest.MonkeyPatch
