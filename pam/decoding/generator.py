@@ -49,16 +49,19 @@ class Hypothesis:
 
 
 class Generator:
-    """Sources as symbols to `n_best` outputs each as text, the best, or drawn by `sampling`.
+    """Sources as symbols to `n_best` outputs each as text, the best, or drawn by `sampling`; or to the best output by
+    each of several length `penalties`.
 
     The model was read from `folder`, which holds its table of lengths. A UserError names settings that this model, or
     this beam, does not allow.
     """
 
     def __init__(
-        self, model: SavedModel, folder: Path, decoding: Decoding, n_best: int = 1, sampling: Sampling | None = None
-    ) -> None:
+        self, model: SavedModel, folder: Path, decoding: Decoding, n_best: int = 1, sampling: Sampling | None = None,
+        penalties: Sequence[float] = (),
+    ) -> None:  # fmt: skip
         self.model, self.decoding, self.n_best, self.sampling = model, decoding, n_best, sampling
+        self.penalties = penalties
         self.actions = model.run.components.targets == "actions"
         if sampling is None and n_best > decoding.beam:
             raise UserError(
@@ -81,7 +84,7 @@ class Generator:
         ids = [self.model.source.encode(source) for source in sources]
         found = decode(
             self.model.network, ids, self.decoding, self.actions, n_best=self.n_best, prior=self.prior,
-            sampling=self.sampling, first=first, on_progress=on_progress,
+            penalties=self.penalties, sampling=self.sampling, first=first, on_progress=on_progress,
         )  # fmt: skip
         pairs = zip(sources, found, strict=True)
         return [[self._hypothesis(output, source) for output in outputs] for source, outputs in pairs]
@@ -99,7 +102,7 @@ class Generator:
 
 def decode(
     model: Model, sources: Sequence[Sequence[int]], decoding: Decoding, actions: bool = False, *, n_best: int = 1,
-    prior: LengthPrior | None = None, sampling: Sampling | None = None, first: int = 0,
+    prior: LengthPrior | None = None, penalties: Sequence[float] = (), sampling: Sampling | None = None, first: int = 0,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> list[list[Output]]:  # fmt: skip
     """Decodes sources of any length, similar lengths side by side.
@@ -108,11 +111,13 @@ def decode(
         model: in evaluation mode; sources: ids without the end symbol, which is added here.
         decoding: beam, ranking, limits, and how many are decoded side by side.
         actions: whether the model writes pointer actions; prior: of target lengths, for `decoding.length_prior`.
+        penalties: as `beam_search` takes them.
         sampling: draws outputs instead of searching for the best.
         first: number of the first source; sampling depends on a source's number.
         on_progress: called after each batch with the number of sources that are done.
 
-    Returns: For each source, in the order given, its `n_best` outputs: the best first, or as drawn.
+    Returns: For each source, in the order given, its `n_best` outputs: the best first, or as drawn; or one for each of
+        `penalties`.
     """
     device = next(model.parameters()).device
     order = sorted(range(len(sources)), key=lambda row: len(sources[row]))
@@ -124,7 +129,7 @@ def decode(
         batch = pad_sequence(ended, batch_first=True, padding_value=PAD).to(device), lengths
         with sampling_latents(model, decoding.latent_samples) as one:
             if sampling is None:
-                found = beam_search(one, *batch, decoding, n_best, actions, prior)
+                found = beam_search(one, *batch, decoding, n_best, actions, prior, penalties)
             else:
                 numbers = [first + row for row in rows]
                 found = sample(one, *batch, decoding, sampling, numbers, n_best, actions)
