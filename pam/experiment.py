@@ -107,6 +107,14 @@ class Plan:
         decoding = parse(Decoding, merged, self.files, ("tasks", task, "decoding"))
         return list(dict.fromkeys([decoding.beam, *decoding.beams]))
 
+    def _check_penalties(self, task: str, kind: str) -> None:
+        """Checks that a task has a score by which a length penalty can be chosen, if that is asked for."""
+        for model in self.experiment.models_of(task):
+            if kind != "translation" and self.run(task, model, 1).decoding.length_penalties:
+                said = f"model `{model}` of task `{task}` is to choose a length penalty by BLEU, but it is of {kind}"
+                hint = "set `length_penalties: []` in the task's `decoding`"
+                raise placed(UserError(said, hint=hint), self.files, ["tasks", task, "decoding", "length_penalties"])
+
     def check_datasets(self, datasets: Mapping[str, Dataset]) -> None:
         """Checks that tasks' data sets are in a registry and can be read as wanted, and that models can learn them."""
         for task, own in self.experiment.tasks.items():
@@ -116,6 +124,7 @@ class Plan:
                     check_known("data set", name, sorted(datasets), self.files, [*under, key])
             entry = datasets[own.dataset].with_format(own.format)
             kind = load_task(entry.task)
+            self._check_penalties(task, entry.task)
             if not kind.STAGES:
                 message = f"`{own.dataset}` holds word alignments, which no model learns"
                 hint = "name it as the `word_alignments` of a task of translation"

@@ -29,6 +29,7 @@ from pam.models.ensemble import Ensemble
 from pam.models.interfaces import Latent
 from pam.models.latents import NoLatent
 from pam.models.model import Model
+from pam.run_folder import UNPENALIZED
 from pam.training.devices import Stopwatch, enough_for, hardware
 
 HINT = "lower `decoding.batch_size`, or the beam"
@@ -201,7 +202,8 @@ def predict_split(
     """Decodes a split of prepared data; a UserError if they are not the model's, or memory is short.
 
     Args:
-        out: tab-separated lines, one for each output.
+        out: tab-separated lines, one for each output; of several length penalties the first one's, with the last
+            one's, which is none, as a column beside it.
         record: JSON with the cost and with what the decoding was like; None: is not written.
     """
     model = generator.model
@@ -212,7 +214,7 @@ def predict_split(
     with enough_for(f"the decoding of {generator.decoding.batch_size} sources side by side", HINT):
         outputs = generator(sources, 0, _progress(len(sources)))
     cost = watch.restart()
-    write_text(out, _table(model.codec, rows, outputs, ranked=n_best > 1))
+    write_text(out, _table(model.codec, rows, outputs, n_best > 1, bool(generator.penalties)))
     if record is not None:
         best = [found[0] for found in outputs]
         unseen = Counter(symbol for source in sources for symbol in generator.unseen(source))
@@ -270,14 +272,18 @@ def sampling_of(decoding: Decoding, seed: int) -> Sampling | None:
     return None if decoding.temperature is None else Sampling(decoding.temperature, seed)
 
 
-def _table(codec: Codec, rows: Sequence[tuple[str, ...]], outputs: Sequence[Sequence[Hypothesis]], ranked: bool) -> str:
-    """Tab-separated lines, one for each output; with ranks and scores where there are several."""
-    ranks = ("rank", "score") if ranked else ()
-    lines = ["\t".join([*codec.columns, "predicted", "log_prob", "text", *ranks])]
+def _table(
+    codec: Codec, rows: Sequence[tuple[str, ...]], outputs: Sequence[Sequence[Hypothesis]], ranked: bool, beside: bool
+) -> str:
+    """Tab-separated lines, one for each output: with ranks and scores where they are `ranked`; or the first of each
+    source with the last one `beside` it."""
+    more = (UNPENALIZED,) if beside else ("rank", "score") if ranked else ()
+    lines = ["\t".join([*codec.columns, "predicted", "log_prob", "text", *more])]
     for row, hypotheses in zip(rows, outputs, strict=True):
-        for rank, found in enumerate(hypotheses, 1):
+        for rank, found in enumerate(hypotheses[:1] if beside else hypotheses, 1):
             cells = [*row, found.target, f"{found.output.log_prob:.6f}", found.text]
-            lines.append("\t".join(cells + [str(rank), f"{found.output.score:.6f}"][: len(ranks)]))
+            last = [hypotheses[-1].target] if beside else [str(rank), f"{found.output.score:.6f}"]
+            lines.append("\t".join(cells + last[: len(more)]))
     return "\n".join(lines) + "\n"
 
 
@@ -285,7 +291,7 @@ def _counts(decoding: Decoding, best: Sequence[Hypothesis], unseen: Counter[str]
     """What a decoding was like, by the best output of each source."""
     outputs = [found.output for found in best]
     symbols = sum(len(output.symbols) + output.complete for output in outputs)
-    names = ("beam", "length_penalty", "length_prior", "replace_unknown")
+    names = ("beam", "length_penalty", "length_penalty_form", "length_prior", "replace_unknown", "precision")
     return {
         "sentences_per_second": len(best) / wall,
         "symbols_per_second": symbols / wall,

@@ -241,6 +241,6 @@ def test_only_heavy_rules_are_jobs_of_a_cluster() -> None:
             local.update(block.replace(",", "").split())
     assert rules - local == {
         *("extract_text", "tokenize_text", "segment_text", "prepare_data", "train_run"),
-        *("predict_run", "attention_run", "analyze_run", "analyze_word_alignments"),
+        *("choose_length_penalty", "predict_run", "attention_run", "analyze_run", "analyze_word_alignments"),
         *("predict_dev", "analyze_dev", "test_significance"),
     }
