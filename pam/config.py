@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, GetCoreSchemaHandler, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, ValidationError, model_validator
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 from pam.io import Strict, UserError, parse, read_yaml, refused, unknown
@@ -244,12 +244,29 @@ class ResourcesByModel(Resources):
     )
 
 
+class InitFrom(Strict):
+    """Models of the same task and seed, whose trained weights another one starts from."""
+
+    forward: Name | None = key(None, "gives all parts of the same name")
+    backward: Name | None = key(None, "a `reversed` model, for the opposite direction of `architecture: agreement`")
+
+
+def _forward(value: Any) -> Any:
+    """A model's name is short for that of `forward`."""
+    return {"forward": value} if isinstance(value, str) else value
+
+
 class ModelConfig(Strict):
     """A model: for each of its components a kind, with options (see `pam.models.options`)."""
 
     label: Text = Field(description="the model's name in tables and figures")
     source: Text = key("", "the paper and section that define it")
     members: list[Name] = key([], "models whose mean this one is, in place of a training of its own")
+    init_from: Annotated[InitFrom | None, BeforeValidator(_forward, Name | InitFrom | None)] = key(
+        None,
+        "a model whose trained weights this one starts from, or one for each direction: {forward: ..., backward: ...}",
+    )
+    reversed: bool = key(False, "learns from target to source, only to be the `backward` of `init_from`")
     architecture: Annotated[Options, Kind("architecture")] = key(options.Recurrent(), "what reads and writes")
     score: Annotated[Options, Kind("score")] = key(options.General(), "score e_t(a) of a source position")
     window: Annotated[Options, Kind("window")] = key(
@@ -272,6 +289,11 @@ class ModelConfig(Strict):
     network: dict[str, Any] = key({}, "overrides of `network` for this model")
     training: dict[str, Any] = key({}, "overrides of `training` for this model")
     decoding: dict[str, Any] = key({}, "overrides of `decoding` for this model; its beams are those of the task")
+
+    def starts(self) -> dict[str, str]:
+        """Models to start from, by how the names of the parameters begin that are taken over."""
+        chosen = self.init_from or InitFrom()
+        return {start: name for start, name in (("", chosen.forward), ("back.", chosen.backward)) if name is not None}
 
 
 class TaskConfig(Strict):

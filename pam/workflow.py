@@ -247,6 +247,11 @@ class Workflow:
         members = or_exit(self.plan.members, wildcards.model)
         return [str(self._run(wildcards).member(name).model / "weights.safetensors") for name in members]
 
+    def start_models(self, wildcards: Wildcards) -> list[str]:
+        """Weights of the models that a training starts from."""
+        starts = or_exit(self.plan.starts, wildcards.model)
+        return [str(self._run(wildcards).member(name).model / "weights.safetensors") for name in starts]
+
     @by_job
     def outputs_by_beam(self, wildcards: Wildcards, file: str) -> list[str]:
         """This file of a run's outputs on the test split, with every beam of the task."""
