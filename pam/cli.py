@@ -18,6 +18,7 @@ COMMANDS = {  # in the order in which a user meets them
     "word-alignments": data.word_alignments,
     "train": train.train,
     "ensemble": train.ensemble,
+    "length-penalty": train.length_penalty,
     "predict": train.predict,
     "analyze": evaluate.analyze,
     "attention": evaluate.attention,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, GetCoreSchemaHandler, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, ValidationError, model_validator
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 from pam.io import Strict, UserError, parse, read_yaml, refused, unknown
@@ -176,6 +176,12 @@ class Decoding(Strict):
     beam: int = key(1, "hypotheses that are followed; 1 is greedy search", ge=1)
     beams: list[Annotated[int, Field(ge=1)]] = key([], "further beams with which the test split is decoded and scored")
     length_penalty: float = key(0.0, "log p is divided by (length)^this in the last choice", ge=0, le=1000)
+    length_penalty_form: Literal["power", "wu"] = key(
+        "power", "what is raised to the penalty: the length, or (5 + length) / 6 as Wu et al. 2016 do"
+    )
+    length_penalties: list[Annotated[float, Field(ge=0, le=1000)]] = key(
+        [], "candidates, of which the best in BLEU on the development split is each run's `length_penalty`, per beam"
+    )
     length_prior: float = key(0.0, "weight of log p(target length | source length)", ge=0, le=1000)
     replace_unknown: bool = key(False, "an unknown word becomes the source word most attended")
     latent_samples: int = key(
@@ -192,10 +198,26 @@ class Decoding(Strict):
     max_ratio: float = key(3.0, "longest output as a multiple of the input", gt=0, le=1000)
     max_extra: int = key(10, "symbols added to that limit", ge=1, le=100_000)
 
+    @model_validator(mode="after")
+    def _one_penalty(self) -> Decoding:
+        """Candidates exclude what would be set beside them, or what they would not change."""
+        if self.length_penalties and self.length_penalty:
+            error = UserError("both a `length_penalty` and candidates for it", hint="leave out one of the two")
+            raise refused(error, "length_penalties")
+        if self.length_penalties and self.temperature is not None:
+            error = UserError(
+                "outputs that are drawn have no length penalty to choose",
+                hint="set `length_penalties: []` where `temperature` is set",
+            )
+            raise refused(error, "length_penalties")
+        if len(set(self.length_penalties)) < len(self.length_penalties):
+            raise refused(UserError("a candidate is given twice", hint="remove one"), "length_penalties")
+        return self
+
 
 AT_TEST_TIME = {
     *("beam", "beams", "dev", "batch_size", "precision", "replace_unknown"),
-    *("latent_samples", "length_penalty", "length_prior"),
+    *("latent_samples", "length_penalty", "length_penalty_form", "length_penalties", "length_prior"),
 }
 """Keys of `decoding` that decide outputs, or the memory that they take, and nothing before them."""
 
@@ -222,12 +244,29 @@ class ResourcesByModel(Resources):
     )
 
 
+class InitFrom(Strict):
+    """Models of the same task and seed, whose trained weights another one starts from."""
+
+    forward: Name | None = key(None, "gives all parts of the same name")
+    backward: Name | None = key(None, "a `reversed` model, for the opposite direction of `architecture: agreement`")
+
+
+def _forward(value: Any) -> Any:
+    """A model's name is short for that of `forward`."""
+    return {"forward": value} if isinstance(value, str) else value
+
+
 class ModelConfig(Strict):
     """A model: for each of its components a kind, with options (see `pam.models.options`)."""
 
     label: Text = Field(description="the model's name in tables and figures")
     source: Text = key("", "the paper and section that define it")
     members: list[Name] = key([], "models whose mean this one is, in place of a training of its own")
+    init_from: Annotated[InitFrom | None, BeforeValidator(_forward, Name | InitFrom | None)] = key(
+        None,
+        "a model whose trained weights this one starts from, or one for each direction: {forward: ..., backward: ...}",
+    )
+    reversed: bool = key(False, "learns from target to source, only to be the `backward` of `init_from`")
     architecture: Annotated[Options, Kind("architecture")] = key(options.Recurrent(), "what reads and writes")
     score: Annotated[Options, Kind("score")] = key(options.General(), "score e_t(a) of a source position")
     window: Annotated[Options, Kind("window")] = key(
@@ -250,6 +289,11 @@ class ModelConfig(Strict):
     network: dict[str, Any] = key({}, "overrides of `network` for this model")
     training: dict[str, Any] = key({}, "overrides of `training` for this model")
     decoding: dict[str, Any] = key({}, "overrides of `decoding` for this model; its beams are those of the task")
+
+    def starts(self) -> dict[str, str]:
+        """Models to start from, by how the names of the parameters begin that are taken over."""
+        chosen = self.init_from or InitFrom()
+        return {start: name for start, name in (("", chosen.forward), ("back.", chosen.backward)) if name is not None}
 
 
 class TaskConfig(Strict):

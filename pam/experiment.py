@@ -31,6 +31,8 @@ RESERVED_TASKS = frozenset({"tables", "figures", "logs", "report", "benchmarks"}
 RESERVED_MODELS = frozenset({"data", "gold", "word_alignments", "significance"})
 OF_TASKS = frozenset({"beam", "beams", "dev"})  # keys of `decoding` that decide which files there are, no model's own
 MODELS = Path("config/models")
+# Keys of `network` that decide the shapes of weights.
+SIZES = ("embedding", "encoder", "decoder", "encoder_layers", "decoder_layers", "encoder_reads")
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class Plan:
             decoding=layered("decoding", experiment.decoding),
         )
         if not components.members:
+            self._check_starts(run)
             return run
         runs = [self.run(task, member, seed) for member in self.members(model)]
         members = [Member(components=one.components, network=one.network) for one in runs]
@@ -90,10 +93,47 @@ class Plan:
             except UserError as error:
                 raise placed(error, *place) from error
             targets.add(components.targets)
-            if components.members or len(targets) > 1:
-                hint = "join models of their own training, all of symbols or all of actions"
+            if components.members or components.reversed or len(targets) > 1:
+                hint = "join models of their own training, all of symbols or all of actions, none of them reversed"
                 raise placed(UserError(f"`{member}` cannot be joined with the others", hint=hint), *place)
         return members
+
+    def starts(self, model: str, before: tuple[str, ...] = ()) -> list[str]:
+        """The models whose trained weights a model starts from; `before`: those that start from it.
+
+        A UserError names one that is unknown, has no training, learns something else, or starts from it in turn.
+        """
+        components, place = self._components(model), ([_file_of(model)], ["init_from"])
+        for start, name in components.starts().items():
+            try:
+                source = self._components(name)
+            except UserError as error:
+                raise error if error.file else placed(error, *place) from error
+            is_reversed, said = components.reversed != (start != ""), ""
+            if source.members:
+                said, hint = "is joined from other models", "start from a model of its own training"
+            elif source.targets != components.targets:
+                said, hint = f"writes {source.targets}", f"start from a model with `targets: {components.targets}`"
+            elif source.reversed != is_reversed:
+                said = f"learns from {'target to source' if source.reversed else 'source to target'}"
+                hint = f"start from a model {'with' if is_reversed else 'without'} `reversed: true`"
+            elif name in (*before, model):
+                said, hint = "starts from it in turn", "leave out `init_from` in one of their files"
+            if said:
+                raise placed(UserError(f"`{model}` cannot start from `{name}`, which {said}", hint=hint), *place)
+            self.starts(name, (*before, model))
+        return list(components.starts().values())
+
+    def _check_starts(self, run: RunConfig) -> None:
+        """Checks that a run is as large as those whose weights it starts from; a UserError says what is not."""
+        for name in self.starts(run.model):
+            source = self.run(run.task, name, run.seed).network
+            for size in SIZES:
+                own, other = getattr(run.network, size), getattr(source, size)
+                if own != other:
+                    said = f"`{run.model}` has `network.{size}` {own} on `{run.task}`, `{name}` has {other}"
+                    error = UserError(f"{said}: it cannot start from that", hint="give both the same in `network`")
+                    raise placed(error, [_file_of(run.model)], ["init_from"])
 
     def task(self, name: str) -> TaskConfig:
         """One task's own configuration; an unknown task is a UserError, here and below."""
@@ -107,6 +147,14 @@ class Plan:
         decoding = parse(Decoding, merged, self.files, ("tasks", task, "decoding"))
         return list(dict.fromkeys([decoding.beam, *decoding.beams]))
 
+    def _check_penalties(self, task: str, kind: str) -> None:
+        """Checks that a task has a score by which a length penalty can be chosen, if that is asked for."""
+        for model in self.experiment.models_of(task):
+            if kind != "translation" and self.run(task, model, 1).decoding.length_penalties:
+                said = f"model `{model}` of task `{task}` is to choose a length penalty by BLEU, but it is of {kind}"
+                hint = "set `length_penalties: []` in the task's `decoding`"
+                raise placed(UserError(said, hint=hint), self.files, ["tasks", task, "decoding", "length_penalties"])
+
     def check_datasets(self, datasets: Mapping[str, Dataset]) -> None:
         """Checks that tasks' data sets are in a registry and can be read as wanted, and that models can learn them."""
         for task, own in self.experiment.tasks.items():
@@ -116,6 +164,7 @@ class Plan:
                     check_known("data set", name, sorted(datasets), self.files, [*under, key])
             entry = datasets[own.dataset].with_format(own.format)
             kind = load_task(entry.task)
+            self._check_penalties(task, entry.task)
             if not kind.STAGES:
                 message = f"`{own.dataset}` holds word alignments, which no model learns"
                 hint = "name it as the `word_alignments` of a task of translation"
@@ -178,6 +227,9 @@ def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] 
     plan = Plan(experiment, components, paths)
     for model in experiment.models:
         plan.members(model)
+        if components[model].reversed:
+            said, hint = "learns from target to source and has no outputs", "leave it out: `init_from` trains it"
+            raise placed(UserError(f"`{model}` {said}", hint=hint), paths, ["models", model])
     for task in experiment.tasks:
         _check_task(plan, task)
     return plan

@@ -59,6 +59,7 @@ CODE = {  # command to the modules that decide what it makes; a change of one ru
     "word-alignments": ("pam.data.translation:prepare_word_alignments",),
     "train": ("pam.training.run:train",),
     "ensemble": ("pam.training.run:join",),
+    "length-penalty": ("pam.evaluation.length_penalty:choose",),
     "predict": ("pam.decoding.generator:predict_split", "pam.decoding.generator:sampling_of"),
     "attention": ("pam.evaluation.analyze:heat_maps", "pam.evaluation.analyze:load_writer_of_symbols"),
     "analyze": ("pam.evaluation.analyze:analyze", "pam.evaluation.analyze:load_writer_of_symbols"),

@@ -4,6 +4,7 @@
 
     run.yaml                    the run's configuration, written once
     model/  history.csv  training.json                  by `train` (or `ensemble`)
+    beam<k>/length_penalty.json                         by `length-penalty`, if there are several to choose from
     beam<k>/predictions.tsv  beam<k>/decoding.json      by `predict`, of the test split
     attention.json  analysis.json  scores.json          by `attention`, `analyze`, `score`
     gold_analysis.json  gold_scores.json                of the task's word alignments
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pam.config import RunConfig
 
 GOLD = "gold"  # the split of word alignments that people made; it has a folder of its own
+UNPENALIZED = "unpenalized"  # column of predictions: the outputs without the length penalty that was chosen
 # What a model folder holds, so that the model can be used by itself.
 MODEL_FILES = ("config.yaml", "weights.safetensors", "source.vocab", "target.vocab", "lengths.json")
 
@@ -99,6 +101,10 @@ class RunFolder:
     def decoding(self, split: str, beam: int | str = "") -> Path:
         """The record of their decoding: cost, and what it was like."""
         return self.predictions(split, beam).with_name("decoding.json")
+
+    def length_penalty(self, beam: int | str) -> Path:
+        """The length penalty that was chosen for a beam on the development split."""
+        return self.path / f"beam{beam}" / "length_penalty.json"
 
     def analysis(self, split: str) -> Path:
         """Likelihood and attention under teacher forcing."""

@@ -102,8 +102,17 @@ class Workflow:
         return self.run_config(wildcards).training_config()
 
     def decoding(self, wildcards: Wildcards) -> dict[str, Any]:
-        """What of a run decides how its model is searched with a given beam."""
-        return self.run_config(wildcards).decoding.model_dump(exclude={"beam", "beams", "dev"})
+        """What of a run decides how its model is searched with a given beam, but for a penalty that is chosen."""
+        return self.run_config(wildcards).decoding.model_dump(exclude={"beam", "beams", "dev", "length_penalties"})
+
+    def length_penalties(self, wildcards: Wildcards) -> list[float]:
+        """The length penalties that a run chooses from."""
+        return self.run_config(wildcards).decoding.length_penalties
+
+    def chosen_penalty(self, wildcards: Wildcards) -> list[str]:
+        """The length penalty that was chosen for a run's decoding, if there were several; no beam is the main one."""
+        beam = getattr(wildcards, "beam", None) or self.main_beam(wildcards)
+        return [str(self._run(wildcards).length_penalty(beam))] if self.length_penalties(wildcards) else []
 
     def main_beam(self, wildcards: Wildcards) -> int:
         """The first of a task's beams, on which models are compared."""
@@ -237,6 +246,11 @@ class Workflow:
         """Weights of the models that an ensemble is joined from."""
         members = or_exit(self.plan.members, wildcards.model)
         return [str(self._run(wildcards).member(name).model / "weights.safetensors") for name in members]
+
+    def start_models(self, wildcards: Wildcards) -> list[str]:
+        """Weights of the models that a training starts from."""
+        starts = or_exit(self.plan.starts, wildcards.model)
+        return [str(self._run(wildcards).member(name).model / "weights.safetensors") for name in starts]
 
     @by_job
     def outputs_by_beam(self, wildcards: Wildcards, file: str) -> list[str]:

@@ -1,11 +1,15 @@
-"""`train`, `ensemble` and `predict`: from a run's configuration to its model, and to what that writes."""
+"""`train`, `ensemble`, `length-penalty`, `predict`: from a run's configuration to its model, and to its outputs."""
 
 from __future__ import annotations
 
 from argparse import BooleanOptionalAction, Namespace
+from typing import TYPE_CHECKING
 
 from pam.commands import CONFIG, DATA, DEVICE, SPLITS, command, folder, option, path, run_with
 from pam.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from pam.config import Decoding
 
 
 @command(
@@ -37,6 +41,35 @@ def ensemble(args: Namespace) -> int:
 
 
 @command(
+    "choose the length penalty out of `decoding.length_penalties`: the best in BLEU on the development split",
+    run_with("a trained model"),
+    CONFIG,
+    DATA,
+    path("--out", "length_penalty.json (default: in the run's folder, by beam)"),
+    option("--beam", "hypotheses kept (default: the run's own)", type=int),
+    DEVICE,
+)
+def length_penalty(args: Namespace) -> int:
+    from pam.decoding.generator import Generator
+    from pam.evaluation.inputs import save
+    from pam.evaluation.length_penalty import choose
+    from pam.io import parse
+    from pam.models.checkpoint import load_model
+    from pam.training.devices import choose_device, keep_heap, limit_threads
+
+    keep_heap()
+    limit_threads()
+    folder = RunFolder(args.run, args.config)
+    own = folder.load().decoding
+    decoding = parse(type(own), own.model_dump() | ({} if args.beam is None else {"beam": args.beam}))
+    model = load_model(folder.model, choose_device(args.device))
+    generator = Generator(model, folder.model, decoding, penalties=decoding.length_penalties)
+    choice = choose(generator, args.data or folder.data("dev"))
+    save(choice, args.out or folder.length_penalty(decoding.beam))
+    return 0
+
+
+@command(
     "decode a split, or each line of standard input",
     run_with("a trained model", required=False),
     CONFIG,
@@ -50,7 +83,7 @@ def ensemble(args: Namespace) -> int:
     option("--sample", "draw outputs instead of searching", action="store_true"),
     option("--temperature", "with --sample: below 1 less random", type=float),
     option("--seed", "with --sample", type=int),
-    option("--length-penalty", "log p is divided by length^this", type=float),
+    option("--length-penalty", "log p is divided by length^this (default: the run's, or what was chosen)", type=float),
     option("--length-prior", "weight of log p(length)", type=float),
     option("--replace-unknown", "an unknown word becomes the source word most attended", action=BooleanOptionalAction),
     DEVICE,
@@ -65,7 +98,7 @@ def predict(args: Namespace) -> int:
     keep_heap()
     limit_threads()
     _check_search(args)
-    run_dir = RunFolder(args.run, args.config) if args.run else None
+    run_dir, typed = RunFolder(args.run, args.config) if args.run else None, args.split is None and args.data is None
     model_folder = run_dir.model if run_dir else args.model
     model = load_model(model_folder, choose_device(args.device))
     # Of a run that was only trained there is no run.yaml.
@@ -73,21 +106,35 @@ def predict(args: Namespace) -> int:
     run = run_dir.load() if run_dir and known else model.run
     given = {name: getattr(args, name) for name in ("beam", "length_penalty", "length_prior", "replace_unknown")}
     changed = {name: value for name, value in given.items() if value is not None}
-    decoding = parse(type(run.decoding), run.decoding.model_dump() | changed)
+    beam = args.beam or run.decoding.beam
+    penalty = _chosen_penalty(args, run_dir, run.decoding, beam)
+    if penalty is not None:
+        changed["length_penalty"] = penalty
+    decoding = parse(type(run.decoding), run.decoding.model_dump() | {"length_penalties": []} | changed)
     sampling = sampling_of(decoding, run.seed)
     if args.sample:
         sampling = Sampling(args.temperature or 1.0, 1 if args.seed is None else args.seed)
-    decoder = Generator(model, model_folder, decoding, args.n_best, sampling)
-    if args.split is None and args.data is None:
+    # Outputs of prepared data are compared with those without a penalty.
+    penalties = [] if penalty is None or typed or args.n_best > 1 else [penalty, 0.0]
+    decoder = Generator(model, model_folder, decoding, args.n_best, sampling, penalties)
+    if typed:
         predict_lines(decoder, args.n_best)
         return 0
-    split, beam, record = args.split or "test", decoding.beam, args.record
+    split, record = args.split or "test", args.record
     out, data = args.out, args.data
     if run_dir:
         record = record or (None if out else run_dir.decoding(split, beam))
         out, data = out or run_dir.predictions(split, beam), data or run_dir.data(split)
     predict_split(decoder, data, split, out, record, args.n_best)
     return 0
+
+
+def _chosen_penalty(args: Namespace, run: RunFolder | None, decoding: Decoding, beam: int) -> float | None:
+    """The length penalty that was chosen on the development split, where there were several and none is given."""
+    from pam.evaluation.length_penalty import chosen_penalty
+
+    unsaid = args.length_penalty is None and not args.sample
+    return chosen_penalty(run, decoding, beam) if unsaid and decoding.length_penalties else None
 
 
 def _check_search(args: Namespace) -> None:

@@ -191,6 +191,11 @@ class Split:
             return False
         return self.sources.is_sound() and self.targets.is_sound() and len(self.sources) == len(self)
 
+    def turned(self) -> Split:
+        """The same rows from target to source."""
+        digests = self.digests | {"source": self.digests["target"], "target": self.digests["source"]}
+        return Split(self.targets, self.sources, None, digests)
+
     def symbol_counts(self) -> dict[str, dict[str, int]]:
         """By side, symbols but the ends of rows, how many are unknown, and the longest row's."""
         counts = {}

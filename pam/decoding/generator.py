@@ -29,6 +29,7 @@ from pam.models.ensemble import Ensemble
 from pam.models.interfaces import Latent
 from pam.models.latents import NoLatent
 from pam.models.model import Model
+from pam.run_folder import UNPENALIZED
 from pam.training.devices import Stopwatch, enough_for, hardware
 
 HINT = "lower `decoding.batch_size`, or the beam"
@@ -49,16 +50,19 @@ class Hypothesis:
 
 
 class Generator:
-    """Sources as symbols to `n_best` outputs each as text, the best, or drawn by `sampling`.
+    """Sources as symbols to `n_best` outputs each as text, the best, or drawn by `sampling`; or to the best output by
+    each of several length `penalties`.
 
     The model was read from `folder`, which holds its table of lengths. A UserError names settings that this model, or
     this beam, does not allow.
     """
 
     def __init__(
-        self, model: SavedModel, folder: Path, decoding: Decoding, n_best: int = 1, sampling: Sampling | None = None
-    ) -> None:
+        self, model: SavedModel, folder: Path, decoding: Decoding, n_best: int = 1, sampling: Sampling | None = None,
+        penalties: Sequence[float] = (),
+    ) -> None:  # fmt: skip
         self.model, self.decoding, self.n_best, self.sampling = model, decoding, n_best, sampling
+        self.penalties = penalties
         self.actions = model.run.components.targets == "actions"
         if sampling is None and n_best > decoding.beam:
             raise UserError(
@@ -81,7 +85,7 @@ class Generator:
         ids = [self.model.source.encode(source) for source in sources]
         found = decode(
             self.model.network, ids, self.decoding, self.actions, n_best=self.n_best, prior=self.prior,
-            sampling=self.sampling, first=first, on_progress=on_progress,
+            penalties=self.penalties, sampling=self.sampling, first=first, on_progress=on_progress,
         )  # fmt: skip
         pairs = zip(sources, found, strict=True)
         return [[self._hypothesis(output, source) for output in outputs] for source, outputs in pairs]
@@ -99,7 +103,7 @@ class Generator:
 
 def decode(
     model: Model, sources: Sequence[Sequence[int]], decoding: Decoding, actions: bool = False, *, n_best: int = 1,
-    prior: LengthPrior | None = None, sampling: Sampling | None = None, first: int = 0,
+    prior: LengthPrior | None = None, penalties: Sequence[float] = (), sampling: Sampling | None = None, first: int = 0,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> list[list[Output]]:  # fmt: skip
     """Decodes sources of any length, similar lengths side by side.
@@ -108,11 +112,13 @@ def decode(
         model: in evaluation mode; sources: ids without the end symbol, which is added here.
         decoding: beam, ranking, limits, and how many are decoded side by side.
         actions: whether the model writes pointer actions; prior: of target lengths, for `decoding.length_prior`.
+        penalties: as `beam_search` takes them.
         sampling: draws outputs instead of searching for the best.
         first: number of the first source; sampling depends on a source's number.
         on_progress: called after each batch with the number of sources that are done.
 
-    Returns: For each source, in the order given, its `n_best` outputs: the best first, or as drawn.
+    Returns: For each source, in the order given, its `n_best` outputs: the best first, or as drawn; or one for each of
+        `penalties`.
     """
     device = next(model.parameters()).device
     order = sorted(range(len(sources)), key=lambda row: len(sources[row]))
@@ -124,7 +130,7 @@ def decode(
         batch = pad_sequence(ended, batch_first=True, padding_value=PAD).to(device), lengths
         with sampling_latents(model, decoding.latent_samples) as one:
             if sampling is None:
-                found = beam_search(one, *batch, decoding, n_best, actions, prior)
+                found = beam_search(one, *batch, decoding, n_best, actions, prior, penalties)
             else:
                 numbers = [first + row for row in rows]
                 found = sample(one, *batch, decoding, sampling, numbers, n_best, actions)
@@ -196,7 +202,8 @@ def predict_split(
     """Decodes a split of prepared data; a UserError if they are not the model's, or memory is short.
 
     Args:
-        out: tab-separated lines, one for each output.
+        out: tab-separated lines, one for each output; of several length penalties the first one's, with the last
+            one's, which is none, as a column beside it.
         record: JSON with the cost and with what the decoding was like; None: is not written.
     """
     model = generator.model
@@ -207,7 +214,7 @@ def predict_split(
     with enough_for(f"the decoding of {generator.decoding.batch_size} sources side by side", HINT):
         outputs = generator(sources, 0, _progress(len(sources)))
     cost = watch.restart()
-    write_text(out, _table(model.codec, rows, outputs, ranked=n_best > 1))
+    write_text(out, _table(model.codec, rows, outputs, n_best > 1, bool(generator.penalties)))
     if record is not None:
         best = [found[0] for found in outputs]
         unseen = Counter(symbol for source in sources for symbol in generator.unseen(source))
@@ -265,14 +272,18 @@ def sampling_of(decoding: Decoding, seed: int) -> Sampling | None:
     return None if decoding.temperature is None else Sampling(decoding.temperature, seed)
 
 
-def _table(codec: Codec, rows: Sequence[tuple[str, ...]], outputs: Sequence[Sequence[Hypothesis]], ranked: bool) -> str:
-    """Tab-separated lines, one for each output; with ranks and scores where there are several."""
-    ranks = ("rank", "score") if ranked else ()
-    lines = ["\t".join([*codec.columns, "predicted", "log_prob", "text", *ranks])]
+def _table(
+    codec: Codec, rows: Sequence[tuple[str, ...]], outputs: Sequence[Sequence[Hypothesis]], ranked: bool, beside: bool
+) -> str:
+    """Tab-separated lines, one for each output: with ranks and scores where they are `ranked`; or the first of each
+    source with the last one `beside` it."""
+    more = (UNPENALIZED,) if beside else ("rank", "score") if ranked else ()
+    lines = ["\t".join([*codec.columns, "predicted", "log_prob", "text", *more])]
     for row, hypotheses in zip(rows, outputs, strict=True):
-        for rank, found in enumerate(hypotheses, 1):
+        for rank, found in enumerate(hypotheses[:1] if beside else hypotheses, 1):
             cells = [*row, found.target, f"{found.output.log_prob:.6f}", found.text]
-            lines.append("\t".join(cells + [str(rank), f"{found.output.score:.6f}"][: len(ranks)]))
+            last = [hypotheses[-1].target] if beside else [str(rank), f"{found.output.score:.6f}"]
+            lines.append("\t".join(cells + last[: len(more)]))
     return "\n".join(lines) + "\n"
 
 
@@ -280,7 +291,7 @@ def _counts(decoding: Decoding, best: Sequence[Hypothesis], unseen: Counter[str]
     """What a decoding was like, by the best output of each source."""
     outputs = [found.output for found in best]
     symbols = sum(len(output.symbols) + output.complete for output in outputs)
-    names = ("beam", "length_penalty", "length_prior", "replace_unknown")
+    names = ("beam", "length_penalty", "length_penalty_form", "length_prior", "replace_unknown", "precision")
     return {
         "sentences_per_second": len(best) / wall,
         "symbols_per_second": symbols / wall,

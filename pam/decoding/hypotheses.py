@@ -131,10 +131,11 @@ class LengthPrior(Strict):
 
 
 class Ranking:
-    """score(y) = log p(y | x) / l^a + w log p(n | m).
+    """score(y) = log p(y | x) / c(l)^a + w log p(n | m).
 
     l is the number of symbols written, end symbol included, n without it; a is `decoding.length_penalty`, w is
-    `decoding.length_prior`. With a = w = 0 the score is log p.
+    `decoding.length_prior`; c(l) is l, or (5 + l) / 6 (Wu et al. 2016, equation 14), by `length_penalty_form`. With
+    a = w = 0 the score is log p.
 
     Args:
         lengths: (B,) source lengths m + 1, end symbol included; limits: (B,) the largest l of each sentence.
@@ -142,10 +143,11 @@ class Ranking:
     """
 
     def __init__(self, decoding: Decoding, lengths: Tensor, limits: Tensor, prior: LengthPrior | None) -> None:
-        self.power = decoding.length_penalty
+        self.power, self.wu = decoding.length_penalty, decoding.length_penalty_form == "wu"
         self.bonus: list[Tensor] | None = None
         # log p is negative, so that dividing it by the largest length raises it most.
-        self.scale = limits.double() ** -self.power
+        longest = limits.double()
+        self.scale = ((5 + longest) / 6 if self.wu else longest) ** -self.power
         if prior is None or decoding.length_prior == 0:
             return
         tables = [
@@ -161,7 +163,7 @@ class Ranking:
 
     def score(self, row: int, log_prob: float, written: int, complete: bool) -> float:
         """The score of an output of sentence `row` with `written` symbols."""
-        score = log_prob / float(written**self.power)
+        score = log_prob / float(((5 + written) / 6 if self.wu else written) ** self.power)
         if self.bonus is not None:
             score += float(self.bonus[row][written - 1 if complete else written])
         return score

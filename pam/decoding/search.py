@@ -26,7 +26,7 @@ def search(model: Model, source: Tensor, lengths: Tensor, decoding: Decoding, ac
 @torch.no_grad()
 def beam_search(
     model: Model, source: Tensor, lengths: Tensor, decoding: Decoding, n_best: int = 1, actions: bool = False,
-    prior: LengthPrior | None = None,
+    prior: LengthPrior | None = None, penalties: Sequence[float] = (),
 ) -> list[list[Output]]:  # fmt: skip
     """Decodes a batch by beam search; a beam of 1 is greedy search.
 
@@ -34,15 +34,22 @@ def beam_search(
     finished when no open hypothesis can come to a score above that of the last of the `n_best` that ended, so that a
     beam larger than the search space finds the best.
 
+    A length penalty thus decides nothing but which hypotheses need not be followed, and which that ended is best: those
+    left off are less probable than those followed, and so is all that continues them. So one search serves several
+    penalties: it leaves off what is hopeless for each of them, and finds for each what a search of its own finds.
+
     Args:
         model: in evaluation mode; source: (B, m) padded at the end; lengths: (B,).
         actions: whether the model writes pointer actions; steps stay in the output.
         prior: of target lengths, for `decoding.length_prior`.
+        penalties: length penalties, each in place of that of `decoding`; `n_best` is then 1.
 
-    Returns: For each sentence its `n_best` outputs, the best one first; fewer where the beam finds fewer.
+    Returns: For each sentence its `n_best` outputs, the best one first; fewer where the beam finds fewer. With
+        `penalties`, the best output by each of them, in their order.
     """
     limits = longest(lengths, decoding)
-    beams = _Beams(Ranking(decoding, lengths, limits, prior), limits, decoding, n_best)
+    by_penalty = [decoding.model_copy(update={"length_penalty": one}) for one in penalties] or [decoding]
+    beams = _Beams([Ranking(one, lengths, limits, prior) for one in by_penalty], limits, decoding, n_best)
     forbidden = torch.tensor(forbidden_symbols(actions), device=source.device)
     hypotheses = Hypotheses(model, source, lengths, decoding.beam, decoding.precision == "bf16")
     for written in range(1, int(limits.max()) + 1):
@@ -60,7 +67,31 @@ def beam_search(
             left = is_open.nonzero().squeeze(1)
             hypotheses.keep(left)
             beams.keep(left)
-    return [best.outputs or [NOTHING] for best in beams.best]
+    found = [[best.outputs or [NOTHING] for best in race.best] for race in beams.races]
+    return [[outputs[0] for outputs in by_race] for by_race in zip(*found, strict=True)] if penalties else found[0]
+
+
+class _Race:
+    """What ended, by one ranking: `best` of every sentence of a batch, and the `threshold` (B,) that a score must
+    exceed to be among them."""
+
+    def __init__(self, ranking: Ranking, sentences: int, device: torch.device, n_best: int) -> None:
+        self.ranking = ranking
+        self.best = [Best(n_best) for _ in range(sentences)]
+        self.threshold = torch.full((sentences,), -torch.inf, device=device).double()
+
+    def take(self, rows: list[int], ended: Sequence[tuple[float, bool, list[int], list[int]]]) -> None:
+        """Offers hypotheses to the best of their sentences `rows`: log p, whether complete, symbols with an end symbol
+        if so, positions."""
+        for row, (log_prob, complete, symbols, attended) in zip(rows, ended, strict=True):
+            score = self.ranking.score(row, log_prob, len(symbols), complete)
+            written = symbols[:-1] if complete else symbols
+            self.best[row].add(Output(written, log_prob, complete, score, attended))
+        self.threshold[rows] = self.threshold.new_tensor([self.best[row].threshold for row in rows])
+
+    def is_lost(self, rows: Tensor, total: Tensor, written: int) -> Tensor:
+        """Whether nothing that continues an open hypothesis can be among the best; arguments of `Ranking.bound`."""
+        return self.ranking.bound(rows, total, written) <= self.threshold[rows, None]
 
 
 class _Beams:
@@ -71,13 +102,14 @@ class _Beams:
         symbol: (B, k) the symbol written last.
         total: (B, k) log p of each; -inf where there is none.
         written: (B, k, n) symbols so far; attended: (B, k, n - 1) positions of those before.
-        best: of every sentence of the batch, what ended.
+        races: what ended, by each of the rankings.
     """
 
-    def __init__(self, ranking: Ranking, limits: Tensor, decoding: Decoding, n_best: int) -> None:
+    def __init__(self, rankings: Sequence[Ranking], limits: Tensor, decoding: Decoding, n_best: int) -> None:
         sentences, device = len(limits), limits.device
         shape = (sentences, decoding.beam)
-        self.ranking, self.limits = ranking, limits
+        self.races = [_Race(ranking, sentences, device, n_best) for ranking in rankings]
+        self.limits = limits
         self.rows = torch.arange(sentences, device=device)
         self.symbol = torch.full(shape, BOS, device=device)
         # All places of a sentence begin alike, so only the first may go on.
@@ -85,8 +117,6 @@ class _Beams:
         self.total[:, 0] = 0.0
         self.written = torch.empty((*shape, 0), dtype=torch.long, device=device)
         self.attended = self.written
-        self.best = [Best(n_best) for _ in range(sentences)]
-        self.threshold = torch.full((sentences,), -torch.inf, device=device).double()
 
     def extend(self, log_probs: Tensor) -> Tensor:
         """Goes on with the best of all continuations (B, k, V), which are overwritten; their parents, (B, k)."""
@@ -107,23 +137,17 @@ class _Beams:
         done = ended | ((written >= self.limits[self.rows])[:, None] & alive)
         if done.any():
             self._take(done, ended)
-        bound = self.ranking.bound(self.rows, self.total, written)
-        hopeless = bound <= self.threshold[self.rows, None]
+        hopeless = torch.stack([race.is_lost(self.rows, self.total, written) for race in self.races]).all(0)
         self.total = self.total.masked_fill(done | hopeless, -torch.inf)
 
     def _take(self, done: Tensor, ended: Tensor) -> None:
         """Offers hypotheses to the best of their sentences; those not `ended` are cut short."""
         places = done.nonzero(as_tuple=True)
-        rows = self.rows[places[0]]
-        parts = (rows, self.total[places], ended[places], self.written[places])
-        for row, log_prob, complete, symbols, attended in zip(
-            *(part.tolist() for part in (*parts, self.attended[places])), strict=True
-        ):
-            score = self.ranking.score(row, log_prob, len(symbols), complete)
-            written = symbols[:-1] if complete else symbols
-            self.best[row].add(Output(written, log_prob, complete, score, attended))
-        thresholds = [self.best[row].threshold for row in rows.tolist()]
-        self.threshold[rows] = self.threshold.new_tensor(thresholds)
+        parts = (self.total[places], ended[places], self.written[places], self.attended[places])
+        found = list(zip(*(part.tolist() for part in parts), strict=True))
+        rows = self.rows[places[0]].tolist()
+        for race in self.races:
+            race.take(rows, found)
 
     def attend(self, positions: Tensor) -> None:
         """Notes which source positions (B, k) the symbols written last attended."""

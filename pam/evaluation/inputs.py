@@ -76,6 +76,11 @@ def read_predictions(path: Path | str, required: Sequence[str]) -> list[tuple[st
     return rows
 
 
+def columns_of(path: Path | str) -> list[str]:
+    """The names of the columns of predictions, from the file's first line; a UserError as `read_predictions`."""
+    return next(_lines(path))[1].split("\t")
+
+
 def check_against_split(rows: Sequence[tuple[str, ...]], path: Path | str, split: Path | str) -> None:
     """Checks that predictions read from `path` begin with the columns of a prepared split, a file without a header.
 

@@ -151,6 +151,11 @@ def bleu_columns(name: str) -> tuple[str, ...]:
     return (*numbered(ORDERS, f"{name}_match"), *numbered(ORDERS, f"{name}_total"), f"{name}_length")
 
 
+def _ratio(sums: Floats) -> Floats:
+    """First count / second count; sums (..., 2) -> (...)."""
+    return np.asarray(sums[..., 0] / sums[..., 1])
+
+
 CHRF_OUTPUT = (*numbered(CHARACTER_ORDERS, "chrf_hyp"), *numbered(CHARACTER_ORDERS, "chrf_match"))
 CHRF_REFERENCE = numbered(CHARACTER_ORDERS, "chrf_ref")
 
@@ -178,6 +183,15 @@ METRICS: dict[str, Metric] = {
         _perplexity("ppl", "Perplexity", "nll"),
         _perplexity("ppl_exact", "Perplexity, exact sum", "nll_exact"),
         Metric("bleu", "BLEU", bleu_columns("bleu"), ("words",), partial(bleu, smooth=False)),
+        Metric(
+            "bleu_unpenalized", "BLEU without length penalty", bleu_columns("bleu_unpenalized"), ("words",),
+            partial(bleu, smooth=False),
+        ),
+        Metric("length_ratio", "Words over the reference's", ("bleu_length",), ("words",), _ratio, decimals=3),
+        Metric(
+            "length_ratio_unpenalized", "Words over the reference's without length penalty",
+            ("bleu_unpenalized_length",), ("words",), _ratio, decimals=3,
+        ),
         Metric("sacrebleu", "sacreBLEU", bleu_columns("sacrebleu"), ("sacrebleu_words",), partial(bleu, smooth=True)),
         Metric("chrf", "chrF", CHRF_OUTPUT, CHRF_REFERENCE, chrf),
         _of_links("aer", "AER", error=True),
@@ -185,5 +199,5 @@ METRICS: dict[str, Metric] = {
         _of_links("aer_prior", "AER of the prior", "_prior", error=True),
         _of_links("one_minus_aer_prior", "1 - AER of the prior", "_prior"),
     )
-}
+}  # fmt: skip
 """Every metric by name; `metric_of` finds those of a beam too."""

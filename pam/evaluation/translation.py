@@ -17,7 +17,7 @@ from pydantic import Field
 from pam.data.dataset import Prepared
 from pam.data.readers import read_lines
 from pam.evaluation.attention import Analysis
-from pam.evaluation.inputs import Counts, EvalInputs, check_against_split, load, read_predictions
+from pam.evaluation.inputs import Counts, EvalInputs, check_against_split, columns_of, load, read_predictions
 from pam.evaluation.metrics import (
     CHARACTER_ORDERS,
     CHRF_OUTPUT,
@@ -32,12 +32,13 @@ from pam.evaluation.metrics import (
     of_beam,
 )
 from pam.io import Strict, UserError
-from pam.run_folder import RunFolder
+from pam.run_folder import UNPENALIZED, RunFolder
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric as SacreMetric
 
 OF_BEAMS = ("bleu", "sacrebleu", "chrf")
+OF_PENALTIES = ("bleu_unpenalized", "length_ratio", "length_ratio_unpenalized")  # where a length penalty was chosen
 OF_ANALYSIS = ("ppl", "ppl_exact", "token_accuracy")
 UNKNOWN = "<unk>"
 LENGTHS = (10, 20, 30, 40, 50)
@@ -63,6 +64,9 @@ def count(inputs: EvalInputs) -> Counts:
         rows = read_checked(path, inputs)
         parts.append(_sentences(rows, references, metrics, beam))
         names += [of_beam(name, beam) for name in OF_BEAMS]
+        if UNPENALIZED in columns_of(path):
+            parts.append(_unpenalized(path, parts[-1], metrics["bleu"], beam))
+            names += [of_beam(name, beam) for name in OF_PENALTIES]
         words = " ".join(row.predicted for row in rows).split()
         details[of_beam("unknown_words", beam)] = words.count(UNKNOWN)
         details[of_beam("empty", beam)] = sum(not row.predicted for row in rows)
@@ -138,6 +142,14 @@ def _sentences(
     columns |= dict(zip(names, [*output, *match, *reference_ngrams], strict=True))
     digest = digest_of((*row[:2], reference) for row, reference in zip(rows, references, strict=True))
     return Units(numbered(len(rows)), tuple(columns), np.stack(list(columns.values()), axis=1), digest)
+
+
+def _unpenalized(path: Path, penalized: Units, metric: SacreMetric, beam: int | None) -> Units:
+    """Counts of one beam's outputs without the length penalty that was chosen, which are beside those with it."""
+    outputs, references = zip(*read_predictions(path, (UNPENALIZED, "target")), strict=True)
+    length, _, *ngrams = statistics(metric, outputs, references).T
+    columns = tuple(of_beam(column, beam) for column in bleu_columns("bleu_unpenalized"))
+    return replace(penalized, columns=columns, counts=np.stack([*ngrams, length], axis=1))
 
 
 class LengthBin(NamedTuple):

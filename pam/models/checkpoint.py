@@ -82,8 +82,9 @@ def save_model(folder: Path, run: RunConfig, task: str, origin: Path, weights: M
 
     `origin` is prepared data, or another model: vocabularies and the files that this kind of task needs are copied.
     """
+    sides = {"source.vocab": "target.vocab", "target.vocab": "source.vocab"} if run.components.reversed else {}
     for name in belongings(task):
-        write_text(folder / name, (origin / name).read_text(encoding="utf-8"))
+        write_text(folder / name, (origin / sides.get(name, name)).read_text(encoding="utf-8"))
     write_text(folder / CONFIG, dump_yaml(run))
     others = sorted(path for path in folder.iterdir() if path.is_file() and path.name != WEIGHTS)
     hashes = {path.name: sha256_of(path) for path in others}
@@ -101,6 +102,12 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
     if not folder.is_dir():
         raise UserError("no such model folder", file=folder, hint="train the model first")
     run = load_run(folder / CONFIG)
+    if run.components.reversed:
+        message, hint = (
+            f"{run.label} learned from target to source, to start others",
+            "name a model that starts from it",
+        )
+        raise UserError(message, file=folder, hint=hint)
     source = Vocabulary.load(folder / "source.vocab")
     target = Vocabulary.load(folder / "target.vocab")
     tensors, notes = load_tensors(folder / WEIGHTS)

@@ -24,8 +24,9 @@ def check_fit(components: ModelConfig, network: Network) -> None:
 def check_parts(components: ModelConfig) -> None:
     """Checks the combination of a model's parts; a FitError says if some exclude each other, or one changes nothing."""
     if components.members:
-        _check_unused(components, "an ensemble", ("architecture", *COMPONENTS))
+        _check_unused(components, "an ensemble", ("init_from", "reversed", "architecture", *COMPONENTS))
         return
+    _check_start(components)
     kind = components.architecture.kind
     if not components.architecture.has_components:
         # What would change nothing is an error: it would be thought to.
@@ -63,6 +64,21 @@ def _check_unused(components: ModelConfig, what: str, names: tuple[str, ...]) ->
     for name in names:
         if getattr(components, name) != ModelConfig.model_fields[name].default:
             raise FitError(f"{what} has no `{name}`", name, hint=f"leave out `{name}`")
+
+
+def _check_start(components: ModelConfig) -> None:
+    """There is a model to start from, and a place for its weights; what is reversed has symbols on both sides."""
+    start = components.init_from
+    if start is not None and not components.starts():
+        raise FitError("no model to start from", "init_from", hint="name one: `init_from: {forward: soft}`")
+    if start is not None and start.backward is not None and components.architecture.kind != "agreement":
+        raise FitError(
+            "only `architecture: agreement` has an opposite direction",
+            *("init_from", "backward"),
+            hint="name the model to start from alone: `init_from: soft`",
+        )
+    if components.reversed and components.targets != "symbols":
+        raise FitError("sources have no actions to learn", "reversed", hint="use `targets: symbols`")
 
 
 def _check_bound(components: ModelConfig) -> None:

@@ -36,6 +36,7 @@ def abilities(experiment: Experiment, task: str) -> set[str]:
         "gold": own.word_alignments,  # that its models are compared with
         "gains": experiment.baseline in models and len(models) > 1,  # over the baseline
         "sizes": own.family() in [other.family() for other in others],  # other amounts of its training data
+        "penalties": own.decoding.get("length_penalties", experiment.decoding.length_penalties),  # to choose from
         "dev": own.decoding.get("dev", experiment.decoding.dev),  # outputs of its development split
         "eval_metrics": own.training.get("eval_metrics", experiment.training.eval_metrics),  # after each epoch
     }
@@ -89,7 +90,7 @@ _costs = partial(TableSpec, kind=None, files=SCORES, category=COSTS)
 
 _TABLE1 = _translation(
     "Table 1: perplexity and BLEU", title="Perplexity and BLEU of translation (the paper's Table 1)",
-    metrics=("ppl", "bleu_b*"), paper="table1", front=True,
+    metrics=("ppl", "bleu_b*", "bleu_unpenalized_b*"), paper="table1", front=True,
 )  # fmt: skip
 _TABLE2 = _inflection(
     "Table 2: accuracy over forms", title="Accuracy over test forms, morphological inflection (the paper's Table 2)",
@@ -113,6 +114,9 @@ TABLES: dict[str, TableSpec] = {
         title="sacreBLEU and chrF of readable text, and perplexity with the exact sum over positions",
         metrics=("sacrebleu_b*", "chrf_b*", "ppl_exact"),
         files=SCORES | {"significance": "{task}/significance/seed{seed}.json"}),
+    "lengths": _translation(
+        "Length penalties", title="Length penalties chosen on the development split", builder="lengths",
+        needs=("penalties",)),
     "table2": _TABLE2,
     "table2_gains": gains_of(_TABLE2, "Table 2: gains over the baseline"),
     "table2_paradigms": _PARADIGMS,

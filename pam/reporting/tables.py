@@ -16,7 +16,7 @@ from pam.evaluation.inputs import load
 from pam.evaluation.metrics import perplexity
 from pam.evaluation.translation import Significance
 from pam.io import UserError, unknown
-from pam.reporting import data_and_cost
+from pam.reporting import data_and_cost, lengths
 from pam.reporting.catalogue import TABLES, TableSpec, gains_of
 from pam.reporting.comparison import RULE, Inputs, Row, compare, frame_of
 from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, probability, signed, table_of
@@ -287,6 +287,7 @@ def _most_different(outputs: Sequence[Sequence[tuple[str, ...]]]) -> list[int]:
 BUILDERS: dict[str, Callable[[TableSpec, Inputs], Table]] = {
     "comparison": comparison,
     "gains": gains,
+    "lengths": lengths.lengths,
     "attentions": attentions,
     "examples": examples,
     "overhead": data_and_cost.overhead,

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import torch
 from torch.distributed import is_torchelastic_launched
 
 from pam.config import RunConfig
-from pam.data.dataset import Examples, Prepared
+from pam.data.dataset import Examples, Prepared, Split
 from pam.decoding.hypotheses import LENGTHS, LengthPrior
 from pam.fingerprint import fingerprint, model_modules
 from pam.io import UserError, sha256_of, write_json, write_text
@@ -28,6 +29,7 @@ from pam.training.checkpoint import Progress, Results, StateFolder, locked
 from pam.training.distributed import ProcessGroup
 from pam.training.logging import Reporter, write_history
 from pam.training.preemption import Deadline, Stop, Stopped
+from pam.training.start import Start, load_starts, take_over
 from pam.training.trainer import Trainer
 
 log = logging.getLogger(__name__)
@@ -70,11 +72,12 @@ def _train_in_group(
         message = f"`{run.model}` is joined from other models and has no training"
         raise UserError(message, file=folder.config_file, hint=hint)
     train, dev = (_examples(data, name, run) for name in ("train", "dev"))
+    starts = load_starts(folder, run, data)
     # What the model will be saved with is read now: an error must not show after the training.
     kind, sums, _ = data.summary["task"], data.summary["outputs_sha256"], data.codec
     code = code or fingerprint(f"{__name__}:train", *model_modules(run))
     files = [sums[name] for name in ("train.safetensors", "dev.safetensors", "source.vocab", "target.vocab")]
-    parts = [json.dumps(run.training_config(), sort_keys=True), code, *files]
+    parts = [json.dumps(run.training_config(), sort_keys=True), code, *files, *(start.digest for start in starts)]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     with locked(state) if group.is_main else nullcontext():
         results, states = Results(state / "finished", key), StateFolder(state, key)
@@ -84,26 +87,40 @@ def _train_in_group(
         else:
             torch.manual_seed(run.seed)  # decides the first weights
             with devices.enough_for("making the network", "lower the sizes in `network`"):
-                model = build(run.components, run.network, len(data.source), len(data.target)).to(group.device)
+                model = build(run.components, run.network, *_sizes(data, run)).to(group.device)
+            if starts:
+                take_over(model, starts)
             name = f"{run.task}/{run.model}/seed{run.seed}"
             reporter = Reporter(name, folder.path / "events" if group.is_main else None)
             with stop.handle_signals():
                 weights, progress = Trainer(run, model, train, dev, states, reporter, group, stop).run()
             if group.is_main:
                 results.clear()
-                LengthPrior.of(data.split("train")).save(results.folder / "model" / LENGTHS)
+                LengthPrior.of(_split(data, "train", run)).save(results.folder / "model" / LENGTHS)
                 save_model(results.folder / "model", run, kind, data.folder, weights)
                 write_history(results.folder / "history.csv", progress.history)
-                write_json(results.folder / "training.json", _record(run, progress, model, group))
+                write_json(results.folder / "training.json", _record(run, progress, model, group, starts))
                 results.complete()
                 states.clear()
         if group.is_main:
             results.publish(folder.path)
 
 
+def _split(data: Prepared, name: str, run: RunConfig) -> Split:
+    """A split in the direction in which a model learns."""
+    split = data.split(name)
+    return split.turned() if run.components.reversed else split
+
+
+def _sizes(data: Prepared, run: RunConfig) -> tuple[int, int]:
+    """Numbers of symbols that a model reads and writes."""
+    source, target = len(data.source), len(data.target)
+    return (target, source) if run.components.reversed else (source, target)
+
+
 def _examples(data: Prepared, name: str, run: RunConfig) -> Examples:
     """The rows of a split; a UserError names the file if there are none, or not what the model learns from."""
-    split, path = data.split(name), data.folder / f"{name}.safetensors"
+    split, path = _split(data, name, run), data.folder / f"{name}.safetensors"
     if len(split) == 0:
         raise UserError("no rows", file=path, hint="prepare data that has some")
     try:
@@ -112,7 +129,9 @@ def _examples(data: Prepared, name: str, run: RunConfig) -> Examples:
         raise UserError(error.message, file=path, hint=error.hint) from error
 
 
-def _record(run: RunConfig, progress: Progress, model: Model, group: ProcessGroup) -> dict[str, Any]:
+def _record(
+    run: RunConfig, progress: Progress, model: Model, group: ProcessGroup, starts: Sequence[Start]
+) -> dict[str, Any]:
     """Cost, origin and outcome of a training; peaks of memory are the first process's."""
     best: dict[str, Any] = progress.best or {}
     last = progress.history[-1]
@@ -131,6 +150,8 @@ def _record(run: RunConfig, progress: Progress, model: Model, group: ProcessGrou
         "peak_memory_mb": devices.peak_memory_mb(),
         "peak_gpu_memory_mb": devices.peak_gpu_memory_mb(group.device),
         "resumed": progress.resumed,
+        # The cost of their trainings counts with them.
+        **({"init_from": [str(start.file.parent) for start in starts]} if starts else {}),
         "command": command_line(),
     }
 

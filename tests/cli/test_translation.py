@@ -16,6 +16,7 @@ from pam.decoding.hypotheses import LengthPrior
 from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import load
 from pam.evaluation.scores import Scores
+from pam.io import write_text
 from pam.models import options
 from pam.models.checkpoint import WEIGHTS, load_model, load_tensors, save_tensors
 from tests.cli import phrases
@@ -190,6 +191,66 @@ def test_a_runs_decoding_may_differ_from_the_one_trained_with(
     assert called("predict", "--run", folder, "--data", data, "--beam", 2).code == 0
     found = json.loads((folder / "beam2/decoding.json").read_text(encoding="utf-8"))
     assert (found["beam"], found["length_penalty"]) == (2, 0.5)
+
+
+def test_a_length_penalty_is_chosen_scored_beside_none_and_shown(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
+    run = load_run(trained / "model/config.yaml")
+    changed = run.decoding.model_copy(update={"length_penalties": [0.0, 5.0], "length_penalty_form": "wu"})
+    folder = run_folder(tmp_path, trained, run.model_copy(update={"decoding": changed}))
+    given = ("--run", folder, "--data", data)
+    missing = called("predict", *given).message()
+    assert missing[0].endswith("no length penalty was chosen") and "--beam 3" in missing[1]
+    assert called("length-penalty", *given).code == 0
+    choice = folder / "beam3/length_penalty.json"
+    found = json.loads(choice.read_text(encoding="utf-8"))
+    assert (found["beam"], found["length_penalty_form"]) == (3, "wu")
+    assert all(50 < one["bleu"] <= 100 and 0.5 < one["length_ratio"] < 2 for one in found["candidates"])
+    # As if the other one had been better.
+    choice.write_text(json.dumps(found | {"chosen": 5.0}), encoding="utf-8")
+    assert called("predict", *given).code == 0
+    rows = table(folder / "beam3/predictions.tsv")
+    assert list(rows[0])[-1] == "unpenalized" and len(rows) == 6
+    files = ("--predictions", folder / "beam3/predictions.tsv", "--decoding", folder / "beam3/decoding.json")
+    assert called("score", *files, "--data", data, "--out", tmp_path / "scores.json").code == 0
+    scores = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
+    words = {name: sum(len(row[name].split()) for row in rows) for name in ("target", "predicted", "unpenalized")}
+    for metric, column in (("length_ratio_b3", "predicted"), ("length_ratio_unpenalized_b3", "unpenalized")):
+        assert scores["metrics"][metric]["value"] == pytest.approx(words[column] / words["target"])
+    identity = {name: getattr(run, name) for name in ("experiment", "task", "model", "label", "seed")}
+    write_text(tmp_path / "scores.json", json.dumps(scores | identity))
+    experiment = f"experiment: {run.experiment}\nmodels: [{run.model}]\ntasks: {{{run.task}: {{dataset: phrases}}}}\n"
+    write_text(tmp_path / "experiment.yaml", experiment)
+    inputs = ("--experiment", tmp_path / "experiment.yaml", "--scores", tmp_path / "scores.json", "--out", tmp_path)
+    assert called("tables", "--table", "lengths", *inputs).code == 0
+    header, row = (tmp_path / "lengths.csv").read_text(encoding="utf-8").splitlines()
+    shown = dict(zip(header.split(","), row.split(","), strict=True))
+    assert (shown["beam"], shown["length_penalty"], shown["length_penalty_form"]) == ("3", "5", "wu")
+    bleu, plain = (scores["metrics"][name]["value"] for name in ("bleu_b3", "bleu_unpenalized_b3"))
+    assert float(shown["gain"]) == pytest.approx(bleu - plain, abs=1e-4)
+
+
+def test_a_penalty_chosen_out_of_other_candidates_is_refused(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
+    run = load_run(trained / "model/config.yaml")
+    for candidates in ([0.0, 1.0], [0.0, 2.0]):
+        changed = run.decoding.model_copy(update={"length_penalties": candidates})
+        folder = run_folder(tmp_path, trained, run.model_copy(update={"decoding": changed}))
+        if candidates == [0.0, 1.0]:
+            assert called("length-penalty", "--run", folder, "--data", data).code == 0
+    said = called("predict", "--run", folder, "--data", data).message()
+    assert said[0].endswith("this length penalty was chosen out of other candidates")
+    # What is given is not asked for.
+    arguments = ("--data", data, "--out", tmp_path / "p.tsv", "--length-penalty", 2)
+    assert called("predict", "--run", folder, *arguments).code == 0
+    assert "unpenalized" not in table(tmp_path / "p.tsv")[0]
+
+
+def test_a_run_without_candidates_has_none_to_choose_from(called: Call, trained: Path, data: Path) -> None:
+    said = called("length-penalty", "--run", trained, "--data", data).message()
+    assert said == ("no length penalties to choose from", "list some in `decoding.length_penalties`")
 
 
 def test_analyses_and_scores_of_a_run(called: Call, trained: Path, data: Path, tmp_path: Path) -> None:

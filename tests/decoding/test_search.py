@@ -247,7 +247,7 @@ def test_a_large_vocabulary_is_searched_like_a_small_one() -> None:
     log_probs = torch.randn(2, 3, 5000).log_softmax(2)
     total = torch.tensor([[-1.0, -1.5, -2.0], [-0.5, -torch.inf, -torch.inf]])
     beams = searching._Beams(
-        Ranking(Decoding(), torch.tensor([5, 5]), torch.tensor([9, 9]), None),
+        [Ranking(Decoding(), torch.tensor([5, 5]), torch.tensor([9, 9]), None)],
         torch.tensor([9, 9]),
         Decoding(beam=3),
         n_best=1,

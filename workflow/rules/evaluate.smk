@@ -15,6 +15,7 @@ rule predict_run:
     input:
         model=flow.run.model_files,
         data=flow.prepared("test"),
+        penalty=flow.chosen_penalty,
     output:
         predictions=flow.run.predictions("test", "{beam}"),
         decoding=flow.run.decoding("test", "{beam}"),
@@ -44,10 +45,45 @@ rule predict_run:
         "--split {params.split:q} --beam {params.beam} --device {resources.device}"
 
 
+# The candidate that is best on the development split.
+rule choose_length_penalty:
+    input:
+        model=flow.run.model_files,
+        data=flow.prepared("dev"),
+    output:
+        flow.run.length_penalty("{beam}"),
+    log:
+        f"{flow.logs}/{{task}}/{{model}}/seed{{seed}}/length_penalty_beam{{beam}}.log",
+    conda:
+        CONDA
+    threads: flow.resource("threads")
+    resources:
+        mem_mb=flow.resource("mem_mb"),
+        runtime=flow.resource("decode_runtime"),
+        gpu=flow.gpu,
+        gpu_model=flow.gpu_model,
+        device=flow.device,
+    params:
+        code=flow.run_code("length-penalty"),
+        decoding=flow.decoding,
+        penalties=flow.length_penalties,
+        config=flow.config_argument,
+        run=lambda wildcards, input: os.path.dirname(folder_of(input.model)),
+        beam=lambda wildcards: wildcards.beam,
+    message:
+        "Choosing the length penalty of {wildcards.model} on {wildcards.task}, "
+        "seed {wildcards.seed}, beam {wildcards.beam}"
+    shell:
+        "logged {log:q} python -m pam.jobs --gpus {resources.gpu} {resources.device} "
+        "python -m pam length-penalty --run {params.run:q} --config {params.config:q} "
+        "--beam {params.beam} --device {resources.device}"
+
+
 use rule predict_run as predict_dev with:
     input:
         model=flow.run.model_files,
         data=flow.prepared("dev"),
+        penalty=flow.chosen_penalty,
     output:
         predictions=flow.run.predictions("dev"),
         decoding=flow.run.decoding("dev"),

@@ -43,6 +43,7 @@ rule write_run:
 rule train_run:
     input:
         data=flow.prepared("train", "dev"),
+        start=flow.start_models,
     output:
         model=flow.run.model_files,
         history=flow.run.history,

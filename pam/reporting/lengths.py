@@ -1,0 +1,58 @@
+"""The table of length penalties: what was chosen on the development split, and what that changes on the test split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from pam.evaluation.metrics import of_beam
+from pam.reporting.catalogue import TableSpec
+from pam.reporting.comparison import Inputs
+from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, signed, table_of
+from pam.reporting.runs import ScoredRun
+
+METRICS = ("bleu", "bleu_unpenalized", "length_ratio", "length_ratio_unpenalized")
+LENGTHS = ("task", "model", "beam", "length_penalty", "length_penalty_form", *METRICS, "gain", "n")
+DIGITS = dict.fromkeys((*METRICS, "gain"), 4)
+SHOWN = (
+    TASK, MODEL, Column("Beam", "{beam}"), Column("Chosen penalty", "{length_penalty}"),
+    Column("BLEU without", "{bleu_unpenalized:.2f}"), Column("BLEU with", "{bleu:.2f}"), Column("Gain", "{gain_text}"),
+    Column("Ratio without", "{length_ratio_unpenalized:.3f}"), Column("Ratio with", "{length_ratio:.3f}"), SEEDS,
+)  # fmt: skip
+NOTE = (
+    "Means over seeds on the test split. For each run and beam the penalty is the candidate with the best BLEU on the "
+    "development split; the penalties of several seeds are in ascending order of seeds. Ratio: words of all outputs "
+    "over words of all references."
+)
+FORMS = {
+    "power": "The score of an output is log p divided by its length to the power of the penalty.",
+    "wu": "The score of an output is log p divided by ((5 + length) / 6) to the power of the penalty (Wu et al. 2016).",
+}
+
+
+def lengths(spec: TableSpec, inputs: Inputs) -> Table:
+    """One row per task, model and beam, of those for which a penalty was chosen."""
+    rows = []
+    for task in inputs.tasks:
+        for model, runs in task.models.items():
+            for beam, decoded in runs[0].decodings.items():
+                if all(of_beam("bleu_unpenalized", int(beam)) in run.scores.metrics for run in runs):
+                    own = {"task": task.name, "task_label": task.label, "model": model, "label": runs[0].label}
+                    form = decoded["length_penalty_form"]
+                    rows.append(own | {"beam": int(beam), "length_penalty_form": form} | _measured(runs, beam))
+    columns = [*LENGTHS, "task_label", "label", "gain_text"]
+    frame = pd.DataFrame(rows, columns=columns, dtype=object)
+    forms = [FORMS[form] for form in dict.fromkeys(row["length_penalty_form"] for row in rows)]
+    return table_of(inputs.title(spec), frame, LENGTHS, DIGITS, SHOWN, (NOTE, *forms))
+
+
+def _measured(runs: Sequence[ScoredRun], beam: str) -> dict[str, object]:
+    """The penalties of a model's runs, and what it scores with and without, one beam's means over seeds."""
+    chosen = [f"{run.decodings[beam]['length_penalty']:g}" for run in runs]
+    means = {}
+    for name in METRICS:
+        means[name] = float(np.mean([run.scores.metrics[of_beam(name, int(beam))].value for run in runs]))
+    gain = means["bleu"] - means["bleu_unpenalized"]
+    return {"length_penalty": "; ".join(chosen), **means, "gain": gain, "gain_text": signed(gain, 2), "n": len(runs)}
