@@ -23,9 +23,9 @@ from pam.models.model import Model
 from pam.training.checkpoint import CheckpointTimer, Progress, StateFolder, Weights, pack, unpack
 from pam.training.devices import Stopwatch, enough_for, use_precision
 from pam.training.distributed import ProcessGroup, step_seed
+from pam.training.learning_rate import learning_rate
 from pam.training.logging import Reporter
 from pam.training.preemption import Stop, Stopped
-from pam.training.schedule import learning_rate
 
 HINT = "lower `training.batch_size`, or raise `training.accumulate`, which cuts a batch into parts"
 EVAL_METRICS = ("token_accuracy", "objective", "positions")

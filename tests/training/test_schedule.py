@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from pam.config import Training
-from pam.training.schedule import learning_rate
+from pam.training.learning_rate import learning_rate
 
 
 def rates(steps: int = 100, **training: Any) -> list[float]:
