@@ -136,6 +136,7 @@ class Network(Strict):
     encoder_reads: Literal["both", "forward", "backward"] = key(
         "both", "how the encoder reads; backward: a reversed source"
     )
+    decoder_start: Literal["encoder", "zeros"] = key("encoder", "where the decoder's first state comes from")
     dropout: float = key(0.2, "on embeddings, encoder states and decoder states", ge=0, lt=1)
     initial_range: float | None = key(None, "uniform(-r, r) for all weights; null: torch's defaults", gt=0, le=100)
 
@@ -149,14 +150,21 @@ class Training(Strict):
     batch_size: int = key(64, "examples per step", ge=1)
     accumulate: int = key(1, "parts into which a step's batch is cut, one gradient for all", ge=1)
     optimizer: Literal["adam", "sgd"] = key("adam", "adam or plain sgd")
+    adam_betas: list[Annotated[float, Field(ge=0, lt=1)]] = key(
+        [0.9, 0.999], "decay of Adam's means of gradients and of their squares", min_length=2, max_length=2
+    )
     learning_rate: float = key(0.002, "the highest learning rate", gt=0)
     warmup_steps: int = key(100, "steps of linear rise at the start", ge=0)
-    schedule: Literal["linear", "halving"] = key(
-        "linear", "how the rate falls: `flat`, or `halve_after` and `halve_every`"
+    schedule: Literal["linear", "halving", "plateau", "inverse_sqrt"] = key(
+        "linear", "how the rate falls: by `flat`; `halve_after` and `halve_every`; `halve_from`; 1 / sqrt(step)"
     )
     flat: float = key(0.4, "share of the run after which the rate falls linearly to 0", ge=0, le=1)
     halve_after: int = key(8000, "steps before the rate is halved first", ge=0)
     halve_every: int = key(1000, "steps from one halving to the next", ge=1)
+    halve_from: int = key(
+        2, "plateau: first epoch that halves the rate if its development bound is not the best so far", ge=1
+    )
+    normalize: Literal["tokens", "sentences"] = key("tokens", "by how many of these a step's gradient is divided")
     clip: float = key(5.0, "largest norm of the gradient", gt=0)
     select: Literal["accuracy", "loss", "last"] = key(
         "accuracy", "which epoch's weights are the model, by the development split"

@@ -10,8 +10,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "pam").rglob("*.py"))
-LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 90, 16_260
-"""Bounds that go down, but for what is new: probe and padding of products, the bench's shares, search in bf16."""
+LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 94, 16_950
+"""Bounds that go down, but for what is new, last: schedules of the rate, sources without an end symbol, trainings that
+start from trained models, length penalties that the development split chooses."""
 
 
 def lines(file: Path) -> int:

@@ -23,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from pam.data.tokenizers import Codec, load_codec
-from pam.data.vocabulary import EOS, PAD, UNK, Vocabulary, to_actions
+from pam.data.vocabulary import EOS, PAD, UNK, Vocabulary, ended, to_actions
 from pam.io import UserError, atomic_write, read_json, sha256_of, write_json
 
 if TYPE_CHECKING:
@@ -105,29 +105,42 @@ class Ragged:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    @property
+    def ended(self) -> NDArray[np.bool_]:
+        """Whether each row, none of which is empty, ends with EOS."""
+        return np.asarray(self.values[self.offsets[1:] - 1] == EOS)
+
     def is_sound(self) -> bool:
-        """Whether the arrays fit together and all rows are ids that end with EOS."""
+        """Whether the arrays fit together and all rows are ids, at least one each."""
         ids, offsets = self.values, self.offsets
         typed = ids.dtype == np.int32 and offsets.dtype == np.int64
         if not typed or offsets[0] != 0 or offsets[-1] != len(ids) or (self.lengths < 1).any():
             return False
-        return bool((ids >= 0).all() and (ids[offsets[1:] - 1] == EOS).all())
+        return bool((ids >= 0).all())
 
 
 @dataclass(frozen=True)
 class Split:
     """One split."""
 
-    sources: Ragged  # ids of each row; each row ends with EOS
-    targets: Ragged
+    sources: Ragged  # ids of each row; all rows end with EOS, or none does: see `source_eos`
+    targets: Ragged  # each row ends with EOS
     # For each target symbol but the EOS the source position to which it is monotonically aligned, where that is known.
     alignments: Ragged | None
     digests: dict[str, str]  # of the vocabularies (`source`, `target`) and the text (`text`) it belongs to
 
     @classmethod
-    def from_rows(cls, source: Numbers, target: Numbers, alignment: Numbers | None, digests: dict[str, str]) -> Split:
-        """Rows of ids without EOS, which is added here; `alignment` has the target's lengths."""
-        sources, targets = (Ragged.of([*row, EOS] for row in rows) for rows in (source, target))
+    def from_rows(
+        cls, source: Numbers, target: Numbers, alignment: Numbers | None, digests: dict[str, str],
+        source_eos: bool = True,
+    ) -> Split:  # fmt: skip
+        """Rows of ids without EOS, which is added here, to sources if `source_eos`; `alignment` has the target's
+        lengths. A UserError names the first source of which nothing would be left to attend to.
+        """
+        sources, targets = Ragged.of(ended(row, source_eos) for row in source), Ragged.of(map(ended, target))
+        for row in np.flatnonzero(sources.lengths == 0)[:1]:
+            message = f"the source of row {row + 1} is empty, and has no end symbol to attend to"
+            raise UserError(message, hint="complete it or delete it, or prepare with `format: {source_eos: true}`")
         return cls(sources, targets, None if alignment is None else Ragged.of(alignment), digests)
 
     @classmethod
@@ -168,6 +181,12 @@ class Split:
             temporary.write_bytes(save(self._arrays, {"pam": json.dumps(notes, sort_keys=True)}))
 
     @cached_property
+    def source_eos(self) -> bool:
+        """Whether sources end with EOS, which can then be attended to. No other id of a source is EOS, so the rows
+        themselves say it."""
+        return bool(self.sources.ended.all())
+
+    @cached_property
     def content(self) -> str:
         """SHA-256 over all arrays."""
         digest = hashlib.sha256()
@@ -189,19 +208,25 @@ class Split:
         ids = None if self.alignments is None else self.alignments.values
         if ids is not None and (ids.dtype != np.int32 or len(ids) != len(self.targets.values) - len(self)):
             return False
-        return self.sources.is_sound() and self.targets.is_sound() and len(self.sources) == len(self)
+        if not (self.sources.is_sound() and self.targets.is_sound() and len(self.sources) == len(self)):
+            return False
+        return bool(self.targets.ended.all()) and (self.source_eos or not self.sources.ended.any())
 
     def turned(self) -> Split:
-        """The same rows from target to source."""
+        """The same rows from target to source, each side with the end symbols of the one that it takes the place of."""
         digests = self.digests | {"source": self.digests["target"], "target": self.digests["source"]}
-        return Split(self.targets, self.sources, None, digests)
+        if self.source_eos:
+            return Split(self.targets, self.sources, None, digests)
+        rows = range(len(self))
+        targets = [self.targets[row][:-1].tolist() for row in rows]
+        return Split.from_rows(targets, [self.sources[row].tolist() for row in rows], None, digests, source_eos=False)
 
     def symbol_counts(self) -> dict[str, dict[str, int]]:
         """By side, symbols but the ends of rows, how many are unknown, and the longest row's."""
         counts = {}
-        for side, rows in (("source", self.sources), ("target", self.targets)):
-            unknown, longest = int((rows.values == UNK).sum()), int(rows.lengths.max()) - 1
-            counts[side] = {"symbols": len(rows.values) - len(rows), "unknown": unknown, "longest": longest}
+        for side, rows, end in (("source", self.sources, self.source_eos), ("target", self.targets, True)):
+            unknown, longest = int((rows.values == UNK).sum()), int(rows.lengths.max()) - end
+            counts[side] = {"symbols": len(rows.values) - end * len(rows), "unknown": unknown, "longest": longest}
         return counts
 
     def __len__(self) -> int:
@@ -221,14 +246,20 @@ def write_split(
     symbols: tuple[Iterable[Sequence[str]], Iterable[Sequence[str]]],
     vocabularies: tuple[Vocabulary, Vocabulary],
     alignment: Iterable[Sequence[int]] | None = None,
+    source_eos: bool = True,
 ) -> Split:
-    """Writes a split into a prepared folder: `rows` of columns of text, `symbols` and `vocabularies` of both sides."""
+    """Writes a split into a prepared folder: `rows` of columns of text, `symbols` and `vocabularies` of both sides; the
+    rest as in `Split.from_rows`."""
     text = folder / f"{name}.tsv"
     with text_file(text) as tsv:
         tsv.writelines("\t".join(row) + "\n" for row in rows)
     source, target = vocabularies
     digests = {"source": source.digest, "target": target.digest, "text": sha256_of(text)}
-    split = Split.from_rows(map(source.encode, symbols[0]), map(target.encode, symbols[1]), alignment, digests)
+    ids = map(source.encode, symbols[0]), map(target.encode, symbols[1])
+    try:
+        split = Split.from_rows(*ids, alignment, digests, source_eos)
+    except UserError as error:
+        raise UserError(error.message, file=text, hint=error.hint) from error
     split.save(folder, name)
     return split
 

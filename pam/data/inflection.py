@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from pam.data.dataset import SPLITS, write_split
-from pam.data.prepare import Stage, Task, class_names
+from pam.data.prepare import Stage, Task, TaskFormat, class_names
 from pam.data.readers import read_lines
 from pam.data.tokenizers import InflectionCodec
 from pam.data.vocabulary import Vocabulary
-from pam.io import Strict, UserError
+from pam.io import UserError
 
 ALIGNED = ("train", "dev")  # splits whose alignments are given: those that training may look at
 
 
-class InflectionFormat(Strict):
+class InflectionFormat(TaskFormat):
     """How the columns of a data set's files are to be read."""
 
     columns: list[str] = Field(list(InflectionCodec.columns), description="order of the columns")
@@ -72,7 +72,8 @@ class Index(Stage[InflectionFormat]):
                 # In a source row the lemma comes last, after the features.
                 offsets = [len(symbols) - len(row.lemma) for symbols, row in zip(sources[name], own, strict=True)]
                 alignment = ([first + at for at in each] for first, each in zip(offsets, aligned, strict=True))
-            write_split(self.out, name, own, (sources[name], targets[name]), (source, target), alignment)
+            given = own, (sources[name], targets[name]), (source, target), alignment
+            write_split(self.out, name, *given, self.layout.source_eos)
             cells = Counter((row.lemma, row.features) for row in set(own))
             counts[name] = {"rows": len(own), "lemmas": len({row.lemma for row in own})}
             counts[name]["duplicate_rows"] = len(own) - len(set(own))

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from pydantic import Field
+
 from pam.data.dataset import RECORD, hashes_of, read_checksummed, write_checksummed, write_summary
 from pam.data.download import check_fetched
 from pam.data.readers import Files
@@ -21,6 +23,12 @@ if TYPE_CHECKING:
     from pam.data.registry import Dataset
 
 Layout = TypeVar("Layout", bound=Strict)
+
+
+class TaskFormat(Strict):
+    """Keys that `format` has whatever a task's kind, if models learn it."""
+
+    source_eos: bool = Field(True, description="whether sources end in an end symbol, which can be attended to")
 
 
 @dataclass

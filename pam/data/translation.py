@@ -23,7 +23,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, mo
 
 from pam.data.dataset import SPLITS, Prepared, text_file, write_split, write_summary
 from pam.data.download import check_fetched
-from pam.data.prepare import Stage, Task, class_names, files_of, origin_of
+from pam.data.prepare import Stage, Task, TaskFormat, class_names, files_of, origin_of
 from pam.data.readers import CONTROL, Files, Line, Reader, aligned, lines_of, load_reader
 from pam.data.tokenizers import SIDES, TOKENIZERS, Settings, Side, SideSettings, TranslationCodec, learn_merges
 from pam.data.vocabulary import Vocabulary
@@ -59,7 +59,7 @@ class VocabularyFormat(Strict):
         return size
 
 
-class TranslationFormat(Strict):
+class TranslationFormat(TaskFormat):
     """Keys that a data set of sentence pairs may have under `format`."""
 
     source: str = Field(pattern=LANGUAGE, description="code of the language translated from")
@@ -280,7 +280,7 @@ class Segment(Stage[TranslationFormat]):
 class Index(Stage[TranslationFormat]):
     """Symbols to numbers: texts, vocabularies, ids and the codec, in the prepared folder itself."""
 
-    keys = ("vocabulary",)
+    keys = ("vocabulary", "source_eos")
 
     def run(self) -> dict[str, Any]:
         """Sizes of the vocabularies; by split rows, symbols and unknown ones, and pairs that training has too."""
@@ -294,7 +294,8 @@ class Index(Stage[TranslationFormat]):
         counts, tokenized = {}, self.out / "tokenize"
         for split in SPLITS:
             symbols = self._symbols(split, "source"), self._symbols(split, "target")
-            made = write_split(self.out, split, read_pairs(tokenized, split), symbols, (source, target))
+            given = read_pairs(tokenized, split), symbols, (source, target)
+            made = write_split(self.out, split, *given, source_eos=self.layout.source_eos)
             counts[split] = {"rows": len(made), **made.symbol_counts()}
         references = [f"tokenize/{REFERENCES}".format(split=split) for split in SCORED]
         for copied in (*(f"segment/{name}" for name in TranslationCodec.files), *references):
@@ -404,8 +405,8 @@ def prepare_word_alignments(name: str, dataset: Dataset, raw: Path, data: Path, 
     """Makes the prepared folder `out` from the fetched files in `raw`, for the task prepared in `data`; the summary.
 
     It has one split, and the links in `links.json`. Words stay as they are, in small letters if the task's are, since
-    the links count them; ids are those of the task. Where the task translates in the other direction, all is turned
-    round. A UserError names what does not fit, with file and line.
+    the links count them; ids are those of the task, and sources end as they do there. Where the task translates in the
+    other direction, all is turned round. A UserError names what does not fit, with file and line.
     """
     task = Prepared(data)
     if not isinstance(dataset.kind, WordAlignments) or "languages" not in task.summary:
@@ -427,7 +428,8 @@ def prepare_word_alignments(name: str, dataset: Dataset, raw: Path, data: Path, 
     task.target.save(out / "target.vocab")
     codec.save(out)
     symbols = (codec.source_symbols([pair[0]]) for pair in pairs), (codec.target_symbols(pair[1]) for pair in pairs)
-    split = write_split(out, GOLD, (pair[:2] for pair in pairs), symbols, (task.source, task.target))
+    given = (pair[:2] for pair in pairs), symbols, (task.source, task.target)
+    split = write_split(out, GOLD, *given, source_eos=task.split("train").source_eos)
     links = {"sure": [own.sure for *_, own in pairs], "possible": [own.possible for *_, own in pairs]}
     write_text(out / "links.json", json.dumps(links) + "\n")
     counts = {"rows": len(pairs), "links": {kind: sum(map(len, own)) for kind, own in links.items()}}

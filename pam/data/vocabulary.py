@@ -124,11 +124,17 @@ class Vocabulary:
         return len(SPECIALS) + len(self.symbols)
 
 
+def ended(ids: Iterable[int], end: bool = True) -> list[int]:
+    """A row of ids as a model reads or writes it: EOS behind them, unless `end` says that there is none."""
+    return [*ids, EOS] if end else list(ids)
+
+
 def to_actions(target_ids: Sequence[int], alignment: Sequence[int], source_length: int) -> list[int]:
     """Inserts STEPs so that each symbol is written where it is aligned: m + source_length - 1 actions.
 
     `target_ids` are m symbols, the last of them EOS; `alignment` has the source positions of the first m - 1; EOS is
-    written at the last of the `source_length` positions. A ValueError says if positions decrease or leave the source.
+    written at the last of the `source_length` positions, be that the source's own EOS or its last symbol. A ValueError
+    says if positions decrease or leave the source.
     """
     if len(alignment) != len(target_ids) - 1:
         raise ValueError("every target symbol but the last needs a position")

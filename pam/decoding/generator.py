@@ -18,9 +18,9 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from pam.config import Decoding
-from pam.data.dataset import Prepared
+from pam.data.dataset import Prepared, Split
 from pam.data.tokenizers import Codec
-from pam.data.vocabulary import EOS, PAD, SPECIALS, UNK, Vocabulary
+from pam.data.vocabulary import PAD, SPECIALS, UNK, Vocabulary, ended
 from pam.decoding.hypotheses import LENGTHS, LengthPrior, Output
 from pam.decoding.search import Sampling, beam_search, sample
 from pam.io import UserError, write_json, write_text
@@ -86,6 +86,7 @@ class Generator:
         found = decode(
             self.model.network, ids, self.decoding, self.actions, n_best=self.n_best, prior=self.prior,
             penalties=self.penalties, sampling=self.sampling, first=first, on_progress=on_progress,
+            source_eos=self.model.source_eos,
         )  # fmt: skip
         pairs = zip(sources, found, strict=True)
         return [[self._hypothesis(output, source) for output in outputs] for source, outputs in pairs]
@@ -104,12 +105,12 @@ class Generator:
 def decode(
     model: Model, sources: Sequence[Sequence[int]], decoding: Decoding, actions: bool = False, *, n_best: int = 1,
     prior: LengthPrior | None = None, penalties: Sequence[float] = (), sampling: Sampling | None = None, first: int = 0,
-    on_progress: Callable[[int], None] = lambda _: None,
+    on_progress: Callable[[int], None] = lambda _: None, source_eos: bool = True,
 ) -> list[list[Output]]:  # fmt: skip
     """Decodes sources of any length, similar lengths side by side.
 
     Args:
-        model: in evaluation mode; sources: ids without the end symbol, which is added here.
+        model: in evaluation mode; sources: ids without the end symbol, which is added here if `source_eos`.
         decoding: beam, ranking, limits, and how many are decoded side by side.
         actions: whether the model writes pointer actions; prior: of target lengths, for `decoding.length_prior`.
         penalties: as `beam_search` takes them.
@@ -118,16 +119,20 @@ def decode(
         on_progress: called after each batch with the number of sources that are done.
 
     Returns: For each source, in the order given, its `n_best` outputs: the best first, or as drawn; or one for each of
-        `penalties`.
+        `penalties`. A UserError names a source of which nothing is left to attend to.
     """
+    for number, source in enumerate(sources, first):
+        if not source and not source_eos:
+            message = f"source {number} is empty, and this model attends to no end symbol"
+            raise UserError(message, hint="leave it out")
     device = next(model.parameters()).device
     order = sorted(range(len(sources)), key=lambda row: len(sources[row]))
     outputs: dict[int, list[Output]] = {}
     for start in range(0, len(order), decoding.batch_size):
         rows = order[start : start + decoding.batch_size]
-        ended = [torch.tensor([*sources[row], EOS]) for row in rows]
-        lengths = torch.tensor([len(source) for source in ended], device=device)
-        batch = pad_sequence(ended, batch_first=True, padding_value=PAD).to(device), lengths
+        ids = [torch.tensor(ended(sources[row], source_eos)) for row in rows]
+        lengths = torch.tensor([len(source) for source in ids], device=device)
+        batch = pad_sequence(ids, batch_first=True, padding_value=PAD).to(device), lengths
         with sampling_latents(model, decoding.latent_samples) as one:
             if sampling is None:
                 found = beam_search(one, *batch, decoding, n_best, actions, prior, penalties)
@@ -158,8 +163,9 @@ def sampling_latents(model: Model, samples: int) -> Iterator[Model]:
             latent.sampling = False
 
 
-def prepared_for(model: SavedModel, folder: Path) -> Prepared:
-    """A prepared folder whose ids mean to the model what they mean there; a UserError if vocabularies differ."""
+def prepared_for(model: SavedModel, folder: Path, split: str) -> Prepared:
+    """A prepared folder whose ids mean to the model what they mean there; a UserError if vocabularies differ, or the
+    sources of the split end otherwise than those that the model was trained with."""
     data = Prepared(folder)
     for side, vocabulary in (("source", model.source), ("target", model.target)):
         if getattr(data, side).digest != vocabulary.digest:
@@ -168,6 +174,13 @@ def prepared_for(model: SavedModel, folder: Path) -> Prepared:
                 file=folder / f"{side}.vocab",
                 hint="name the prepared data of the model's own task",
             )
+    if Split.load(folder, split).source_eos != model.source_eos:
+        raise UserError(
+            f"{model.run.label} was trained with sources that {'end' if model.source_eos else 'do not end'} in an end "
+            "symbol, these are otherwise",
+            file=folder / f"{split}.safetensors",
+            hint=f"prepare the data with `format: {{source_eos: {str(model.source_eos).lower()}}}`",
+        )
     return data
 
 
@@ -207,7 +220,7 @@ def predict_split(
         record: JSON with the cost and with what the decoding was like; None: is not written.
     """
     model = generator.model
-    rows = prepared_for(model, data).rows(split)
+    rows = prepared_for(model, data, split).rows(split)
     sources = [model.codec.source_symbols(row[:-1]) for row in rows]
     device = next(model.network.parameters()).device
     watch = Stopwatch(device)

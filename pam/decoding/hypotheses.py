@@ -89,7 +89,7 @@ class LengthPrior(Strict):
     @classmethod
     def of(cls, split: Split) -> LengthPrior:
         """Counts the pairs of lengths of a prepared split, end symbols left out."""
-        return cls.fit(split.sources.lengths - 1, split.targets.lengths - 1)
+        return cls.fit(split.sources.lengths - split.source_eos, split.targets.lengths - 1)
 
     @classmethod
     def fit(cls, source: Iterable[int], target: Iterable[int]) -> LengthPrior:
@@ -138,7 +138,7 @@ class Ranking:
     a = w = 0 the score is log p.
 
     Args:
-        lengths: (B,) source lengths m + 1, end symbol included; limits: (B,) the largest l of each sentence.
+        lengths: (B,) source lengths m, without end symbols; limits: (B,) the largest l of each sentence.
         prior: p(n | m); None: w counts as 0.
     """
 
@@ -151,7 +151,7 @@ class Ranking:
         if prior is None or decoding.length_prior == 0:
             return
         tables = [
-            decoding.length_prior * prior.log_probs(length - 1, limit)
+            decoding.length_prior * prior.log_probs(length, limit)
             for length, limit in zip(lengths.tolist(), limits.tolist(), strict=True)
         ]
         self.bonus = [torch.from_numpy(table) for table in tables]
@@ -208,10 +208,10 @@ class Hypotheses:
     def most_attended(self, lengths: Tensor) -> Tensor:
         """The source position that each hypothesis' last step attended most, end symbols left out: (B, k).
 
-        It is 0 where a source has nothing but its end symbol; source `lengths` (B,) include that.
+        Source `lengths` (B,) are those of `without_end`. It is 0 where a source has nothing but its end symbol.
         """
         alignment = self.state.alignment.unflatten(0, (-1, self.beam))
         positions = torch.arange(alignment.shape[2], device=lengths.device)
-        beyond = positions >= lengths[:, None] - 1  # (B, m)
+        beyond = positions >= lengths[:, None]  # (B, m)
         attended: Tensor = alignment.masked_fill(beyond[:, None], -1.0).argmax(2)
         return attended

@@ -12,7 +12,7 @@ from torch import Tensor
 from pam.config import Decoding
 from pam.data.vocabulary import BOS, EOS
 from pam.decoding.hypotheses import NOTHING, Best, Hypotheses, LengthPrior, Output, Ranking, forbidden_symbols, longest
-from pam.models.model import Model
+from pam.models.model import Model, without_end
 from pam.models.search_layer import largest
 
 KEEP_SHARE = 0.75  # finished sentences leave the batch once so many of it, at most, are still open
@@ -47,9 +47,9 @@ def beam_search(
     Returns: For each sentence its `n_best` outputs, the best one first; fewer where the beam finds fewer. With
         `penalties`, the best output by each of them, in their order.
     """
-    limits = longest(lengths, decoding)
+    limits, words = longest(lengths, decoding), without_end(source, lengths)
     by_penalty = [decoding.model_copy(update={"length_penalty": one}) for one in penalties] or [decoding]
-    beams = _Beams([Ranking(one, lengths, limits, prior) for one in by_penalty], limits, decoding, n_best)
+    beams = _Beams([Ranking(one, words, limits, prior) for one in by_penalty], limits, decoding, n_best)
     forbidden = torch.tensor(forbidden_symbols(actions), device=source.device)
     hypotheses = Hypotheses(model, source, lengths, decoding.beam, decoding.precision == "bf16")
     for written in range(1, int(limits.max()) + 1):
@@ -61,7 +61,7 @@ def beam_search(
             break
         hypotheses.update(parents, beams.symbol)
         if decoding.replace_unknown:
-            beams.attend(hypotheses.most_attended(lengths[beams.rows]))
+            beams.attend(hypotheses.most_attended(words[beams.rows]))
         # Dropping finished sentences copies the others, so it waits for a few of them.
         if int(is_open.sum()) <= KEEP_SHARE * len(beams.rows):
             left = is_open.nonzero().squeeze(1)
@@ -189,7 +189,7 @@ def sample(
         For each sentence `n_best` independent outputs in the order drawn; `log_prob` is the model's own, whatever the
         temperature, and `score` is the same.
     """
-    limits, device = longest(lengths, decoding), source.device
+    limits, words, device = longest(lengths, decoding), without_end(source, lengths), source.device
     forbidden = torch.tensor(forbidden_symbols(actions), device=device)
     hypotheses = Hypotheses(model, source, lengths, n_best, decoding.precision == "bf16")
     generators = [np.random.default_rng([sampling.seed, number]) for number in numbers]
@@ -205,7 +205,7 @@ def sample(
         written.append(torch.where(is_open, symbol, EOS))
         hypotheses.update(None, symbol)
         if decoding.replace_unknown:
-            attended.append(hypotheses.most_attended(lengths))
+            attended.append(hypotheses.most_attended(words))
         is_open = is_open & (symbol != EOS) & (len(written) < limits)[:, None]
     symbols = torch.stack(written, 2)
     positions = torch.stack(attended, 2) if attended else symbols[:, :, :0]

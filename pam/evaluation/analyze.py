@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from pam.data.dataset import Examples, Prepared
-from pam.data.vocabulary import EOS
+from pam.data.vocabulary import ended
 from pam.decoding.generator import prepared_for
 from pam.evaluation.attention import Analysis, Gatherer, Sentence
 from pam.io import UserError
@@ -34,7 +34,7 @@ def analyze(model: SavedModel, data: Path, split: str, batch_size: int) -> Analy
 
     A UserError says that the data are not those that the model was trained with, or that memory is short.
     """
-    prepared, run = prepared_for(model, data), model.run
+    prepared, run = prepared_for(model, data, split), model.run
     watch = Stopwatch(next(model.network.parameters()).device)
     gathered = _gather(model, prepared, split, batch_size)
     about = {"task": run.task, "model": run.model, "label": run.label, "seed": run.seed, "split": split}
@@ -54,7 +54,7 @@ def _gather(model: SavedModel, data: Prepared, split: str, batch_size: int) -> G
         log_probs, exact, prior, alignment = (part.double().cpu().numpy() for part in floats)
         for place, number in enumerate(batch.rows.tolist()):
             source, target = _symbols(model, rows[number])
-            m, n = len(source) + 1, len(target) + 1
+            m, n = len(source) + model.source_eos, len(target) + 1
             likelihood = log_probs[place, :n], exact[place, :n], correct[place, :n]
             attention = prior[place, :n, :m], alignment[place, :n, :m]
             words = codec.words(source, "source"), codec.words(target, "target")
@@ -76,7 +76,7 @@ def heat_maps(
     The `rows` are numbers from 0; without them, `count` telling ones are chosen. A UserError says that there is no such
     row, or that the data are not the model's.
     """
-    table = prepared_for(model, data).rows(split)
+    table = prepared_for(model, data, split).rows(split)
 
     def legible(number: int) -> bool:
         return all(len(side) + 1 in LEGIBLE for side in _symbols(model, table[number]))
@@ -87,11 +87,12 @@ def heat_maps(
     maps = []
     for number in telling_rows(table, count, legible) if rows is None else rows:
         source, target = _symbols(model, table[number])
-        source_ids = torch.tensor([[*model.source.encode(source), EOS]])
-        target_ids = torch.tensor([[*model.target.encode(target), EOS]])
+        source_ids = torch.tensor([ended(model.source.encode(source), model.source_eos)])
+        target_ids = torch.tensor([ended(model.target.encode(target))])
         forced = model.network.teacher_force(source_ids, torch.tensor([source_ids.shape[1]]), target_ids)
         columns: dict[str, Any] = dict(zip(model.codec.columns, table[number], strict=True))
-        symbols = {"row": number, "source": [*source, "</s>"], "target": [*target, "</s>"]}
+        end = ["</s>"] if model.source_eos else []
+        symbols = {"row": number, "source": source + end, "target": [*target, "</s>"]}
         for name in ("prior", "alignment"):
             attention = getattr(forced, name)[0].tolist()
             symbols[name] = [[round(value, 6) for value in position] for position in attention]

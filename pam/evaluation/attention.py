@@ -51,7 +51,8 @@ class Sentences(Strict):
 
 class Entropy(Strict):
     description: str = (
-        "entropy of the prior over source positions, end symbol included, at each target symbol, end symbol included; "
+        "entropy of the prior over source positions, an end symbol included where sources have one, at each target "
+        "symbol, end symbol included; "
         "correct: the most probable symbol is the reference's; what lies above the last edge is in the last bin"
     )
     unit: str = "nats"
@@ -90,14 +91,14 @@ class Analysis(Strict):
 
 @dataclass(frozen=True)
 class Sentence:
-    """One sentence of n target symbols and m source symbols, end symbols included."""
+    """One sentence of n target symbols and m source symbols, end symbols included where there are some."""
 
     log_probs: Floats  # (n,) log p(y_t | y_<t, x)
     exact: Floats  # (n,) the same summed over all source positions
     correct: NDArray[np.bool_]  # (n,) whether y_t is the most probable symbol
     prior: Floats  # (n, m) distributions over source positions
     alignment: Floats  # (n, m) likewise; what is fed to the next state
-    source_words: list[int]  # (m - 1,) for each source symbol the number of its word
+    source_words: list[int]  # for each source symbol but the end symbol the number of its word
     target_words: list[int]  # (n - 1,) likewise
 
 
@@ -114,8 +115,8 @@ class Gatherer:
         """Takes in row `number` of the split."""
         # A source word gets what its symbols get; end symbols are left out on both sides.
         starts = _starts(sentence.source_words)
-        both = sentence.alignment, sentence.prior
-        alignment, prior = (np.add.reduceat(weights[:-1, :-1], starts, axis=1) for weights in both)
+        both, symbols = (sentence.alignment, sentence.prior), len(sentence.source_words)
+        alignment, prior = (np.add.reduceat(weights[:-1, :symbols], starts, axis=1) for weights in both)
         coverage = np.minimum(alignment.sum(axis=0), 1.0)
         self.rows[number] = {
             "nll": _rounded(-sentence.log_probs.sum()),

@@ -45,7 +45,7 @@ def choose(generator: Generator, data: Path) -> Choice:
     penalties, decoding, model = generator.penalties, generator.decoding, generator.model
     if not penalties:
         raise UserError("no length penalties to choose from", hint="list some in `decoding.length_penalties`")
-    prepared = prepared_for(model, data)
+    prepared = prepared_for(model, data, SPLIT)
     metric = sacre_metrics(target_language(prepared))["bleu"]
     rows = prepared.rows(SPLIT)
     with enough_for(f"the decoding of {decoding.batch_size} sources side by side", HINT):

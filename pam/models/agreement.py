@@ -6,8 +6,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from pam.data.vocabulary import PAD
+from pam.data.vocabulary import EOS, PAD
+from pam.models.model import without_end
 from pam.models.seq2seq import Seq2Seq, pay_at_end
 
 
@@ -27,20 +29,28 @@ class Agreement(Seq2Seq):
 
     def _objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         values, prior = self.objective_and_prior(source, lengths, target)
-        turned = target, (target != PAD).sum(1), source
-        return self.agreed(source, target, values, prior, *self.back.objective_and_prior(*turned))
-
-    def agreed(
-        self, source: Tensor, target: Tensor, values: Tensor, prior: Tensor, back_values: Tensor, back_prior: Tensor
-    ) -> Tensor:
-        """The objective, (B, T), from those of both directions: values (B, T) and attention (B, T, m) of x to y, (B, m)
-        and (B, m, T) of y to x."""
-        real, real_source = target != PAD, source != PAD
-        both = prior * back_prior.transpose(1, 2)
-        trace = (both * (real[:, :, None] & real_source[:, None])).sum((1, 2))
-        other = torch.where(real_source, back_values, 0.0).sum(1)
+        read, sizes, written = turned_round(source, lengths, target)
+        back_values, back_prior = self.back.objective_and_prior(read, sizes, written)
+        # An end symbol that one direction writes and the other does not read is nowhere to be attended to.
+        both = prior[:, : read.shape[1]] * back_prior[:, : source.shape[1]].transpose(1, 2)
+        trace = (both * ((read != PAD)[:, :, None] & (source != PAD)[:, None])).sum((1, 2))
+        other = torch.where(written != PAD, back_values, 0.0).sum(1)
         return pay_at_end(values, other + self.weight * trace, target)
 
     def progress(self, share: float) -> None:
         super().progress(share)
         self.back.progress(share)
+
+
+def turned_round(source: Tensor, lengths: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same pairs in the opposite direction: sources, their lengths and targets, as `objective` takes them.
+
+    Targets end in an end symbol, and sources in one where those of this direction do.
+    """
+    sizes = (target != PAD).sum(1)
+    if bool((without_end(source, lengths) < lengths).all()):
+        return target, sizes, source
+    # An empty output keeps its end symbol: there must be something to attend to.
+    left = (sizes - 1).clamp_min(1)
+    read = target.masked_fill(torch.arange(target.shape[1], device=target.device) >= left[:, None], PAD)
+    return read[:, : int(left.max())], left, F.pad(source, (0, 1), value=PAD).scatter(1, lengths[:, None], EOS)

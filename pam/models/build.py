@@ -65,7 +65,8 @@ def recurrent(components: ModelConfig, network: Network, source: int, target: in
         chosen = getattr(components, question)
         parts[question] = implementation(kinds, chosen)(chosen, sizes)
     encoder = Encoder(source, *encoding, network.encoder_reads)
-    decoding = network.decoder, network.decoder_layers, values, network.dropout
+    final = 0 if network.decoder_start == "zeros" else values
+    decoding = network.decoder, network.decoder_layers, final, network.dropout
     decoder = Decoder(target, network.embedding, values, *decoding)
     return Seq2Seq(encoder=encoder, decoder=decoder, readout=Readout(sizes, target), **parts)
 

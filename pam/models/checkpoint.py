@@ -74,13 +74,17 @@ class SavedModel:
     target: Vocabulary
     codec: Codec  # text to symbols and back, as the model learned them
     network: Model
+    source_eos: bool = True  # whether the sources that it reads end in an end symbol
 
 
-def save_model(folder: Path, run: RunConfig, task: str, origin: Path, weights: Mapping[str, Tensor]) -> None:
+def save_model(
+    folder: Path, run: RunConfig, task: str, origin: Path, weights: Mapping[str, Tensor], source_eos: bool = True
+) -> None:
     """Writes a model folder; the weights last, as they complete it, with the hashes of all files in the folder, those
     too that were there before.
 
     `origin` is prepared data, or another model: vocabularies and the files that this kind of task needs are copied.
+    `source_eos`: whether the sources that it was trained with end in an end symbol.
     """
     sides = {"source.vocab": "target.vocab", "target.vocab": "source.vocab"} if run.components.reversed else {}
     for name in belongings(task):
@@ -89,6 +93,8 @@ def save_model(folder: Path, run: RunConfig, task: str, origin: Path, weights: M
     others = sorted(path for path in folder.iterdir() if path.is_file() and path.name != WEIGHTS)
     hashes = {path.name: sha256_of(path) for path in others}
     notes = {"format": FORMAT, "task": task, "files": json.dumps(hashes)}
+    if not source_eos:  # a folder that does not say it is of a model whose sources end
+        notes["source_eos"] = "false"
     save_tensors(folder / WEIGHTS, weights, notes)
 
 
@@ -138,4 +144,4 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
         )
     network.load_state_dict(tensors)
     network.eval().to(device or torch.device("cpu"))
-    return SavedModel(run, notes["task"], source, target, codec, network)
+    return SavedModel(run, notes["task"], source, target, codec, network, notes.get("source_eos") != "false")

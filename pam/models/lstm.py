@@ -156,7 +156,7 @@ class Decoder(nn.Module):
     Args:
         vocabulary: number of target symbols; embedding: units of an embedding.
         context: units D of the context c_{t-1}; hidden: LSTM units H; layers: in the stack.
-        final: units of the encoder's final states, from which the first state is made.
+        final: units of the encoder's final states, from which the first state is made; 0: it is zeros.
         rate: dropout rate, on embeddings and on each layer's output.
     """
 
@@ -167,7 +167,7 @@ class Decoder(nn.Module):
         self.embedding = nn.Embedding(vocabulary, embedding)
         inputs = [embedding + context] + [hidden] * (layers - 1)
         self.cells = nn.ModuleList(nn.LSTMCell(size, hidden) for size in inputs)
-        self.bridge = nn.Linear(final, 2 * layers * hidden)
+        self.bridge = nn.Linear(final, 2 * layers * hidden) if final else None
         self.hidden = hidden
         self.rate = rate
 
@@ -177,7 +177,10 @@ class Decoder(nn.Module):
         return [cell for cell in self.cells if isinstance(cell, nn.LSTMCell)]
 
     def start(self, final: Tensor) -> Hidden:
-        """The first state from the encoder's final states (B, final): h by tanh, c linear."""
+        """The first state from the encoder's final states (B, final), h by tanh, c linear, or zeros."""
+        if self.bridge is None:
+            zeros = final.new_zeros(len(final), self.hidden)
+            return tuple((zeros, zeros) for _ in self.cells)
         parts = self.bridge(final).chunk(2 * len(self.cells), dim=1)
         return tuple((torch.tanh(h), c) for h, c in zip(parts[::2], parts[1::2], strict=True))
 

@@ -9,7 +9,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from pam.data.vocabulary import BOS
+from pam.data.vocabulary import BOS, EOS
+
+
+def without_end(source: Tensor, lengths: Tensor) -> Tensor:
+    """Lengths (B,) of sources (B, m), an end symbol left out where they have one: `source_eos` of the data's format."""
+    last = source.gather(1, lengths[:, None] - 1).squeeze(1)
+    return lengths - (last == EOS).long()
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ _LOOKS = {
     **_family("#00798C", local_m="<", local_p=">"),
     **_family("#A6761D", structural="*", fertility="8", fertility_bounded="p", fertility_init="P"),
     **_family("#4B6E00", structured="p", agreement="h", agreement_init="v", soft_reversed="s"),
-    **_family("#56B4E9", sparsemax=">", sparse="<"),
+    **_family("#56B4E9", sparsemax=">", sparse="<", soft_mlp="X"),
     **_family("#B0457B", acvi="o", **{"acvi-kl0.01": "p"}, acvi_sampled="8", ved="X", ved_sampled="d"),
     **_family("#8C1C3F", hard="X", hard_moving="*"),
     **_family("#7A5195", variational_sample="^", variational_gumbel="v", variational=">", **{"variational-kl0.1": "<"}),

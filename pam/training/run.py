@@ -96,8 +96,9 @@ def _train_in_group(
                 weights, progress = Trainer(run, model, train, dev, states, reporter, group, stop).run()
             if group.is_main:
                 results.clear()
-                LengthPrior.of(_split(data, "train", run)).save(results.folder / "model" / LENGTHS)
-                save_model(results.folder / "model", run, kind, data.folder, weights)
+                split = _split(data, "train", run)
+                LengthPrior.of(split).save(results.folder / "model" / LENGTHS)
+                save_model(results.folder / "model", run, kind, data.folder, weights, split.source_eos)
                 write_history(results.folder / "history.csv", progress.history)
                 write_json(results.folder / "training.json", _record(run, progress, model, group, starts))
                 results.complete()
@@ -159,7 +160,7 @@ def _record(
 def join(run: RunFolder) -> None:
     """Makes the model of an ensemble from the runs of its members, with the same task and seed.
 
-    A UserError says that it has no members, that one of them is not trained, or that they write different symbols.
+    A UserError says that it has no members, that one of them is not trained, or that they read or write differently.
     """
     watch = devices.Stopwatch(torch.device("cpu"))
     config = run.load()
@@ -174,11 +175,14 @@ def join(run: RunFolder) -> None:
             if not first.is_file() or sha256_of(first) != sha256_of(folder / name):
                 hint = "join models that were trained on the same prepared data"
                 raise UserError(f"its symbols are not those of {first}", file=folder / name, hint=hint)
+        if member.source_eos != members[0].source_eos:
+            message = f"only one of this model and that of {folders[0]} reads sources that end in an end symbol"
+            raise UserError(message, file=folder, hint="join models that were trained on the same prepared data")
     write_text(run.model / LENGTHS, (folders[0] / LENGTHS).read_text(encoding="utf-8"))
     weights: dict[str, torch.Tensor] = {}
     for place, member in enumerate(members):
         weights |= {f"members.{place}.{name}": own for name, own in member.network.state_dict().items()}
-    save_model(run.model, config, members[0].task, folders[0], weights)
+    save_model(run.model, config, members[0].task, folders[0], weights, members[0].source_eos)
     load_model(run.model)  # whether the run says of the members what they are
     record = {
         **watch.restart(),  # the cost of joining: trainings count with the members, once

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from pam.config import Decoding, RunConfig, Training
+from pam.config import Decoding, RunConfig
 from pam.data.dataset import Batch, Examples, Rows
 from pam.data.vocabulary import EOS, strip
 from pam.decoding.search import search
@@ -23,6 +23,7 @@ from pam.models.model import Model
 from pam.training.checkpoint import CheckpointTimer, Progress, StateFolder, Weights, pack, unpack
 from pam.training.devices import Stopwatch, enough_for, use_precision
 from pam.training.distributed import ProcessGroup, step_seed
+from pam.training.learning_rate import learning_rate
 from pam.training.logging import Reporter
 from pam.training.preemption import Stop, Stopped
 
@@ -71,8 +72,13 @@ class Trainer:
 
     def __post_init__(self) -> None:
         training = self.config.training
-        optimizer = torch.optim.SGD if training.optimizer == "sgd" else torch.optim.Adam
-        self.optimizer = optimizer(self.model.parameters(), lr=training.learning_rate, fused=True)
+        given: dict[str, Any] = {"lr": training.learning_rate, "fused": True}
+        self.optimizer: torch.optim.Optimizer
+        if training.optimizer == "sgd":
+            self.optimizer = torch.optim.SGD(self.model.parameters(), **given)
+        else:
+            first, second = training.adam_betas
+            self.optimizer = torch.optim.Adam(self.model.parameters(), betas=(first, second), **given)
         self.progress = Progress()
         self.best: Weights = {}
         self.recent: list[Weights] = []
@@ -116,6 +122,15 @@ class Trainer:
     def step(self) -> int:
         return self.progress.steps(self.steps_per_epoch)
 
+    def _learning_rate(self, step: int) -> float:
+        """That of a step of the current epoch; what came before it is in the progress, so that a resumed run has it."""
+        bounds = [-row["dev_objective"] for row in self.progress.history] if self._watches_bound else []
+        return learning_rate(self.config.training, step, self.total_steps, bounds)
+
+    @property
+    def _watches_bound(self) -> bool:
+        return self.config.training.schedule == "plateau"
+
     def _finished(self) -> bool:
         patience, history = self.config.training.patience, self.progress.history
         if not history:
@@ -147,12 +162,13 @@ class Trainer:
         # What is drawn depends on the step alone, here and in an evaluation, so that a resumed run draws the same.
         torch.manual_seed(step_seed(self.config.seed, self.step, self.group.rank))
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(training, self.step, self.total_steps)
+            group["lr"] = self._learning_rate(self.step)
         self.model.progress(self.step / self.total_steps)
         self.optimizer.zero_grad()
         tokens = int(self.train.target_lengths[rows].sum())
         # Long and short rows are mixed in each part as in the batch; of one that is too small a part is empty.
-        own_loss = self._backward(rows[self.group.rank :: self.group.size], tokens)
+        units = tokens if training.normalize == "tokens" else len(rows)
+        own_loss = self._backward(rows[self.group.rank :: self.group.size], units)
         norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), training.clip))
         losses, exit_codes = self._gather(own_loss, self.stop.exit_code())
         loss = sum(losses)
@@ -167,11 +183,11 @@ class Trainer:
         progress.examples += len(rows)
         return int(max(exit_codes))
 
-    def _backward(self, rows: Rows, tokens: int) -> float:
-        """Adds the gradient of `rows`, this process's part of a batch of `tokens`; returns their loss, a sum."""
+    def _backward(self, rows: Rows, units: int) -> float:
+        """Adds the gradient of `rows`, this process's part of a batch of so many `units`; returns their loss, a sum."""
         self.model.train()
-        # Gradients are averaged over processes, though it is their sum that counts, over the tokens of all.
-        scale, loss = self.group.size / tokens, 0.0
+        # Gradients are averaged over processes, though it is their sum that counts, over the units of all.
+        scale, loss = self.group.size / units, 0.0
         count = min(self.config.training.accumulate, len(rows))
         parts = np.array_split(rows, count) if count else [rows]
         for index, part in enumerate(parts, start=1):
@@ -203,7 +219,7 @@ class Trainer:
             "step": self.step,
             "examples": before["examples"] + progress.examples,
             "tokens": before["tokens"] + progress.tokens,
-            "learning_rate": learning_rate(self.config.training, self.step - 1, self.total_steps),
+            "learning_rate": self._learning_rate(self.step - 1),
             "train_loss": progress.loss / progress.tokens,
             **{f"dev_{name}": dev.get(name) for name in ("loss", "accuracy", *EVAL_METRICS)},
             "wall_s": progress.wall_s,
@@ -236,6 +252,7 @@ class Trainer:
         try:
             actions, accuracy = config.components.targets == "actions", config.training.select == "accuracy"
             wanted = {"actions": actions, "accuracy": accuracy, "eval_metrics": config.training.eval_metrics}
+            wanted["objective"] = self._watches_bound
             measured = evaluate(self.model, self.dev, config.decoding, self.group, self.stop, **wanted)
         finally:
             if average > 1:
@@ -268,18 +285,6 @@ def _clone(weights: Weights) -> Weights:
     return {name: value.clone() for name, value in weights.items()}
 
 
-def learning_rate(training: Training, step: int, steps: int) -> float:
-    """The rate at a step, from 0, of so many: a linear warm-up, a plateau, and a decay, linear to zero or by halves."""
-    warmup = min(1.0, (step + 1) / max(1, training.warmup_steps))
-    if training.schedule == "halving":
-        late = step - training.halve_after
-        halvings = 1 + late // training.halve_every if late >= 0 else 0
-        return training.learning_rate * warmup * float(0.5**halvings)
-    left = (steps - step) / steps
-    decay = 1.0 if training.flat >= 1 else min(1.0, left / (1 - training.flat))
-    return training.learning_rate * warmup * decay
-
-
 @torch.no_grad()
 def evaluate(
     model: Model,
@@ -291,13 +296,15 @@ def evaluate(
     actions: bool = False,
     accuracy: bool = True,
     eval_metrics: bool = False,
+    objective: bool = False,
 ) -> dict[str, float]:
     """Teacher-forced loss and exact-match accuracy by greedy search; the group shares the batches.
 
     Returns `loss` in nats per target token, end symbol included; with `accuracy`, that of whole outputs from 0 to 1;
     and with `eval_metrics`, `token_accuracy`, how often the most probable next symbol is the target's, `objective`,
     what training maximizes, be it log p or a bound, in nats per target token, and `positions`, how many are summed over
-    for a token. What an objective draws comes from torch's generator. Stopped is raised if a process is to stop.
+    for a token; with `objective`, that one of these. What an objective draws comes from torch's generator. Stopped is
+    raised if a process is to stop.
     """
     model.eval()
     greedy = decoding.model_copy(update={"beam": 1})
@@ -316,9 +323,11 @@ def evaluate(
                 for row, output in zip(batch.rows.tolist(), outputs, strict=True):
                     target = strip(examples.targets[row].tolist())
                     matches += output.complete and [*strip(output.symbols), EOS] == target
-            if eval_metrics:
-                objective, forced = model.objective(*given), model.teacher_force(*given)
-                parts = forced.correct, objective, forced.positions
+            if eval_metrics or objective:
+                parts = [torch.zeros_like(batch.mask), model.objective(*given), torch.zeros_like(batch.mask)]
+                if eval_metrics:
+                    forced = model.teacher_force(*given)
+                    parts[0], parts[2] = forced.correct, forced.positions
                 metrics += torch.stack([part.double()[batch.mask].sum() for part in parts]).cpu()
     *sums, codes = group.gather(loss, tokens, matches, *metrics.tolist(), stop.exit_code())
     if any(codes):
@@ -327,6 +336,6 @@ def evaluate(
     measured = {"loss": all_loss / all_tokens}
     if accuracy:
         measured["accuracy"] = all_matches / len(examples)
-    if eval_metrics:
-        measured |= {name: value / all_tokens for name, value in zip(EVAL_METRICS, all_metrics, strict=True)}
-    return measured
+    wanted = EVAL_METRICS if eval_metrics else ("objective",) if objective else ()
+    found = dict(zip(EVAL_METRICS, all_metrics, strict=True))
+    return measured | {name: found[name] / all_tokens for name in wanted}

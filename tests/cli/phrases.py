@@ -30,7 +30,7 @@ SPLITS = {
 }
 
 
-def prepare(folder: Path, subwords: int | None = None) -> Path:
+def prepare(folder: Path, subwords: int | None = None, source_eos: bool = True) -> Path:
     """A prepared folder, made by the stages of translation."""
     raw = folder.parent / f"{folder.name} raw"
     files = {}
@@ -38,9 +38,8 @@ def prepare(folder: Path, subwords: int | None = None) -> Path:
         files[split] = {"de": raw / f"{split}.de", "en": raw / f"{split}.en"}
         for place, language in enumerate(("de", "en")):
             write_text(files[split][language], "".join(f"{pair[place]}\n" for pair in pairs))
-    layout = TranslationFormat(
-        source="de", target="en", lowercase=True, subwords=None if subwords is None else SubwordsFormat(merges=subwords)
-    )
+    learned = None if subwords is None else SubwordsFormat(merges=subwords)
+    layout = TranslationFormat(source="de", target="en", lowercase=True, subwords=learned, source_eos=source_eos)
     counts = {}
     for stage in Translation.STAGES.values():
         counts = stage(files, layout, folder).run()

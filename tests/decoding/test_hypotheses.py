@@ -134,5 +134,5 @@ def test_the_most_attended_position_is_never_the_end_or_padding() -> None:
     state = hypotheses.state
     history = AttentionHistory(alignment=alignment)
     hypotheses.state = State(state.hidden, state.context, history)
-    found = hypotheses.most_attended(torch.tensor([4, 2, 1]))
+    found = hypotheses.most_attended(torch.tensor([3, 1, 0]))
     assert found.tolist() == [[2, 0], [0, 0], [0, 0]]

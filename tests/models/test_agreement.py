@@ -17,9 +17,13 @@ def made(**changed: object) -> Agreement:
     return model
 
 
-def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def batch(source_eos: bool = True) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     source, lengths, target = tiny.batch()
-    target[torch.arange(5) >= torch.tensor([5, 3, 1, 4])[:, None]] = PAD
+    sizes = torch.tensor([5, 3, 2, 4])
+    target[torch.arange(5) >= sizes[:, None]] = PAD
+    target.scatter_(1, sizes[:, None] - 1, EOS)
+    if source_eos:
+        source.scatter_(1, lengths[:, None] - 1, EOS)
     return source, lengths, target
 
 
@@ -27,13 +31,25 @@ def test_the_objective_is_both_likelihoods_and_the_trace() -> None:
     model, (source, lengths, target) = made(), batch()
     found = model.objective(source, lengths, target)
     ahead = model.teacher_force(source, lengths, target)
-    for row, (m, n) in enumerate(zip(lengths.tolist(), [5, 3, 1, 4], strict=True)):
+    for row, (m, n) in enumerate(zip(lengths.tolist(), [5, 3, 2, 4], strict=True)):
         turned = target[row : row + 1, :n], torch.tensor([n]), source[row : row + 1, :m]
         back = model.back.teacher_force(*turned)
         trace = torch.trace(ahead.prior[row, :n, :m] @ back.prior[0])
         wanted = ahead.log_probs[row, :n].sum() + back.log_probs.sum() + trace
         torch.testing.assert_close(found[row, :n].sum(), wanted)
         torch.testing.assert_close(found[row, : n - 1], ahead.log_probs[row, : n - 1])
+
+
+def test_without_end_symbols_of_sources_both_directions_read_none_and_write_one() -> None:
+    model, (source, lengths, target) = made(), batch(source_eos=False)
+    found = model.objective(source, lengths, target)
+    ahead = model.teacher_force(source, lengths, target)
+    for row, (m, n) in enumerate(zip(lengths.tolist(), [5, 3, 2, 4], strict=True)):
+        written = torch.cat([source[row : row + 1, :m], torch.tensor([[EOS]])], 1)
+        back = model.back.teacher_force(target[row : row + 1, : n - 1], torch.tensor([n - 1]), written)
+        trace = torch.trace(ahead.prior[row, : n - 1, :m] @ back.prior[0, :m])
+        wanted = ahead.log_probs[row, :n].sum() + back.log_probs.sum() + trace
+        torch.testing.assert_close(found[row, :n].sum(), wanted)
 
 
 def test_a_latent_s_samples_are_averaged_over_both_directions() -> None:

@@ -26,6 +26,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "parts, means and an early end": {
         "accumulate": 3, "average": 2, "max_steps": 11, "patience": 1, "learning_rate": 0.05,
     },
+    "gradients by sentences, and a rate that halves": {
+        "normalize": "sentences", "optimizer": "sgd", "batch_size": 29, "accumulate": 2, "clip": 1.0,
+        "schedule": "plateau", "learning_rate": 2.0, "warmup_steps": 0, "divergence": 1000.0, "epochs": 6,
+    },
 }  # fmt: skip
 
 

@@ -9,8 +9,12 @@ import pandas as pd
 import pytest
 import torch
 
+from pam.config import RunConfig
+from pam.data.dataset import Examples, Prepared
 from tests.training import runs, small
-from tests.training.trainers import trained, without_dropout
+from tests.training.trainers import trained, trainer, without_dropout
+
+STEP = ("pam.training.trainer", "Trainer._step")
 
 
 def test_a_training_ends_after_its_most_steps_in_the_midst_of_an_epoch(data: Path, tmp_path: Path) -> None:
@@ -79,6 +83,62 @@ def test_more_metrics_change_nothing_in_a_training(model: str, data: Path, tmp_p
         assert 0 <= row["dev_token_accuracy"] <= 1
         assert row["dev_objective"] < 0 and row["dev_positions"] >= 1
     assert {row["dev_objective"] for row in plain[1].history} == {None}
+
+
+def test_a_gradient_divided_by_sentences_makes_a_step_so_much_longer(data: Path, tmp_path: Path) -> None:
+    plain = {"optimizer": "sgd", "warmup_steps": 0, "flat": 1.0, "clip": 1e9, "max_steps": 1, "batch_size": 60}
+    # All rows are one batch, of so many tokens to a sentence.
+    per = int(Examples(Prepared(data).split("train"), "symbols").target_lengths.sum()) / 60
+    by_tokens, by_sentences = (
+        trained(
+            without_dropout(small.run(**plain, normalize=normalize, learning_rate=rate)), data, tmp_path / normalize
+        )
+        for normalize, rate in (("tokens", 0.01 * per), ("sentences", 0.01))
+    )
+    for name, value in by_sentences[0].items():
+        torch.testing.assert_close(value, by_tokens[0][name], rtol=1e-5, atol=1e-6)
+    # What is logged stays per token.
+    losses = [progress.history[0]["train_loss"] for _, progress in (by_tokens, by_sentences)]
+    assert losses[0] == pytest.approx(losses[1])
+
+
+def test_adam_s_betas_are_what_the_training_says(data: Path, tmp_path: Path) -> None:
+    made = trainer(small.run(adam_betas=[0.8, 0.98]), data, tmp_path)
+    assert made.optimizer.defaults["betas"] == (0.8, 0.98)
+
+
+def plateau(model: str = "soft", **training: Any) -> RunConfig:
+    """A rate so high that some epochs are worse than those before."""
+    chosen: dict[str, Any] = {"schedule": "plateau", "learning_rate": 0.15, "warmup_steps": 0, "divergence": 1000.0}
+    return small.run(model, **chosen, epochs=8, select="loss", **training)
+
+
+@pytest.mark.parametrize("model", ["soft", "variational-sample"])
+def test_the_rate_is_halved_after_epochs_whose_development_bound_is_not_the_best(
+    model: str, data: Path, tmp_path: Path
+) -> None:
+    _, progress = trained(plateau(model), data, tmp_path)
+    rate, best, rates = 0.15, -float("inf"), []
+    for row in progress.history:
+        rates.append(rate)
+        rate, best = rate if row["dev_objective"] >= best else rate / 2, max(best, row["dev_objective"])
+    assert [row["learning_rate"] for row in progress.history] == rates
+    assert len(set(rates)) > 1
+    if model == "soft":  # its bound is the likelihood
+        assert [-row["dev_objective"] for row in progress.history] == pytest.approx(
+            [row["dev_loss"] for row in progress.history]
+        )
+
+
+@pytest.mark.parametrize("number", [18, 30])  # in the midst of epochs
+def test_a_plateau_s_rate_survives_a_kill(number: int, data: Path, tmp_path: Path) -> None:
+    run = plateau("variational-sample", average=2)
+    assert runs.train(run, data, tmp_path / "straight").end() == 0
+    assert runs.train(run, data, tmp_path / "killed", runs.Fault(*STEP, number)).end() != 0
+    assert runs.train(run, data, tmp_path / "killed").end() == 0
+    assert runs.result(tmp_path / "killed") == runs.result(tmp_path / "straight")
+    rates = pd.read_csv(tmp_path / "killed" / "history.csv")["learning_rate"]
+    assert rates.nunique() > 1
 
 
 def test_bf16_products_train_as_well(data: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from pam.training import logging as training_logging
 from pam.training import trainer as training_loop
 from pam.training.checkpoint import Progress, StateFolder
 from pam.training.devices import versions
-from pam.training.trainer import learning_rate
+from pam.training.learning_rate import learning_rate
 from tests.training import runs, small
 from tests.training.runs import Fault
 from tests.training.trainers import trained

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from pam.config import Training
-from pam.training.trainer import learning_rate
+from pam.training.learning_rate import learning_rate
 
 
 def rates(steps: int = 100, **training: Any) -> list[float]:
@@ -44,6 +46,51 @@ def test_without_warm_up_the_first_step_is_at_full_rate() -> None:
 def test_a_warm_up_longer_than_the_run_still_gives_positive_rates() -> None:
     found = rates(steps=5, warmup_steps=100)
     assert all(0 < rate < 0.002 for rate in found)
+
+
+def test_an_inverse_root_rises_to_its_highest_rate_and_falls_with_the_root_of_the_step() -> None:
+    found = rates(schedule="inverse_sqrt", flat=0.0)
+    assert found[:10] == pytest.approx([0.0002 * step for step in range(1, 11)])
+    assert found[10:] == pytest.approx([0.002 * math.sqrt(10 / step) for step in range(11, 101)])
+    alone = rates(schedule="inverse_sqrt", warmup_steps=0)
+    assert alone == pytest.approx([0.002 / math.sqrt(step) for step in range(1, 101)])
+
+
+BOUNDS = [3.0, 3.5, 2.0, 2.0, 2.5, 2.2, 1.0]  # worse than the best before: epochs 2, 5 and 6
+
+
+@pytest.mark.parametrize(
+    ("first", "halvings"),
+    [
+        (1, [0, 0, 1, 1, 1, 2, 3, 3]),
+        (2, [0, 0, 1, 1, 1, 2, 3, 3]),
+        (3, [0, 0, 0, 0, 0, 1, 2, 2]),
+        (6, [0] * 6 + [1, 1]),
+    ],
+)
+def test_on_a_plateau_the_rate_is_halved_after_epochs_that_are_not_the_best_so_far(
+    first: int, halvings: list[int]
+) -> None:
+    training = Training.model_validate(
+        {"schedule": "plateau", "halve_from": first, "learning_rate": 0.002, "warmup_steps": 0}
+    )
+    found = [learning_rate(training, 10 * epoch, 80, BOUNDS[:epoch]) for epoch in range(8)]
+    assert found == pytest.approx([0.002 * 0.5**times for times in halvings])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"schedule": "noam"},
+        {"halve_from": 0},
+        {"normalize": "words"},
+        {"adam_betas": [0.9]},
+        {"adam_betas": [0.9, 1.0]},
+    ],
+)
+def test_what_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Training.model_validate(wrong)
 
 
 def test_a_halving_rate_is_halved_from_a_step_on_and_then_at_every_so_many() -> None:

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from pam.config import ModelConfig, RunConfig, load_run
-from pam.data.dataset import Prepared
+from pam.data.dataset import Prepared, Split
+from pam.data.vocabulary import EOS
 from pam.io import UserError, parse
 from pam.models.build import build
 from pam.models.checkpoint import WEIGHTS, load_model, load_tensors
@@ -194,3 +195,11 @@ def test_a_model_file_that_makes_no_sense_is_refused(changed: dict[str, Any], me
 def test_a_value_that_names_no_model_is_refused(value: Any) -> None:
     with pytest.raises(UserError, match="init_from"):
         parse(ModelConfig, {"label": "Wrong", "init_from": value})
+
+
+def test_a_turned_split_ends_its_targets_where_sources_have_no_end(tmp_path: Path) -> None:
+    split = Split.from_rows([[5, 6], [7]], [[8], [9, 10]], None, {"source": "s", "target": "t"}, source_eos=False)
+    turned = split.turned()
+    assert [row.tolist() for row in turned.sources] == [[8], [9, 10]]
+    assert [row.tolist() for row in turned.targets] == [[5, 6, EOS], [7, EOS]]
+    assert not turned.source_eos

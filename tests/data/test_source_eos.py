@@ -1,0 +1,96 @@
+"""Sources prepared without an end symbol: ids, pointer actions, word alignments, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pam.data.dataset import Examples, Prepared, Ragged, Split
+from pam.data.prepare import prepare
+from pam.data.registry import find_dataset, load_task
+from pam.data.translation import prepare_word_alignments
+from pam.data.vocabulary import EOS, STEP, strip
+from pam.decoding.hypotheses import LengthPrior
+from pam.io import UserError
+
+from .pairs import ready
+from .test_word_alignments import alignments
+
+
+def nouns(own: Path, out: Path, source_eos: bool) -> Prepared:
+    dataset = find_dataset([own / "datasets.yaml"], "my-nouns").with_format({"source_eos": source_eos})
+    prepare("my-nouns", dataset, own, out)
+    return Prepared(out)
+
+
+def test_translations_differ_in_the_sources_last_symbol_alone(tmp_path: Path) -> None:
+    ended, bare = (Prepared(ready(tmp_path / str(end), source_eos=end)) for end in (True, False))
+    assert ended.source.digest == bare.source.digest
+    for name in ("train", "dev", "test"):
+        one, other = ended.split(name), bare.split(name)
+        assert (one.source_eos, other.source_eos) == (True, False)
+        assert [row.tolist() for row in one.sources] == [[*row.tolist(), EOS] for row in other.sources]
+        assert one.targets.values.tolist() == other.targets.values.tolist()
+        assert one.symbol_counts() == other.symbol_counts()
+        assert LengthPrior.of(one) == LengthPrior.of(other)
+
+
+def test_the_end_symbol_is_there_unless_a_format_says_otherwise(tmp_path: Path) -> None:
+    assert Prepared(ready(tmp_path)).split("train").source_eos
+
+
+def test_a_pointer_ends_at_the_last_letter(own: Path, tmp_path: Path) -> None:
+    ended, bare = (nouns(own, tmp_path / str(end), end).split("train") for end in (True, False))
+    for row, (one, other) in enumerate(
+        zip(Examples(ended, "actions").targets, Examples(bare, "actions").targets, strict=True)
+    ):
+        assert strip(other.tolist()) == bare.targets[row].tolist() == strip(one.tolist())
+        assert other.tolist().count(STEP) == len(bare.sources[row]) - 1
+        # Each letter is written at its place, whether an end follows or not: the end alone is a step earlier.
+        assert one.tolist()[:-2] == other.tolist()[:-1]
+
+
+@pytest.mark.parametrize("source_eos", [True, False])
+def test_word_alignments_end_as_the_task_s_sources_do(tmp_path: Path, source_eos: bool) -> None:
+    task, links = ready(tmp_path / "task", source_eos=source_eos), alignments(tmp_path / "links")
+    prepare_word_alignments("links", links, tmp_path / "links", task, tmp_path / "gold")
+    gold = Prepared(tmp_path / "gold").split("gold")
+    assert gold.source_eos == source_eos
+    assert gold.sources.lengths.tolist() == [5 + source_eos, 4 + source_eos]
+
+
+def test_an_empty_source_without_an_end_symbol_is_named() -> None:
+    Split.from_rows([[5], []], [[5], [6]], None, {})
+    with pytest.raises(UserError, match="the source of row 2 is empty") as caught:
+        Split.from_rows([[5], []], [[5], [6]], None, {}, source_eos=False)
+    assert "source_eos: true" in str(caught.value.hint)
+
+
+def test_sources_of_which_only_some_end_are_damage(tmp_path: Path) -> None:
+    digests = {"source": "s"}
+    Split(Ragged.of([[5, EOS], [6]]), Ragged.of([[5, EOS], [6, EOS]]), None, digests).save(tmp_path, "train")
+    with pytest.raises(UserError, match="damaged"):
+        Split.load(tmp_path, "train")
+    for source_eos in (True, False):
+        Split.from_rows([[5], [6]], [[5], [6]], None, digests, source_eos).save(tmp_path, "train")
+        assert Split.load(tmp_path, "train").source_eos == source_eos
+
+
+@pytest.mark.parametrize("kind", ["translation", "inflection"])
+def test_a_change_of_it_prepares_the_ids_again(kind: str) -> None:
+    task = load_task(kind)
+    assert [stage for stage in task.STAGES if "source_eos" in task.keys(stage)] == ["index"]
+
+
+def test_it_is_true_or_false(own: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="source_eos"):
+        nouns(own, tmp_path, "no")  # type: ignore[arg-type]
+
+
+def test_batches_have_the_lengths_that_are_read(tmp_path: Path) -> None:
+    examples = Examples(Prepared(ready(tmp_path, source_eos=False)).split("train"), "symbols")
+    batch = examples.batch(np.arange(len(examples)))
+    assert not (batch.source == EOS).any()
+    assert ((batch.source != 0).sum(1) == batch.lengths).all()
