@@ -10,8 +10,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "pam").rglob("*.py"))
-LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 94, 16_950
-"""Bounds that go down, but for what is new, last: schedules of the rate, sources without an end symbol, trainings that
+LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 95, 17_180
+"""Bounds that go down, but for what is new, last: schedules of the rate, schedules of options,
+sources without an end symbol, trainings that
 start from trained models, length penalties that the development split chooses."""
 
 

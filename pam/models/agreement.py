@@ -37,10 +37,6 @@ class Agreement(Seq2Seq):
         other = torch.where(written != PAD, back_values, 0.0).sum(1)
         return pay_at_end(values, other + self.weight * trace, target)
 
-    def progress(self, share: float) -> None:
-        super().progress(share)
-        self.back.progress(share)
-
 
 def turned_round(source: Tensor, lengths: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The same pairs in the opposite direction: sources, their lengths and targets, as `objective` takes them.

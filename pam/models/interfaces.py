@@ -21,6 +21,7 @@ from pam.models.kernels import SourceMatrix
 from pam.models.options import Options
 from pam.models.output_kernels import PositionLikelihood
 from pam.models.posterior import Observation
+from pam.models.schedules import Schedule, final
 from pam.models.search_layer import SearchLayer
 
 Hidden = tuple[tuple[Tensor, Tensor], ...]  # the decoder's state: per layer (h, c), each (n, H)
@@ -226,6 +227,18 @@ class Component(nn.Module, ABC):
 
     def __init__(self, options: Options | None = None, sizes: Sizes | None = None) -> None:
         super().__init__()
+        self.schedules: dict[str, Schedule] = {}
+
+    def follow(self, name: str, value: float | Schedule) -> None:
+        """Gives the attribute `name` the value of an option: the final one, but while it is trained by a schedule."""
+        setattr(self, name, final(value))
+        if isinstance(value, Schedule):
+            self.schedules[name] = value
+
+    def progress(self, step: int, steps: int) -> None:
+        """Called by the training loop before each step, from 0, of so many."""
+        for name, schedule in self.schedules.items():
+            setattr(self, name, schedule.at(step, steps))
 
 
 class Score(Component):
@@ -298,7 +311,6 @@ class Latent(Component):
     draws = True  # whether a step draws anything
     sampling = False  # whether vectors are drawn at test time too, where they are their means otherwise
     samples = 1  # draws of everything by which training estimates the objective of a sentence
-    share = 0.0  # how much of the training is done, from 0 to 1, set by the training loop
 
     def of_sentence(self, memory: Memory, final: Tensor) -> Memory:
         """The memory with what a latent vector of the sentence adds; `final` (B, D) are the encoder's final states."""

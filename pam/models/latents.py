@@ -10,6 +10,9 @@ from torch import Tensor, nn
 from pam.models import options
 from pam.models.interfaces import Latent, LatentContext, Memory, Noise, Sizes
 from pam.models.logspace import relax
+from pam.models.schedules import Delayed
+
+BOUND = 10.0  # of a bounded log variance
 
 
 class NoLatent(Latent):
@@ -37,25 +40,44 @@ class Acvi(Latent):
     it is drawn as such, once instead of for each position.
 
     Without noise, the context is its mean under the weights of the attention: soft attention's.
+
+    The ReLU is equation 18's: with it sigma is 1 or more, while LSTM states are within (-1, 1). `variance: linear`
+    leaves W h_a + b as it is; `bounded` keeps it within +-10, by 10 tanh(./10). `start` is b before training.
     """
+
+    temperature: float
+    weight: float
+    single: float  # 1: the context is one component, not the mean of all
 
     def __init__(self, options: options.Acvi, sizes: Sizes) -> None:
         super().__init__()
-        self.samples, self.temperature = options.samples, options.temperature
-        self.last, self.weight = options.last, options.weight
+        self.samples, self.form = options.samples, options.variance
+        self.follow("temperature", options.temperature)
+        self.follow("weight", options.weight)
+        self.follow("single", Delayed(value=1.0, after=1 - options.last))
+        self.single = 0.0  # draws at test time are of all components
         self.of_values = nn.Linear(sizes.values, sizes.values)
+        if options.start is not None:
+            nn.init.constant_(self.of_values.bias, options.start)
 
     def of_sentence(self, memory: Memory, final: Tensor) -> Memory:
-        log_variance = torch.relu(self.of_values(memory.values))
+        log_variance = self.log_variance(memory.values)
         ratios = _log_ratios(memory.values, log_variance) if self.training else None
         return replace(memory, variance=log_variance.exp(), log_ratios=ratios)
+
+    def log_variance(self, values: Tensor) -> Tensor:
+        """log sigma^2(h_a) of values (B, m, D), of the same shape."""
+        free: Tensor = self.of_values(values)
+        if self.form == "bounded":
+            return BOUND * torch.tanh(free / BOUND)
+        return torch.relu(free) if self.form == "relu" else free
 
     def of_step(self, log_prior: Tensor, memory: Memory, noise: Noise | None) -> LatentContext:
         if noise is None:
             return LatentContext(log_prior)
         assert memory.variance is not None
         log_weights = log_prior
-        if self.share >= 1 - self.last:
+        if self.single:
             log_weights = relax(log_prior, noise.gumbel, self.temperature)
         weights = log_weights.exp()
         variance = torch.einsum("bm,bmd->bd", weights**2, memory.variance)
@@ -97,10 +119,12 @@ class Ved(Latent):
     """
 
     draws = False  # nothing of a step is drawn
+    weight: float
 
     def __init__(self, options: options.Ved, sizes: Sizes) -> None:
         super().__init__()
-        self.samples, self.weight = options.samples, options.weight
+        self.samples = options.samples
+        self.follow("weight", options.weight)
         self.of_final = nn.Linear(sizes.values, 2 * options.size)
         self.of_latent = nn.Linear(options.size, sizes.query, bias=False)
 

@@ -186,10 +186,12 @@ class Bound(Output):
     """
 
     needs_inference = True
+    weight: float
 
     def __init__(self, options: options.Bound, sizes: Sizes) -> None:
         super().__init__(options, sizes)
-        self.q_top_k, self.weight = options.q_top_k, options.weight
+        self.q_top_k = options.q_top_k
+        self.follow("weight", options.weight)
 
     def objective(self, gold: TokenGold, log_q: Tensor | None, estimator: Estimator, gumbel: Tensor | None) -> Tensor:
         """The bound of all tokens, (N,), for `log_q` (N, m), None: it is the prior; `gumbel` (N, m) is of a draw."""

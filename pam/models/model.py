@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pam.data.vocabulary import BOS, EOS
+from pam.models.interfaces import Component
 
 
 def without_end(source: Tensor, lengths: Tensor) -> Tensor:
@@ -127,5 +128,8 @@ class Model(nn.Module, ABC):
             if isinstance(part, Model):
                 part.bf16 = bf16
 
-    def progress(self, share: float) -> None:
-        """Called by the training loop with how much of the training is done, from 0 to 1."""
+    def progress(self, step: int, steps: int) -> None:
+        """Called by the training loop before each step, from 0, of so many: options that follow a schedule do."""
+        for part in self.modules():
+            if isinstance(part, Component):
+                part.progress(step, steps)

@@ -14,6 +14,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from pam.io import Strict, UserError, unknown
+from pam.models.schedules import Schedule, Scheduled
 
 LARGEST, DEEPEST = 65_536, 100  # units and layers of the largest network: what is more was written by mistake
 
@@ -22,7 +23,9 @@ Layers = Annotated[int, Field(ge=1, le=DEEPEST)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Mass = Annotated[float, Field(gt=0, le=1)]
 Weight = Annotated[float, Field(ge=0, le=1e6)]
-Temperature = Annotated[float, Field(ge=1e-3, le=1e3)]
+ScheduledShare = Annotated[float | Schedule, Scheduled(0, 1)]
+ScheduledWeight = Annotated[float | Schedule, Scheduled(0, 1e6)]
+ScheduledTemperature = Annotated[float | Schedule, Scheduled(1e-3, 1e3)]
 Samples = Annotated[int, Field(ge=1, le=1000)]
 
 
@@ -87,7 +90,7 @@ class Structural(_Perceptron):
     place: bool = Field(True, description="whether positions and lengths are features")
     markov: Units | None = Field(1, description="half width of the Markov window; null: none")
     fertility: Units | None = Field(1, description="half width of local fertility; null: none")
-    global_fertility: Weight = Field(0.0, description="weight of the Gaussian of fertility")
+    global_fertility: ScheduledWeight = Field(0.0, description="weight of the Gaussian of fertility")
     least_variance: Weight = Field(0.0, description="of that Gaussian")
 
 
@@ -193,9 +196,13 @@ class Acvi(Options):
 
     kind: Literal["acvi"] = "acvi"
     samples: Samples = Field(1, description="draws over which the objective is averaged")
-    temperature: Temperature = Field(0.5, description="of Gumbel-Softmax")
+    temperature: ScheduledTemperature = Field(0.5, description="of Gumbel-Softmax")
     last: Share = Field(0.1, description="share of the training, at its end, with one component")
-    weight: Weight = Field(1.0, description="of the divergence")
+    variance: Literal["relu", "linear", "bounded"] = Field("relu", description="form of the log variance")
+    start: Annotated[float, Field(ge=-20, le=20)] | None = Field(
+        None, description="bias of the log variance before training; null: torch's default"
+    )
+    weight: ScheduledWeight = Field(1.0, description="of the divergence")
 
 
 class Ved(Options):
@@ -204,7 +211,7 @@ class Ved(Options):
     kind: Literal["ved"] = "ved"
     size: Units = Field(100, description="its dimensions")
     samples: Samples = Field(1, description="draws over which the objective is averaged")
-    weight: Weight = Field(1.0, description="of the divergence")
+    weight: ScheduledWeight = Field(1.0, description="of the divergence")
 
 
 # marginalization: where the position is summed out
@@ -240,7 +247,7 @@ class Bound(_Summed):
     needs_inference: ClassVar[bool] = True
     kind: Literal["bound"] = "bound"
     q_top_k: Units | None = Field(None, description="positions of the bound; null: all")
-    weight: Weight = Field(1.0, description="of the divergence")
+    weight: ScheduledWeight = Field(1.0, description="of the divergence")
 
 
 class NoAttention(Options):
@@ -327,6 +334,8 @@ class Reinforce(Options):
     kind: Literal["reinforce"] = "reinforce"
     baseline: Literal["soft", "moving", "none"] = Field("soft", description="of the reward")
     decay: Share = Field(0.9, description="of the moving baseline, per step of training")
+    expected: ScheduledShare = Field(0.0, description="share of symbols that read the expected context in training")
+    entropy: ScheduledWeight = Field(0.0, description="weight of the entropy bonus in training")
 
 
 class Gumbel(Options):
@@ -334,7 +343,7 @@ class Gumbel(Options):
 
     draws: ClassVar[bool] = True
     kind: Literal["gumbel"] = "gumbel"
-    temperature: Temperature = Field(0.5, description="of Gumbel-Softmax")
+    temperature: ScheduledTemperature = Field(0.5, description="of Gumbel-Softmax")
 
 
 # architecture: what the model is built of

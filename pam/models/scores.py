@@ -133,13 +133,16 @@ class Structural(Mlp):
     what is most rewarded is attention whose sums can be foreseen, such as the same attention at every step.
     """
 
+    penalty: float
+
     def __init__(self, options: options.Structural, sizes: Sizes) -> None:
         super().__init__(options, sizes)
-        self.penalty, self.least = options.global_fertility, options.least_variance
+        self.follow("penalty", options.global_fertility)
+        self.least = options.least_variance
         self.of_place = nn.Linear(3, self.units, bias=False) if options.place else None
         self.of_previous = _window(options.markov, self.units)
         self.of_sum = _window(options.fertility, self.units)
-        self.gaussian = nn.Linear(sizes.values, 2) if self.penalty else None
+        self.gaussian = nn.Linear(sizes.values, 2) if options.global_fertility else None
         self.costs = self.gaussian is not None
 
     def hidden(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:

@@ -327,9 +327,6 @@ class Seq2Seq(Model):
     def exact(self, step: Step, symbol: Tensor) -> Tensor | None:
         return step.emission.exact(symbol)
 
-    def progress(self, share: float) -> None:
-        self.latent.share = share
-
 
 def _packed(target: Tensor, counts: list[int]) -> Tensor:
     """Real symbols of targets (B, T), step after step: (N,)."""

@@ -88,9 +88,11 @@ class Gumbel(Estimator):
     of Amortized Context Vector Inference.
     """
 
+    temperature: float
+
     def __init__(self, options: options.Gumbel, sizes: Sizes) -> None:
         super().__init__()
-        self.temperature = options.temperature
+        self.follow("temperature", options.temperature)
 
     def forward(self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None) -> Tensor:
         assert gumbel is not None
@@ -104,24 +106,39 @@ class Reinforce(Estimator):
     baseline B that does not depend on a, its mean is the enumerated gradient. `baseline` is `soft`: log p under soft
     attention, from the prior's mean context (Deng et al. 2018); `moving`: a moving average of log p(y_t | s_t, h_a) (Xu
     et al. 2015), with `decay` per step of training; or `none`: 0.
+
+    Two more of Xu et al.'s ways (section 4.2.1) steady a training, and make its gradient another objective's: a share
+    `expected` of the symbols, chosen at random, have log p(y_t | s_t, sum_a q(a) h_a) and its plain gradient in place
+    of the drawn term; and `entropy` times the entropy of q is added. They choose images for the former, with a half.
     """
 
     average: Tensor
+    expected: float
+    entropy: float
 
     def __init__(self, options: options.Reinforce, sizes: Sizes) -> None:
         super().__init__()
         self.baseline, self.decay = options.baseline, options.decay
+        self.follow("expected", options.expected)
+        self.follow("entropy", options.entropy)
         self.register_buffer("average", torch.zeros(()))
 
     def forward(self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None) -> Tensor:
         assert gumbel is not None
         position = draw(log_q.detach(), gumbel)
+        drawn = torch.ones_like(log_q[:, 0])
+        if self.training and self.expected:
+            drawn = (torch.rand_like(drawn) >= self.expected).to(drawn)
+            position = torch.where(drawn[:, None] > 0, position, log_q.exp())
         likelihood = gold.at(position)
-        log_chosen = (log_q * position).sum(1)
+        log_chosen = (log_q * position.detach()).sum(1) * drawn
         with torch.no_grad():
             reward = likelihood - self._baseline(gold, log_prior, likelihood)
         # The second term is zero, and so is not its gradient.
-        return likelihood + reward * (log_chosen - log_chosen.detach())
+        value = likelihood + reward * (log_chosen - log_chosen.detach())
+        if self.training and self.entropy:
+            value = value - self.entropy * (log_q.exp() * log_q).sum(1)
+        return value
 
     def _baseline(self, gold: Gold, log_prior: Tensor, likelihood: Tensor) -> Tensor:
         if self.baseline == "soft":

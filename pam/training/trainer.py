@@ -163,7 +163,7 @@ class Trainer:
         torch.manual_seed(step_seed(self.config.seed, self.step, self.group.rank))
         for group in self.optimizer.param_groups:
             group["lr"] = self._learning_rate(self.step)
-        self.model.progress(self.step / self.total_steps)
+        self.model.progress(self.step, self.total_steps)
         self.optimizer.zero_grad()
         tokens = int(self.train.target_lengths[rows].sum())
         # Long and short rows are mixed in each part as in the batch; of one that is too small a part is empty.

@@ -78,8 +78,8 @@ def test_it_decodes_as_the_model_of_its_own_direction() -> None:
 
 def test_both_directions_are_told_how_far_the_training_is() -> None:
     model = made(latent="acvi")
-    model.progress(0.95)
-    assert (model.latent.share, model.back.latent.share) == (0.95, 0.95)
+    model.progress(95, 100)
+    assert (model.latent.single, model.back.latent.single) == (1.0, 1.0)
 
 
 def test_both_directions_take_their_products_in_bfloat16() -> None:

@@ -323,8 +323,8 @@ def test_acvi_chooses_one_component_at_the_end_of_training() -> None:
     memory = model.encode(source, lengths)
     log_prior = torch.log_softmax(torch.randn(1, 4, dtype=DOUBLE), 1)
     noise = Noise.draw(1, memory.values).at(0, 1)
-    for share, chooses in ((0.0, False), (0.89, False), (0.9, True), (1.0, True)):
-        model.latent.share = share
+    for step, chooses in ((0, False), (89, False), (90, True), (99, True)):
+        model.progress(step, 100)
         weights = model.latent.of_step(log_prior, memory, noise).log_weights.exp()
         assert bool((weights.max() > 0.999) == chooses)
     torch.testing.assert_close(weights, draw(log_prior, noise.gumbel))

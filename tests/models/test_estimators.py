@@ -116,3 +116,29 @@ def test_gumbel_softmax_is_biased_and_less_so_at_a_lower_temperature() -> None:
         off[temperature] = float((value / 4000 - wanted).abs()), float((distance / size) ** 0.5)
     assert off[5.0][0] > 5 * off[0.1][0] and off[5.0][0] > 0.01
     assert off[5.0][1] > 2 * off[0.1][1] and off[5.0][1] > 0.03
+
+
+def test_expected_contexts_have_the_plain_gradient_of_soft_attention() -> None:
+    steadied = tiny.model(tiny.components("hard", estimator={"kind": "reinforce", "expected": 1})).train()
+    soft = tiny.model(tiny.components("soft", input_feeding="sample")).train()
+    soft.load_state_dict({name: part for name, part in steadied.state_dict().items() if "estimator" not in name})
+    given, found = one_sentence(target=1), []
+    for model in (steadied, soft):
+        torch.manual_seed(4)
+        found.append(gradient(model, given))
+    torch.testing.assert_close(found[0][0], found[1][0])
+    for name, part in found[1][1].items():
+        torch.testing.assert_close(found[0][1][name], part)
+
+
+def test_the_entropy_bonus_is_the_entropy_of_q_in_training_alone() -> None:
+    values = []
+    for entropy in (0.0, 0.7):
+        model = tiny.model(tiny.components("hard", estimator={"kind": "reinforce", "entropy": entropy})).train()
+        torch.manual_seed(4)
+        value, prior = model.objective_and_prior(*one_sentence(target=1))
+        torch.manual_seed(4)
+        values.append((value, prior, model.eval().objective(*one_sentence(target=1))))
+    (plain, prior, before), (bonus, _, after) = values
+    torch.testing.assert_close(bonus - plain, -0.7 * (prior * prior.log()).sum(2))
+    torch.testing.assert_close(before, after)

@@ -1,7 +1,7 @@
 """The first losses of every model's training are those of the code that made the stored results.
 
 `first_losses.json` was written by the code before the models had one forward pass: a hand-made
-recurrence, whose results are stored; those of sums over a nucleus by the code that added them.
+recurrence, whose results are stored; those of sums over a nucleus and of schedules by the code that added them.
 Who changes a model on purpose writes its losses anew.
 """
 
@@ -72,7 +72,7 @@ def losses(name: str) -> list[float]:
     optimizer, found = torch.optim.Adam(model.parameters(), lr=0.002), []
     for step, (source, lengths, target) in enumerate(batches(chosen.targets == "actions")):
         torch.manual_seed(100 + step)
-        model.progress(step / STEPS)
+        model.progress(step, STEPS)
         optimizer.zero_grad()
         loss = -model.objective(source, lengths, target)[target != PAD].mean()
         loss.backward()

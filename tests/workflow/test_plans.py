@@ -64,14 +64,17 @@ def test_table_1_of_the_paper_is_five_directions_each_job_with_gpu_memory_and_ti
     assert outcome.jobs["analyze_run"] == len(runs)
 
 
+RECIPES = ("acvi-linear", "fertility-delayed", "variational-annealed", "hard-steadied")
+
+
 def test_the_attentions_is_every_model_on_nouns_three_times_and_on_translation_once(tmp_path: Path) -> None:
     outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/attentions.yaml")
     assert outcome.code == 0, outcome.said
     known = {path.stem for path in (ROOT / "config/models").glob("*.yaml")}
     joined = {"ensemble", "acvi-sampled", "ved-sampled"}
     named = {name.split(" on ")[0] for name in outcome.trained}
-    # In ablation.yaml, nucleus.yaml and variational.yaml.
-    elsewhere = ("luong-", "postr-joint-mass", "postr-joint-top", "soft-mlp")
+    # In ablation.yaml, nucleus.yaml, variational.yaml and recipes.yaml.
+    elsewhere = ("luong-", "postr-joint-mass", "postr-joint-top", "soft-mlp", *RECIPES)
     started = {"fertility-init", "agreement-init", "soft-reversed"}  # and what they start from
     assert named == {name for name in known if not name.startswith(elsewhere)} - joined - started - {"sparsemax"}
     trained = Counter(re.search(r" on ([^,]*)", name)[1] for name in outcome.trained)
@@ -85,6 +88,14 @@ def test_the_attentions_is_every_model_on_nouns_three_times_and_on_translation_o
         "cldr-de-en": translating - len({"soft-dot", "postr-joint-dot"}),
     }
     assert outcome.jobs["join_ensemble"] == (3 + 1 + 1) * len(joined)
+
+
+def test_the_recipes_train_each_model_as_it_was_and_with_another_recipe(tmp_path: Path) -> None:
+    outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/recipes.yaml")
+    assert outcome.code == 0, outcome.said
+    named = {name.split(" on ")[0] for name in outcome.trained}
+    assert named >= {"soft", "acvi", "fertility", "variational", "hard-moving", *RECIPES}
+    assert len(outcome.trained) == 4 + 12
 
 
 def test_the_nucleus_trains_one_model_per_cut_of_its_sum(tmp_path: Path) -> None:
