@@ -162,7 +162,7 @@ class Training(Strict):
     halve_after: int = key(8000, "steps before the rate is halved first", ge=0)
     halve_every: int = key(1000, "steps from one halving to the next", ge=1)
     halve_from: int = key(
-        2, "plateau: first epoch that halves the rate if its development bound is not the best so far", ge=1
+        2, "plateau: first epoch after which a development bound worse than the best so far halves the rate", ge=1
     )
     normalize: Literal["tokens", "sentences"] = key("tokens", "by how many of these a step's gradient is divided")
     clip: float = key(5.0, "largest norm of the gradient", gt=0)
