@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from pam.data.vocabulary import BOS, PAD
 from pam.models import couplings, interfaces, lstm, options, readout, scores
-from pam.models.agreement import Agreement
+from pam.models.agreement import Agreement, turned_round
 from pam.models.distributions import Softmax
 from pam.models.interfaces import Attention, Memory, Noise
 from pam.models.kernels import SourceMatrix, lstm_cell_plain, read_plain, scores_plain
@@ -322,7 +322,19 @@ def objective(model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor) -
     found = force(model, *given, draws=True)
     values = found.objective
     if isinstance(model, Agreement):
-        source, lengths, target = given
-        back = force(model.back, target, (target != PAD).sum(1), source, draws=True)
-        values = model.agreed(source, target, values, found.prior, back.objective, back.prior)
+        values = values + _agreement(model, given, found.prior)
     return values.unflatten(0, (-1, samples)).mean(1)
+
+
+def _agreement(model: Agreement, given: list[Tensor], prior: Tensor) -> Tensor:
+    """What the other direction and the trace add, (B, T), at the last symbols, one sentence after another."""
+    source, lengths, target = given
+    read, sizes, written = turned_round(source, lengths, target)
+    back = force(model.back, read, sizes, written, draws=True)
+    added = torch.zeros(target.shape, dtype=prior.dtype)
+    for row, (m, n) in enumerate(zip(lengths.tolist(), sizes.tolist(), strict=True)):
+        trace = sum((prior[row, t, a] * back.prior[row, a, t] for t in range(n) for a in range(m)), torch.zeros(()))
+        other = back.objective[row, written[row] != PAD].sum()
+        last = int((target[row] != PAD).sum()) - 1
+        added = added.index_put((torch.tensor(row), torch.tensor(last)), other + model.weight * trace)
+    return added
