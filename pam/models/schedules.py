@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from pydantic import Field, GetCoreSchemaHandler, model_validator
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from pam.io import Strict, UserError, refused, unknown
 
@@ -108,11 +108,10 @@ class Scheduled:
         numbers = value.values if isinstance(value, Schedule) else (value,)
         for number in numbers:
             if isinstance(number, bool) or not isinstance(number, int | float):
-                hint = "write a number, or `{kind: linear, ...}`, `{kind: delayed, ...}`"
-                raise refused(UserError(f"`{number}` is no number and no schedule", hint=hint))
+                raise PydanticCustomError("number", "input should be a number, or a schedule of numbers")
             if not self.least <= number <= self.most:
-                hint = f"choose from {self.least:g} to {self.most:g}"
-                raise refused(UserError(f"{number:g} is out of bounds", hint=hint))
+                bounds = {"least": f"{self.least:g}", "most": f"{self.most:g}"}
+                raise PydanticCustomError("bounds", "input should be from {least} to {most}", bounds)
         return value if isinstance(value, Schedule) else float(value)
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
