@@ -116,6 +116,10 @@ class Trainer:
                 log.info(f"stopped in epoch {progress.epoch + 1} after {done}; the state is saved")
                 self.group.gather(0.0)  # waits until all processes are here
                 raise
+            finally:
+                # Before the group goes: a process whose last reference to it is torch's for gradients may hang at its
+                # end, as the group then waits for its threads with the interpreter's lock held.
+                del self.objective
         return self.best, progress
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 from torch import Tensor
 from torch.distributed import TCPStore
+from torch.nn.parallel import DistributedDataParallel
 
 from pam.config import RunConfig
 from pam.io import read_json, write_json
@@ -47,7 +49,8 @@ def train(run: RunConfig, data: Path, out: Path, processes: int) -> Outcome:
         process.start()
     for process in started:
         process.join(120)
-    assert [process.exitcode for process in started] == [0] * processes
+    codes = [process.exitcode for process in started]  # None: it hangs
+    assert codes == [0] * processes, f"processes ended with {codes}"
     weights, _ = load_tensors(out / "best")
     last = [load_tensors(out / f"last{rank}")[0] for rank in range(processes)]
     return Outcome(weights, read_json(out / "history.json"), last)
@@ -69,6 +72,8 @@ def _work(rank: int, size: int, port: int, run: RunConfig, data: Path, out: Path
         made = trainer(run, data, out, reporter=Reporter("", None), group=group)
         made.model.double()
         weights, progress = made.run()
+        left = [part for part in gc.get_objects() if isinstance(part, DistributedDataParallel)]
+        assert not left, "what shares gradients outlives the group, which may then hang"
     save_tensors(out / f"last{rank}", made.model.state_dict(), {})
     if rank == 0:
         save_tensors(out / "best", weights, {})
