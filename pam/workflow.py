@@ -244,13 +244,15 @@ class Workflow:
 
     def member_models(self, wildcards: Wildcards) -> list[str]:
         """Weights of the models that an ensemble is joined from."""
-        members = or_exit(self.plan.members, wildcards.model)
-        return [str(self._run(wildcards).member(name).model / "weights.safetensors") for name in members]
+        return self._weights_of(wildcards, or_exit(self.plan.members, wildcards.model))
 
     def start_models(self, wildcards: Wildcards) -> list[str]:
         """Weights of the models that a training starts from."""
-        starts = or_exit(self.plan.starts, wildcards.model)
-        return [str(self._run(wildcards).member(name).model / "weights.safetensors") for name in starts]
+        return self._weights_of(wildcards, or_exit(self.plan.starts, wildcards.model))
+
+    def _weights_of(self, wildcards: Wildcards, models: Sequence[str]) -> list[str]:
+        """Weights of other models of a run's task and seed."""
+        return [str(self._run(wildcards).member(name).model / "weights.safetensors") for name in models]
 
     @by_job
     def outputs_by_beam(self, wildcards: Wildcards, file: str) -> list[str]:

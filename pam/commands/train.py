@@ -131,10 +131,11 @@ def predict(args: Namespace) -> int:
 
 def _chosen_penalty(args: Namespace, run: RunFolder | None, decoding: Decoding, beam: int) -> float | None:
     """The length penalty that was chosen on the development split, where there were several and none is given."""
+    if not decoding.length_penalties or args.sample or args.length_penalty is not None:
+        return None
     from pam.evaluation.length_penalty import chosen_penalty
 
-    unsaid = args.length_penalty is None and not args.sample
-    return chosen_penalty(run, decoding, beam) if unsaid and decoding.length_penalties else None
+    return chosen_penalty(run, decoding, beam)
 
 
 def _check_search(args: Namespace) -> None:

@@ -217,9 +217,8 @@ class Split:
         digests = self.digests | {"source": self.digests["target"], "target": self.digests["source"]}
         if self.source_eos:
             return Split(self.targets, self.sources, None, digests)
-        rows = range(len(self))
-        targets = [self.targets[row][:-1].tolist() for row in rows]
-        return Split.from_rows(targets, [self.sources[row].tolist() for row in rows], None, digests, source_eos=False)
+        read = (row[:-1].tolist() for row in self.targets)
+        return Split.from_rows(read, (row.tolist() for row in self.sources), None, digests, source_eos=False)
 
     def symbol_counts(self) -> dict[str, dict[str, int]]:
         """By side, symbols but the ends of rows, how many are unknown, and the longest row's."""

@@ -109,11 +109,8 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
         raise UserError("no such model folder", file=folder, hint="train the model first")
     run = load_run(folder / CONFIG)
     if run.components.reversed:
-        message, hint = (
-            f"{run.label} learned from target to source, to start others",
-            "name a model that starts from it",
-        )
-        raise UserError(message, file=folder, hint=hint)
+        message = f"{run.label} learned from target to source, to start others"
+        raise UserError(message, file=folder, hint="name a model that starts from it")
     source = Vocabulary.load(folder / "source.vocab")
     target = Vocabulary.load(folder / "target.vocab")
     tensors, notes = load_tensors(folder / WEIGHTS)

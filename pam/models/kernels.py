@@ -117,12 +117,14 @@ def stacked(parts: Sequence[Tensor], bf16: bool) -> Tensor:
     return whole
 
 
+def trimmed(x: Tensor, rows: int) -> Tensor:
+    """The first rows (rows, X); without padding it is x itself, as a view for each step of a batch takes time."""
+    return x if len(x) == rows else x[:rows]
+
+
 def product(x: Tensor, weight: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
-    """x W, (rows, Y), of a `factor`, in another type if need be. Without padding nothing is cut: that costs small
-    products a tenth of their time."""
-    found = x @ weight
-    found = found if len(found) == rows else found[:rows]
-    return found if found.dtype == dtype else found.to(dtype)
+    """x W, (rows, Y), of a `factor`, in another type if need be."""
+    return trimmed(x @ weight, rows).to(dtype)
 
 
 # The LSTM cell.
@@ -182,9 +184,7 @@ class _Cell(Function):
         new = (f * c).addcmul_(i, g, value=2).sub_(i)
         squashed = torch.mul(new, 2).sigmoid_()
         output = (o * squashed).mul_(2).sub_(o)
-        padded = inputs[1].shape[0] > rows
-        ctx.tape, ctx.shared_before = tape, before.dim() == 1
-        ctx.inputs = [part[:rows] for part in inputs] if padded else inputs
+        ctx.tape, ctx.inputs, ctx.shared_before = tape, [trimmed(part, rows) for part in inputs], before.dim() == 1
         ctx.save_for_backward(parts, squashed, c)
         return output, new
 
@@ -206,9 +206,8 @@ class _Cell(Function):
         dg.mul_(i).mul_(dc).mul_(4)
         do.mul_((2 * squashed).sub_(1)).mul_(dh)
         flat = dgates.flatten(1)
-        errors = factor(flat, tape.bf16)
-        rows = len(flat)
-        tape.notes.append((errors if len(errors) == rows else errors[:rows], *ctx.inputs))
+        errors, rows = factor(flat, tape.bf16), len(flat)
+        tape.notes.append((trimmed(errors, rows), *ctx.inputs))
         before = flat.sum(0) if ctx.shared_before else flat
         dx, dh_before = (product(errors, weight, rows, flat.dtype) for weight in (tape.wx, tape.wh))
         return None, None, before, dx, dh_before, dc.mul_(f)
@@ -257,7 +256,7 @@ class _Linear(Function):
             return torch.addmm(tape.bias, x, tape.weight.t())
         if tape.bias is None:
             return product(rough, tape.weight.t(), len(x), x.dtype)
-        return tape.bias + (rough @ tape.weight.t())[: len(x)]
+        return tape.bias + trimmed(rough @ tape.weight.t(), len(x))
 
     @staticmethod
     @once_differentiable
