@@ -65,6 +65,7 @@ def test_table_1_of_the_paper_is_five_directions_each_job_with_gpu_memory_and_ti
 
 
 RECIPES = ("acvi-linear", "fertility-delayed", "variational-annealed", "hard-steadied")
+SWEPT = ("acvi-kl0.001", "acvi-bounded")  # beside those whose names begin with acvi-linear
 
 
 def test_the_attentions_is_every_model_on_nouns_three_times_and_on_translation_once(tmp_path: Path) -> None:
@@ -73,8 +74,8 @@ def test_the_attentions_is_every_model_on_nouns_three_times_and_on_translation_o
     known = {path.stem for path in (ROOT / "config/models").glob("*.yaml")}
     joined = {"ensemble", "acvi-sampled", "ved-sampled"}
     named = {name.split(" on ")[0] for name in outcome.trained}
-    # In ablation.yaml, nucleus.yaml, variational.yaml and recipes.yaml.
-    elsewhere = ("luong-", "postr-joint-mass", "postr-joint-top", "soft-mlp", *RECIPES)
+    # In ablation.yaml, nucleus.yaml, variational.yaml, recipes.yaml and acvi-sweep.yaml.
+    elsewhere = ("luong-", "postr-joint-mass", "postr-joint-top", "soft-mlp", *RECIPES, *SWEPT)
     started = {"fertility-init", "agreement-init", "soft-reversed"}  # and what they start from
     assert named == {name for name in known if not name.startswith(elsewhere)} - joined - started - {"sparsemax"}
     trained = Counter(re.search(r" on ([^,]*)", name)[1] for name in outcome.trained)
@@ -96,6 +97,24 @@ def test_the_recipes_train_each_model_as_it_was_and_with_another_recipe(tmp_path
     named = {name.split(" on ")[0] for name in outcome.trained}
     assert named >= {"soft", "acvi", "fertility", "variational", "hard-moving", *RECIPES}
     assert len(outcome.trained) == 4 + 12
+
+
+def test_the_sweep_trains_each_form_of_acvi_beside_soft(tmp_path: Path) -> None:
+    outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/acvi-sweep.yaml")
+    assert outcome.code == 0, outcome.said
+    forms = {path.stem for path in (ROOT / "config/models").glob("acvi*.yaml")} - {"acvi-sampled"}
+    assert outcome.trained == {f"{name} on ddn13-de-noun, seed 1" for name in {"soft", *forms}}
+
+
+def test_an_end_symbol_is_compared_with_none_on_the_same_pairs(tmp_path: Path) -> None:
+    outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/source-eos.yaml")
+    assert outcome.code == 0, outcome.said
+    assert len(outcome.trained) == 4 + 4
+    experiment = load_plan(files=[ROOT / "config/source-eos.yaml"]).experiment
+    assert {name: own.format.get("source_eos", True) for name, own in experiment.tasks.items()} == {
+        "multi30k-de-en": True,
+        "multi30k-de-en-bare": False,
+    }
 
 
 def test_the_nucleus_trains_one_model_per_cut_of_its_sum(tmp_path: Path) -> None:
