@@ -7,7 +7,7 @@ import torch
 from serving import BEAM, EOS, Rows, arguments, padded, serve
 
 from pam.benchmark import Plan, named_model, training
-from pam.config import Decoding, ModelConfig, Network
+from pam.config import Decoding, Network
 from pam.data.dataset import Batch
 from pam.decoding.search import search
 from pam.io import parse
@@ -25,9 +25,6 @@ def main() -> None:
     devices.keep_heap()
     args, task = arguments()
     components = named_model(args.model)
-    if task.scaled:  # else attention at random positions is sharp after a few steps, and cheap for nothing
-        score = components.score.model_dump() | {"scale": True}
-        components = parse(ModelConfig, components.model_dump() | {"score": score})
     network = Network(
         embedding=task.embedding, encoder=task.encoder, decoder=task.decoder, encoder_layers=task.layers,
         decoder_layers=task.layers, dropout=task.dropout,

@@ -38,7 +38,6 @@ class Task:
     decoder: int
     layers: int  # of encoder and decoder
     dropout: float
-    scaled: bool  # whether our scores are divided by the root of the units, as in our experiments of this size
     steps: int | None  # that every decoding takes, whatever the model has learned; None: until the outputs end
     symbols: list[tuple[Rows, Rows]]  # batches of sources and targets
     actions: list[tuple[Rows, Rows]]  # the same, targets being a pointer's actions; none where there is no alignment

@@ -45,9 +45,9 @@ class Table:
 
 NOUNS = Table(
     dataset="de-noun",
-    format={},
+    format={"source_eos": True},
     sizes={"embedding": 64, "encoder": 128, "decoder": 128, "layers": 1, "dropout": 0.2}
-    | {"scaled": False, "steps": None},
+    | {"steps": None},
     turns=5,
     batches=20,
     warm_up=60,
@@ -76,9 +76,9 @@ NOUNS = Table(
 
 TRANSLATION = Table(
     dataset="multi30k-de-en",
-    format={"vocabulary": {"size": 9000, "min_count": 1}},
+    format={"source_eos": True, "vocabulary": {"size": 9000, "min_count": 1}},
     sizes={"embedding": 512, "encoder": 256, "decoder": 512, "layers": 2, "dropout": 0.2}
-    | {"scaled": True, "steps": 14},
+    | {"steps": 14},
     turns=6,
     batches=2,
     warm_up=8,

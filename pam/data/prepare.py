@@ -28,7 +28,7 @@ Layout = TypeVar("Layout", bound=Strict)
 class TaskFormat(Strict):
     """Keys that `format` has whatever a task's kind, if models learn it."""
 
-    source_eos: bool = Field(True, description="whether sources end in an end symbol, which can be attended to")
+    source_eos: bool = Field(False, description="whether sources end in an end symbol, which can be attended to")
 
 
 @dataclass

@@ -50,14 +50,14 @@ class General(Options):
     """Bilinear score."""
 
     kind: Literal["general"] = "general"
-    scale: bool = Field(False, description="divide by the root of the decoder's units")
+    scale: bool = Field(True, description="divide by the root of the decoder's units")
 
 
 class Dot(Options):
     """Dot product of decoder and encoder state."""
 
     kind: Literal["dot"] = "dot"
-    scale: bool = Field(False, description="divide by the root of the number of units")
+    scale: bool = Field(True, description="divide by the root of the number of units")
 
 
 class _Perceptron(Options):
@@ -315,7 +315,7 @@ class BiLSTM(Options):
     kind: Literal["bilstm"] = "bilstm"
     units: Units | None = Field(None, description="of a direction; null: the encoder's")
     layers: Layers | None = Field(None, description="bidirectional layers; null: the encoder's")
-    scale: bool = Field(False, description="divide scores by the root of its units")
+    scale: bool = Field(True, description="divide scores by the root of its units")
 
 
 # estimator: how a bound's expectation is computed

@@ -44,7 +44,7 @@ def next_state(model: Seq2Seq, symbol: int, context: Tensor, hidden: Hidden) -> 
 
 def scores(model: Seq2Seq, memory: Memory, query: Tensor) -> Tensor:
     """e_t(a) of the score `general`, (m,)."""
-    return memory.values[0] @ model.score.weight.weight.t() @ query[0]
+    return memory.values[0] @ model.score.weight.weight.t() @ query[0] / query.shape[1] ** 0.5
 
 
 def distribution(model: Seq2Seq, given: Tensor) -> Tensor:

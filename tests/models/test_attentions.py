@@ -118,19 +118,19 @@ def test_the_dot_product_is_the_bilinear_score_of_the_identity() -> None:
     source, lengths, _ = tiny.batch()
     memory = general.encode(source, lengths)
     query = torch.randn(4, 5, dtype=DOUBLE)
-    wanted = torch.einsum("bh,bmh->bm", query, memory.values[..., :5])
+    wanted = torch.einsum("bh,bmh->bm", query, memory.values[..., :5]) / 5**0.5
     torch.testing.assert_close(general.score(query, memory, AttentionHistory()), wanted)
 
 
 def test_a_scaled_product_is_the_product_over_the_root_of_its_units() -> None:
-    scaled, plain = both("postr-joint", "postr-joint", score={"kind": "general", "scale": True})
+    plain, scaled = both("postr-joint", "postr-joint", score={"kind": "general", "scale": False})
     scaled.score.weight.weight.data.mul_(5**0.5)
     assert_same(scaled, plain)
-    scaled, plain = both("variational", "variational", inference={"kind": "bilstm", "scale": True})
+    plain, scaled = both("variational", "variational", inference={"kind": "bilstm", "scale": False})
     scaled.inference.weight.weight.data.mul_(6**0.5)
     torch.testing.assert_close(scaled.objective(*tiny.batch()), plain.objective(*tiny.batch()))
     values = torch.randn(2, 3, 6, dtype=DOUBLE)
-    dot = Dot(options.Dot(scale=True), Sizes(6, 6, embedding=4, direction=3, layers=1, rate=0.0))
+    dot = Dot(options.Dot(), Sizes(6, 6, embedding=4, direction=3, layers=1, rate=0.0))
     torch.testing.assert_close(dot.keys(values).matrix, values / 6**0.5)
 
 
@@ -270,7 +270,7 @@ def test_alignments_of_a_chain_are_its_marginals_given_the_whole_target() -> Non
 
 
 def test_acvi_draws_contexts_of_the_mixture_s_mean_and_variance() -> None:
-    model = tiny.model(tiny.components("acvi"))
+    model = tiny.model(tiny.components("acvi-literal"))
     source, lengths, _ = one_sentence()
     memory = model.encode(source, lengths)
     log_prior = torch.log_softmax(torch.randn(1, 4, dtype=DOUBLE), 1)
@@ -286,7 +286,7 @@ def test_acvi_draws_contexts_of_the_mixture_s_mean_and_variance() -> None:
 
 def test_acvi_pays_the_mixture_s_divergence_without_bias() -> None:
     """Value and gradient over 40,000 draws, beside a quadrature of six nodes a dimension."""
-    model = tiny.model(tiny.components("acvi")).train()
+    model = tiny.model(tiny.components("acvi-literal")).train()
     source, lengths, _ = one_sentence()
     memory = model.encode(source, lengths)
     scores = torch.randn(1, 4, dtype=DOUBLE, requires_grad=True)

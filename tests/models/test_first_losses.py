@@ -25,8 +25,11 @@ from pam.models.build import build
 
 MODELS = Path(__file__).resolve().parents[2] / "config" / "models"
 LOSSES = json.loads(Path(__file__).with_name("first_losses.json").read_text(encoding="utf-8"))
-NARROW = {"window": {"monotonic": {"width": 3}, "predictive": {"width": 3}}}
-"""Windows as narrow as the sentences are short."""
+OPTIONS = {
+    "window": {"monotonic": {"width": 3}, "predictive": {"width": 3}},  # as narrow as the sentences are short
+    "score": {"general": {"scale": False}, "dot": {"scale": False}},  # as they were
+    "inference": {"bilstm": {"scale": False}},
+}
 SYMBOLS, ROWS, STEPS = 24, 8, 20
 Given = tuple[Tensor, Tensor, Tensor]
 
@@ -64,7 +67,7 @@ def _batches(rng: np.random.Generator, actions: bool) -> Iterator[Given]:
 
 def losses(name: str) -> list[float]:
     """Losses of 20 steps of Adam, in float32 and without dropout."""
-    chosen = with_options(load_model(name, MODELS), NARROW)
+    chosen = with_options(load_model(name, MODELS), OPTIONS)
     reads = chosen.network.get("encoder_reads", "both")
     network = Network(embedding=16, encoder=16, decoder=32, dropout=0.0, encoder_reads=reads)
     torch.manual_seed(1)

@@ -76,7 +76,7 @@ def test_a_nucleus_takes_at_most_the_rest_of_the_mass_from_the_likelihood(name: 
 
 @pytest.mark.parametrize("name", ["prior-joint", "variational"])
 def test_the_likelihood_grows_with_the_mass(name: str) -> None:
-    values = [summed(name, mass).log_likelihood(*tiny.batch()) for mass in (0.01, 0.5, 0.8, 0.95, 1.0)]
+    values = [summed(name, mass).log_likelihood(*tiny.batch()) for mass in (0.01, 0.4, 0.7, 1.0)]
     for lower, higher in pairwise(values):
         assert (lower <= higher + 1e-12).all() and (lower < higher - 1e-6).any()
 

@@ -163,7 +163,7 @@ def test_the_inference_network_is_two_bidirectional_lstms_and_a_bilinear_score(l
                 for name, value in own.named_parameters():
                     getattr(lstm, name.replace("l0", f"l{layer}{suffix}")).data.copy_(value)
         states.append(lstm(embedded)[0][0])
-    scores = states[1] @ model.inference.weight.weight.t() @ states[0].t()
+    scores = states[1] @ model.inference.weight.weight.t() @ states[0].t() / 6**0.5
     log_q = tiny.infer(model, source, lengths, target)
     assert log_q is not None
     torch.testing.assert_close(log_q[0], torch.log_softmax(scores, dim=1))

@@ -42,7 +42,7 @@ def model(chosen: ModelConfig, layers: int = 1, dropout: float = 0.0, seed: int 
         torch.nn.init.uniform_(parameter, -1.0, 1.0)
     if isinstance(made.distribution, Projection):
         for parameter in made.score.parameters():
-            parameter.data.mul_(20.0)  # scores so far apart that some positions get nothing
+            parameter.data.mul_(45.0)  # scores so far apart that some positions get nothing
     return made.eval()
 
 

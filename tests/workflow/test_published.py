@@ -84,7 +84,7 @@ def test_the_bound_weighs_its_divergence_fully_throughout(plan: Plan, model: str
     assert components.marginalization == options.Bound()
     assert components.marginalization.weight == 1.0
     # -inference_network_type bigbrnn, of two layers of 512 units a direction, as the encoder.
-    assert components.inference == options.BiLSTM()
+    assert components.inference == options.BiLSTM(scale=False)
 
 
 def test_expectations_are_taken_as_published(plan: Plan) -> None:
