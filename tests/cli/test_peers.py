@@ -11,7 +11,7 @@ import pytest
 from tests.training import small
 
 PEERS = Path(__file__).resolve().parents[2] / "benchmarks/peers"
-SIZES = {"embedding": 4, "encoder": 4, "decoder": 4, "layers": 1, "dropout": 0.0, "scaled": True, "steps": 3}
+SIZES = {"embedding": 4, "encoder": 4, "decoder": 4, "layers": 1, "dropout": 0.0, "steps": 3}
 
 
 @pytest.fixture

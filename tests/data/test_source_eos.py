@@ -37,8 +37,9 @@ def test_translations_differ_in_the_sources_last_symbol_alone(tmp_path: Path) ->
         assert LengthPrior.of(one) == LengthPrior.of(other)
 
 
-def test_the_end_symbol_is_there_unless_a_format_says_otherwise(tmp_path: Path) -> None:
-    assert Prepared(ready(tmp_path)).split("train").source_eos
+def test_sources_have_no_end_symbol_unless_a_format_says_so(tmp_path: Path) -> None:
+    assert not Prepared(ready(tmp_path / "bare")).split("train").source_eos
+    assert Prepared(ready(tmp_path / "ended", source_eos=True)).split("train").source_eos
 
 
 def test_a_pointer_ends_at_the_last_letter(own: Path, tmp_path: Path) -> None:
