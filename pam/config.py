@@ -315,6 +315,7 @@ class TaskConfig(Strict):
     models: list[str] | None = key(None, "those of the experiment's models to run; null: all", min_length=1)
     without: list[str] = key([], "models that are not run after all")
     seeds: list[Seed] | None = key(None, "the task's own seeds; null: the experiment's", min_length=1)
+    more_seeds: dict[str, list[Seed]] = key({}, "further seeds of some models")
     format: dict[str, Any] = key({}, "overrides of the data set's `format`")
     word_alignments: str | None = key(None, "data set of links that attention is compared with", pattern=NAME)
     network: dict[str, Any] = key({}, "overrides of `network` for this task")
@@ -363,15 +364,16 @@ class Experiment(Strict):
         chosen = set(own.models or self.models) - set(own.without)
         return [model for model in self.models if model in chosen]
 
-    def seeds_of(self, task: str) -> list[int]:
-        """The seeds that a task is run with."""
-        return self.tasks[task].seeds or self.seeds
+    def seeds_of(self, task: str, model: str = "") -> list[int]:
+        """The seeds that a task is run with, and those of a model alone."""
+        own = self.tasks[task]
+        return [*(own.seeds or self.seeds), *own.more_seeds.get(model, [])]
 
     def runs(self) -> Iterator[tuple[str, str, int]]:
         """Task, model and seed of every run that is asked for."""
         for task in self.tasks:
             for model in self.models_of(task):
-                for seed in self.seeds_of(task):
+                for seed in self.seeds_of(task, model):
                     yield task, model, seed
 
 

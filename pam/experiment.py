@@ -275,7 +275,10 @@ def _check_names(experiment: Experiment, files: Sequence[Path]) -> None:
         message = f"a {what} cannot be called `{name}`: the results have a folder of that name"
         raise placed(UserError(message, hint="choose another name"), files, [f"{what}s", name])
     lists: list[tuple[list[str], Sequence[object]]] = [(["models"], experiment.models), (["seeds"], experiment.seeds)]
-    lists += [(["tasks", name, "seeds"], task.seeds or ()) for name, task in experiment.tasks.items()]
+    for name, task in experiment.tasks.items():
+        lists.append((["tasks", name, "seeds"], task.seeds or ()))
+        for model in task.more_seeds:
+            lists.append((["tasks", name, "more_seeds", model], experiment.seeds_of(name, model)))
     for keys, items in lists:
         for value, times in Counter(map(str, items)).items():
             if times > 1:
@@ -287,7 +290,7 @@ def _check_names(experiment: Experiment, files: Sequence[Path]) -> None:
 def _check_task(plan: Plan, task: str) -> None:
     """Models and resources of a task are the experiment's and make sense, and each model can have the task's sizes."""
     experiment, own, files = plan.experiment, plan.experiment.tasks[task], plan.files
-    for key, named in (("models", own.models or []), ("without", own.without)):
+    for key, named in (("models", own.models or []), ("without", own.without), ("more_seeds", own.more_seeds)):
         for model in named:
             check_known("model of the experiment", model, experiment.models, files, ["tasks", task, key, model])
     if not experiment.models_of(task):

@@ -265,24 +265,26 @@ class Workflow:
         """A run's analysis of the test split, if its scores need one."""
         return [str(self._run(wildcards).analysis("test"))] if self._entry(wildcards).task in ANALYZED else []
 
-    def compared(self, task: str) -> list[str]:
-        """The models of a task that can be compared with the baseline."""
+    def compared(self, task: str, seed: int) -> list[str]:
+        """The models of a task that can be compared with the baseline: of those that have the seed, if some do."""
         models, baseline = self.experiment.models_of(task), self.experiment.baseline
+        models = [model for model in models if seed in self.experiment.seeds_of(task, model)] or models
         return [model for model in models if baseline in models and model != baseline]
 
-    def posterior(self, task: str) -> list[str]:
+    def posterior(self, task: str, seed: int) -> list[str]:
         """The first model of a task that attends a posteriori, if there is one."""
         kinds = self.plan.components
-        return [model for model in self.compared(task) if kinds[model].input_feeding.kind == "posterior"][:1]
+        return [model for model in self.compared(task, seed) if kinds[model].input_feeding.kind == "posterior"][:1]
 
-    def baseline(self, task: str) -> list[str]:
+    def baseline(self, task: str, seed: int) -> list[str]:
         return [self.experiment.baseline]
 
     @by_job
-    def of_models(self, wildcards: Wildcards, models: Callable[[str], list[str]], *files: str) -> list[str]:
+    def of_models(self, wildcards: Wildcards, models: Callable[[str, int], list[str]], *files: str) -> list[str]:
         """These files of runs of some of a task's `models`; `{beam}` in them is the task's main beam."""
         names = [file.format(beam=self.main_beam(wildcards)) for file in files]
-        runs = [self.run_of(wildcards.task, model, wildcards.seed).path for model in models(wildcards.task)]
+        chosen = models(wildcards.task, int(wildcards.seed))
+        runs = [self.run_of(wildcards.task, model, wildcards.seed).path for model in chosen]
         return [str(run / name) for run in runs for name in names]
 
     @by_job
@@ -327,8 +329,8 @@ class ReportFiles:
 
     def figures(self) -> list[str]:
         """Every figure, heat maps of one seed of each task included."""
-        tasks = [task for task in self.experiment.tasks if self.flow.posterior(task)]
-        maps = [f"attention_{task}_seed{self.experiment.seeds_of(task)[0]}" for task in tasks]
+        first = {task: self.experiment.seeds_of(task)[0] for task in self.experiment.tasks}
+        maps = [f"attention_{task}_seed{seed}" for task, seed in first.items() if self.flow.posterior(task, seed)]
         return [f"{self.flow.results}/figures/{name}.svg" for name in [*self._shown(FIGURES), *maps]]
 
     def inputs(self, wildcards: Wildcards) -> dict[str, list[str]]:
@@ -361,7 +363,7 @@ class ReportFiles:
                 continue
             exists = {
                 # Without the baseline, or with nothing but it, nothing is tested against it.
-                "significance": bool(self.flow.compared(task)),
+                "significance": bool(self.flow.compared(task, seed)),
                 "gold-scores": self.experiment.tasks[task].word_alignments is not None,
                 # A test row has no pointer actions to be forced.
                 "analyses": self.flow.plan.components[model].targets == "symbols",

@@ -63,6 +63,8 @@ def written(added: str) -> UserError:
         ("- postr-joint", "- postr-jiont", 5, "unknown model `postr-jiont`", "`postr-joint`?"),
         ("seeds: [1, 2]", "seeds: [1, 1]", 2, "`1` is in `seeds` twice", "remove one"),
         ("- postr-joint", "- soft", 5, "`soft` is in `models` twice", "remove one"),
+        ("      epochs: 3", "      epochs: 3\n    more_seeds: {soft: [2]}", 11, "`2` is in `soft` twice", "remove one"),
+        ("      epochs: 3", "      epochs: 3\n    more_seeds: {softy: [3]}", 11, "unknown model of the experiment `softy`", "mean `soft`"),
         ("epochs: 3", "epoks: 3", 10, "unknown key `tasks.nouns.training.epoks`", "`epochs`?"),
         ("epochs: 3", "epochs: no", 10, "`tasks.nouns.training.epochs`", "correct the value"),
         ("  nouns:", "  my nouns:", 7, "`tasks.my nouns`", "correct the value"),
@@ -341,6 +343,12 @@ def test_a_task_runs_its_own_models_in_the_experiments_order() -> None:
     assert experiment.models_of("nouns") == ["postr-joint"]
     assert experiment.models_of("more") == ["soft", "postr-joint"]
     assert experiment.models_of("rest") == ["soft"]
+
+
+def test_a_model_can_have_more_seeds_than_its_task() -> None:
+    plan = load(f"{RIGHT}    more_seeds: {{soft: [3]}}\n")
+    found = [(model, seed) for _, model, seed in plan.experiment.runs()]
+    assert found == [("soft", 1), ("soft", 2), ("soft", 3), ("postr-joint", 1), ("postr-joint", 2)]
 
 
 def test_unknown_task_and_model_of_a_run_are_named() -> None:
