@@ -27,6 +27,8 @@ ALIGNED = ("train", "dev")  # splits whose alignments are given: those that trai
 class InflectionFormat(TaskFormat):
     """How the columns of a data set's files are to be read."""
 
+    # An ending is no letter of the lemma: what writes it attends to the lemma's end.
+    source_eos: bool = Field(True, description="whether sources end in an end symbol, which can be attended to")
     columns: list[str] = Field(list(InflectionCodec.columns), description="order of the columns")
     separator: str = Field(",", min_length=1, description="separates two features")
 

@@ -55,7 +55,7 @@ def test_alignments_are_distributions_over_the_source(called: Call, trained: Pat
     assert (found["model"], found["label"], len(found["rows"])) == ("postr-joint", "postr-joint", 4)
     for row in found["rows"]:
         assert (row["lemma"], row["features"], row["form"]) == small.ROWS["test"][row["row"]]
-        assert row["source"] == [*row["features"].split(","), *row["lemma"]]
+        assert row["source"] == [*row["features"].split(","), *row["lemma"], "</s>"]
         assert row["target"] == [*row["form"], "</s>"]
         for kind in ("prior", "alignment"):
             matrix = np.array(row[kind])

@@ -100,7 +100,7 @@ def test_ids_and_text_of_a_prepared_folder_agree(prepared: Path) -> None:
     folder = Prepared(prepared)
     split, rows = folder.split("train"), folder.rows("train")
     assert rows[1] == ("Haus", "case=dative,number=plural", "Häusern")
-    assert folder.source.spell(split.sources[1]) == [*("case=dative", "number=plural", "H", "a", "u", "s")]
+    assert folder.source.spell(split.sources[1]) == [*("case=dative", "number=plural", "H", "a", "u", "s", "<eos>")]
     assert folder.target.spell(split.targets[1])[:-1] == list("Häusern")
     assert folder.split("test").alignments is None
 

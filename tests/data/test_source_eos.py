@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pam.data.dataset import Examples, Prepared, Ragged, Split
+from pam.data.inflection import InflectionFormat
 from pam.data.prepare import prepare
 from pam.data.registry import find_dataset, load_task
 from pam.data.translation import prepare_word_alignments
@@ -37,9 +38,15 @@ def test_translations_differ_in_the_sources_last_symbol_alone(tmp_path: Path) ->
         assert LengthPrior.of(one) == LengthPrior.of(other)
 
 
-def test_sources_have_no_end_symbol_unless_a_format_says_so(tmp_path: Path) -> None:
+def test_sentences_have_no_end_symbol_unless_a_format_says_so(tmp_path: Path) -> None:
     assert not Prepared(ready(tmp_path / "bare")).split("train").source_eos
     assert Prepared(ready(tmp_path / "ended", source_eos=True)).split("train").source_eos
+
+
+def test_lemmas_have_an_end_symbol_unless_a_format_says_otherwise(own: Path, tmp_path: Path) -> None:
+    assert InflectionFormat().source_eos
+    assert nouns(own, tmp_path / "ended", True).split("train").source_eos
+    assert not nouns(own, tmp_path / "bare", False).split("train").source_eos
 
 
 def test_a_pointer_ends_at_the_last_letter(own: Path, tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_action_targets_are_the_targets_with_the_steps_of_a_pointer(data: Path) 
         assert positions == [*split.alignments[row].tolist(), last]
         assert pointer == last
         moved += pointer
-    assert moved > 250
+    assert moved > 300
 
 
 def test_actions_without_an_alignment_are_refused(data: Path) -> None:
