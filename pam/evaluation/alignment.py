@@ -17,7 +17,7 @@ from pam.evaluation.inputs import Counts, EvalInputs, load
 from pam.evaluation.metrics import Units, digest_of, join, numbered
 from pam.io import Strict, UserError
 
-METRICS = ("aer", "one_minus_aer", "aer_prior", "one_minus_aer_prior")
+READINGS = {"": "links", "_prior": "links_prior", "_late": "links_late"}  # ends of metrics' names, and what they count
 
 
 class WordAlignments(Strict):
@@ -42,8 +42,12 @@ def count(inputs: EvalInputs) -> Counts:
         words = f"links of {len(found.links)} sentences, gold links of {len(gold.sure)}"
         raise UserError(words, file=inputs.analysis, hint="analyze the word alignments' own sentences")
     references = digest_of((str(row),) for row in zip(gold.sure, gold.possible, strict=True))
-    units, details = [], {}
-    for suffix, links in (("", found.links), ("_prior", found.links_prior)):
+    units, details, metrics = [], {}, []
+    for suffix, name in READINGS.items():
+        links = getattr(found, name)
+        if links is None:  # an analysis that was stored before there was this reading
+            continue
+        metrics += [f"aer{suffix}", f"one_minus_aer{suffix}"]
         sets = [map(set, row) for row in zip(links, gold.sure, gold.possible, strict=True)]
         table = [(len(own & sure), len(own & possible), len(own), len(sure), 1) for own, sure, possible in sets]
         columns = (f"sure_hit{suffix}", f"possible_hit{suffix}", f"links{suffix}", "sure", "sentences")
@@ -54,7 +58,7 @@ def count(inputs: EvalInputs) -> Counts:
             for of_sentences in (gold.sure, links, gold.possible)
         ]
         details[f"aer{suffix}_nltk"] = float(alignment_error_rate(*pooled))
-    return Counts(join(units), METRICS, "sentences", details)
+    return Counts(join(units), tuple(metrics), "sentences", details)
 
 
 def read_word_alignments(path: Path | str) -> WordAlignments:

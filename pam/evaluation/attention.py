@@ -41,10 +41,12 @@ class Sentences(Strict):
         description="for each target word the source word most attended, by the alignment handed on to the next step"
     )
     links_prior: list[Links] = Field(description="the same by the prior of the step")
+    links_late: list[Links] | None = Field(None, description="the same by the prior of the step after")
 
     @model_validator(mode="after")
     def _equally_many(self) -> Sentences:
-        if len({len(getattr(self, name)) for name in type(self).model_fields}) != 1:
+        columns = (getattr(self, name) for name in type(self).model_fields)
+        if len({len(column) for column in columns if column is not None}) != 1:
             raise ValueError("lists of different lengths")
         return self
 
@@ -116,7 +118,8 @@ class Gatherer:
         # A source word gets what its symbols get; end symbols are left out on both sides.
         starts = _starts(sentence.source_words)
         both, symbols = (sentence.alignment, sentence.prior), len(sentence.source_words)
-        alignment, prior = (np.add.reduceat(weights[:-1, :symbols], starts, axis=1) for weights in both)
+        alignment, prior = (np.add.reduceat(weights[:, :symbols], starts, axis=1) for weights in both)
+        alignment, prior, late = alignment[:-1], prior[:-1], prior[1:]
         coverage = np.minimum(alignment.sum(axis=0), 1.0)
         self.rows[number] = {
             "nll": _rounded(-sentence.log_probs.sum()),
@@ -128,6 +131,7 @@ class Gatherer:
             "covered": _rounded((coverage >= COVERED).mean()),
             "links": most_attended(alignment, sentence.target_words),
             "links_prior": most_attended(prior, sentence.target_words),
+            "links_late": most_attended(late, sentence.target_words),
         }
         self.entropies.append(entropies(sentence.prior))
         self.correct.append(sentence.correct)

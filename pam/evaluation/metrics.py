@@ -198,6 +198,8 @@ METRICS: dict[str, Metric] = {
         _of_links("one_minus_aer", "1 - AER"),
         _of_links("aer_prior", "AER of the prior", "_prior", error=True),
         _of_links("one_minus_aer_prior", "1 - AER of the prior", "_prior"),
+        _of_links("aer_late", "AER of the next step's prior", "_late", error=True),
+        _of_links("one_minus_aer_late", "1 - AER of the next step's prior", "_late"),
     )
 }  # fmt: skip
 """Every metric by name; `metric_of` finds those of a beam too."""

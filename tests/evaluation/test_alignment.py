@@ -68,6 +68,16 @@ def test_the_example_of_och_and_ney(tmp_path: Path) -> None:
     assert units.total([f"{name}_prior" for name in columns[:3]]).tolist() == [1, 1, 1]
 
 
+def test_an_analysis_that_lacks_a_reading_is_scored_by_the_others(tmp_path: Path) -> None:
+    data = gold_folder(tmp_path / "gold", [[(0, 0)]], [[(0, 0)]])
+    stored = analyze(tmp_path / "a.json", 1, [[(0, 0)]])
+    assert alignment.count(EvalInputs(analysis=stored, data=data)).metrics[-2:] == ("aer_prior", "one_minus_aer_prior")
+    content = json.loads(stored.read_text())
+    content["sentences"]["links_late"] = [[(0, 0)]]
+    stored.write_text(json.dumps(content))
+    assert alignment.count(EvalInputs(analysis=stored, data=data)).metrics[-1] == "one_minus_aer_late"
+
+
 def test_gold_scores_hold_both_ways_of_counting(tmp_path: Path) -> None:
     found, sure, possible = drawn(7)
     links = analyze(tmp_path / "a.json", len(found), found)
