@@ -2,6 +2,7 @@
 # make test                                          the whole test suite
 # make faults                                        what kills, full disks, bad networks and files do
 # make audit                                         whether what is installed is what the lock says
+# make docs                                          the texts as a site, site/index.html
 # make lint                                          style, types and the workflow's form
 # make clean                                         the environment and caches, never results
 #
@@ -17,7 +18,7 @@ CANDIDATES := python3 python python3.13 python3.12 python3.11 python3.14
 NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 PYTHON ?= $(firstword $(foreach name,$(CANDIDATES),$(shell $(name) $(NEW_ENOUGH) 2>/dev/null && echo $(name))))
 
-.PHONY: run test faults audit lint clean
+.PHONY: run test faults audit docs lint clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/user
@@ -35,6 +36,10 @@ faults: $(VENV)/dev
 
 audit: $(VENV)/dev
 	@$(BIN)/python envs/audit.py
+
+docs: $(VENV)/dev
+	@$(BIN)/python -m sphinx -q --fail-on-warning -c docs . site $(ARGS)
+	@echo 'site/index.html'
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
