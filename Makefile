@@ -44,7 +44,7 @@ docs: $(VENV)/dev
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy pam benchmarks/peers
+	$(BIN)/mypy pam benchmarks/peers examples
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(BIN)/snakemake --lint
 

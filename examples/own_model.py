@@ -1,0 +1,142 @@
+"""A model of one's own against Soft, in minutes: a new score, trained and tested on German nouns.
+
+    python examples/own_model.py [--out results/own-model] [--lemmas 400] [--epochs 10]
+
+The score is a distance instead of a product. It needs no change of the repository: this file is a plugin, as
+docs/models.md explains. There, the kind and what computes it are in two files, so that a dry run need not import torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+from torch import Tensor, nn
+
+from pam.config import Experiment, ModelConfig, load_model
+from pam.data.download import fetch
+from pam.data.prepare import prepare
+from pam.data.registry import Dataset
+from pam.decoding.generator import Generator, predict_split
+from pam.evaluation.bootstrap import interval, resampled_sums
+from pam.evaluation.inputs import save
+from pam.evaluation.metrics import metric_of
+from pam.evaluation.scores import Scores, files_of, score
+from pam.experiment import Plan
+from pam.io import UserError, dump_yaml, parse, write_text
+from pam.models.checkpoint import load_model as load_trained
+from pam.models.interfaces import AttentionHistory, Memory, Score, Sizes
+from pam.models.options import Options, register
+from pam.run_folder import RunFolder
+from pam.training.run import train
+
+MODELS = Path(__file__).resolve().parents[1] / "config/models"
+TASK, OWN = "nouns", {"label": "Soft, distance", "source": "mine", "score": "distance"}
+
+
+class Distance(Options):
+    """Negative squared distance of decoder and encoder state."""
+
+    kind: Literal["distance"] = "distance"
+    implementation = "own_model:DistanceScore"
+    sharpness: float = Field(0.1, gt=0, description="what the distance is multiplied with")
+
+
+class DistanceScore(Score):
+    """e_t(a) = -sharpness |s_t - W h_a|^2: of states that lie close together."""
+
+    def __init__(self, options: Distance, sizes: Sizes) -> None:
+        super().__init__()
+        self.sharpness = options.sharpness
+        self.weight = nn.Linear(sizes.values, sizes.query, bias=False)
+
+    def keys(self, values: Tensor) -> Tensor:
+        keys: Tensor = self.weight(values)
+        return keys
+
+    def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
+        differences: Tensor = memory.keys - query[:, None]
+        return -self.sharpness * differences.square().sum(2)
+
+
+def nouns(out: Path, lemmas: int) -> Path:
+    """Prepared data of so many German nouns, and a quarter as many each for development and test."""
+    if lemmas < 4:
+        raise UserError(f"--lemmas {lemmas}", hint="use a whole number, at least 4")
+    sizes = {"train": lemmas, "dev": lemmas // 4, "test": lemmas // 4}
+    content = {
+        "task": "inflection",
+        "package": {"name": "german-nouns", "version": "1.2.5", "options": sizes},
+        "files": {f"{split}.tsv": {} for split in sizes},
+    }
+    dataset = parse(Dataset, content)
+    fetch(TASK, dataset, out / "raw")
+    prepare(TASK, dataset, out / "raw", out / TASK / "data")
+    return out / TASK / "data"
+
+
+def planned(epochs: int) -> Plan:
+    """The experiment: Soft, and the same with a score of our own."""
+    content = {
+        "experiment": "own-model",
+        "plugins": ["own_model"],
+        "models": ["soft", "soft-distance"],
+        "tasks": {TASK: {"dataset": TASK}},
+        "training": {"epochs": epochs, "batch_size": 32},
+    }
+    experiment = parse(Experiment, content)
+    return Plan(experiment, {"soft": load_model("soft", MODELS), "soft-distance": parse(ModelConfig, OWN)}, ())
+
+
+def tested(plan: Plan, model: str, out: Path) -> Scores:
+    """Trains a model, decodes the test split and scores it; all files are where the workflow would leave them."""
+    run = plan.run(TASK, model, seed=1)
+    folder = RunFolder(out / TASK / model / "seed1")
+    write_text(folder.config_file, dump_yaml(run))
+    train(folder, folder.data(), folder.path / "state", "cpu")
+    generator = Generator(load_trained(folder.model), folder.model, run.decoding)
+    beam = run.decoding.beam
+    predict_split(generator, folder.data(), "test", folder.predictions("test", beam), folder.decoding("test", beam))
+    scores = score(files_of(folder, "test"))
+    save(scores, folder.scores("test"))
+    return scores
+
+
+def gain(baseline: Scores, other: Scores) -> str:
+    """How much more accurate the other is, with the paired bootstrap interval over lemmas."""
+    metric = metric_of("accuracy")
+    counts = [scores.counts() for scores in (baseline, other)]
+    first, second = metric.value(resampled_sums(np.stack([units.of(metric.columns) for units in counts])))
+    found, spread = (scores.metrics["accuracy"].value for scores in (other, baseline)), interval(second - first)
+    return f"gain {next(found) - next(found):+.2f} [{spread.low:+.2f}, {spread.high:+.2f}]"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("results/own-model"), help="folder (%(default)s)")
+    parser.add_argument("--lemmas", type=int, default=400, help="nouns to train on (%(default)s)")
+    parser.add_argument("--epochs", type=int, default=10, help="passes over them (%(default)s)")
+    args = parser.parse_args(arguments)
+    try:
+        nouns(args.out, args.lemmas)
+        plan = planned(args.epochs)
+        found = {model: tested(plan, model, args.out) for model in plan.components}
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for scores in found.values():
+        accuracy = scores.metrics["accuracy"]
+        interval_of = f"[{accuracy.low:.2f}, {accuracy.high:.2f}]"
+        print(f"{scores.label}: accuracy {accuracy.value:.2f} % {interval_of} of {accuracy.n} forms")
+    print(f"{OWN['label']}: {gain(*found.values())}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+# Imported as the plugin `own_model`, it adds its kind. The script itself is `__main__`, and adds none.
+register("score", Distance)

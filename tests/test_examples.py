@@ -1,0 +1,88 @@
+"""The scripts of examples/, run as their heads say, on a few nouns."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pam.evaluation.analyze import heat_maps
+from pam.evaluation.inputs import load
+from pam.evaluation.scores import Scores
+from pam.models.checkpoint import load_model
+from pam.models.interfaces import AttentionHistory, Memory, Sizes
+
+ROOT = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """What own_model.py left of a short training, and what it said."""
+    pytest.importorskip("german_nouns", reason="the package german-nouns is not installed")
+    out = tmp_path_factory.mktemp("own model")
+    return out, called("own_model.py", "--out", str(out), "--lemmas", "16", "--epochs", "1")
+
+
+def called(script: str, *arguments: str, code: int = 0) -> str:
+    """Standard output of a script that ends with this code."""
+    command = [sys.executable, str(ROOT / "examples" / script), *arguments]
+    known = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=known, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def test_a_score_of_ones_own_is_trained_and_compared_with_soft(ran: tuple[Path, str]) -> None:
+    out, said = ran
+    accuracies = []
+    for model, label in (("soft", "Soft"), ("soft-distance", "Soft, distance")):
+        accuracy = load(Scores, out / "nouns" / model / "seed1/scores.json").metrics["accuracy"]
+        assert accuracy.n == 4 * 8
+        assert f"{label}: accuracy {accuracy.value:.2f} % [" in said
+        accuracies.append(accuracy.value)
+    assert f"Soft, distance: gain {accuracies[1] - accuracies[0]:+.2f} [" in said
+
+
+def test_a_look_at_a_sentence_is_that_of_the_commands(ran: tuple[Path, str], examples: None, tmp_path: Path) -> None:
+    look_at_attention = importlib.import_module("look_at_attention")
+    run = ran[0] / "nouns/soft-distance/seed1"
+    model = load_model(run / "model")
+    (row,) = heat_maps(model, ran[0] / "nouns/data", "test", 1, [3])["rows"]
+    found = look_at_attention.look(run, f"{row['lemma']}\t{row['features']}", row["form"])
+    assert (found.source, found.target) == (row["source"], row["target"])
+    torch.testing.assert_close(found.alignment, torch.tensor(row["alignment"]), atol=1e-5, rtol=0)
+    said = called(
+        "look_at_attention.py", str(run), f"{row['lemma']}\t{row['features']}",
+        "--target", row["form"], "--out", str(tmp_path / "look.png"),
+    )  # fmt: skip
+    assert [line.split()[0] for line in said.splitlines()[1:]] == row["target"]
+    assert all((tmp_path / f"look.{ending}").stat().st_size > 1000 for ending in ("png", "svg"))
+
+
+def test_a_run_that_is_none_is_an_error(tmp_path: Path) -> None:
+    said = called("look_at_attention.py", str(tmp_path), "Haus", code=2)
+    assert said.startswith("error: ") and "Traceback" not in said
+
+
+def test_the_score_is_a_distance(examples: None) -> None:
+    own_model: Any = importlib.import_module("own_model")
+    torch.manual_seed(1)
+    score = own_model.DistanceScore(own_model.Distance(sharpness=0.5), Sizes(3, 4, 2, 2, 1, 0.0))
+    values, query = torch.randn(2, 5, 4), torch.randn(2, 3)
+    # Of a memory, a score that is no kernel reads its keys alone.
+    others: Any = dict.fromkeys(("values", "mask", "fed", "start", "cells", "project", "gates"))
+    memory = Memory(**others, keys=score.keys(values))
+    expected = -0.5 * torch.cdist(query[:, None], score.weight(values))[:, 0] ** 2
+    torch.testing.assert_close(score(query, memory, AttentionHistory()), expected)
