@@ -142,7 +142,8 @@ class Sample(Strict):
         wanted, numbers = getattr(self, split), count()
         if wanted is None:
             return rows, 0
-        drawn = heapq.nsmallest(wanted, zip(rows, numbers), key=lambda one: _rank(self.seed, f"{split} {one[1]}"))  # noqa: B905
+        numbered = zip(rows, numbers, strict=False)  # rows end, numbers do not
+        drawn = heapq.nsmallest(wanted, numbered, key=lambda one: _rank(self.seed, f"{split} {one[1]}"))
         return [row for row, _ in sorted(drawn, key=lambda one: one[1])], next(numbers) - len(drawn)
 
 

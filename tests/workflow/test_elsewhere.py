@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.workflow.checkouts import Checkout
-from tests.workflow.conftest import OWN
 
 MODULE = """\
 configfile: "mine.yaml"
@@ -79,11 +78,12 @@ def test_the_folder_of_work_may_be_any(fresh: Checkout, elsewhere: Checkout) -> 
     outcome = elsewhere.plan(*called)
     assert outcome.code == 0, outcome.said
     assert outcome.jobs["train_run"] == 10
-    outcome = fresh.plan("train", "--directory", str(elsewhere.folder), *OWN)
-    # `own/datasets.yaml` is relative to the folder of work, in which it is not.
-    assert "own/datasets.yaml: no such file" in outcome.said
-    fresh.edit("own/experiment.yaml", "own/datasets.yaml", "datasets.yaml")
-    outcome = fresh.run("data", "--directory", str(elsewhere.folder), *OWN)
+    theirs = Checkout((fresh.folder / "own").rename(elsewhere.folder.parent / "theirs"))
+    called = (*called, "--directory", str(elsewhere.folder), "--configfile", "experiment.yaml")
+    # `own/datasets.yaml` is neither in the folder of work nor beside the experiment.
+    assert "own/datasets.yaml: no such file" in theirs.plan("data", *called).said
+    theirs.edit("experiment.yaml", "own/datasets.yaml", "datasets.yaml")
+    outcome = theirs.run("data", *called)
     assert outcome.code == 0, outcome.said
     assert (elsewhere.folder / "results/tiny/nouns/data/summary.json").is_file()
     assert not (fresh.folder / "results").exists()
