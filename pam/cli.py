@@ -13,6 +13,8 @@ from pam.commands import bench, data, evaluate, train
 from pam.io import UserError, storage_error
 
 COMMANDS = {  # in the order in which a user meets them
+    "data": data.data,
+    "check": data.check,
     "fetch": data.fetch,
     "prepare": data.prepare,
     "word-alignments": data.word_alignments,

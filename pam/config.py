@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, ValidationError, model_validator
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
-from pam.io import Strict, UserError, parse, read_yaml, refused, unknown
+from pam.io import SHIPPED, Strict, UserError, find_file, parse, read_yaml, refused, unknown
 from pam.models import options
 from pam.models.options import COMPONENTS, DEEPEST, LARGEST, Options
 
@@ -408,10 +408,14 @@ class RunConfig(Strict):
 
 
 def load_model(name: str, folder: Path | str = "config/models") -> ModelConfig:
-    """Reads `<folder>/<name>.yaml`; a UserError names the closest if there is none, or what is wrong in it."""
-    path = Path(folder) / f"{name}.yaml"
+    """Reads `<folder>/<name>.yaml`, the workflow's own where the folder of work has none.
+
+    A UserError names the closest if there is none, or what is wrong in it.
+    """
+    path = find_file(Path(folder) / f"{name}.yaml")
     if not path.is_file():
-        raise unknown("model", name, sorted(file.stem for file in Path(folder).glob("*.yaml")), file=None)
+        known = {file.stem for place in (Path(folder), SHIPPED / folder) for file in place.glob("*.yaml")}
+        raise unknown("model", name, sorted(known), file=None)
     return parse(ModelConfig, read_yaml(path), path)
 
 

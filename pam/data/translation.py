@@ -11,11 +11,11 @@ import re
 import shutil
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -23,8 +23,8 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, mo
 
 from pam.data.dataset import SPLITS, Prepared, text_file, write_split, write_summary
 from pam.data.download import check_fetched
-from pam.data.prepare import Stage, Task, TaskFormat, class_names, files_of, origin_of
-from pam.data.readers import CONTROL, Files, Line, Reader, aligned, lines_of, load_reader
+from pam.data.prepare import FEWEST_SYMBOLS, MOST_UNKNOWN, Stage, Task, TaskFormat, class_names, files_of, origin_of
+from pam.data.readers import CONTROL, DividingReader, Files, Line, Reader, aligned, lines_of, load_reader
 from pam.data.tokenizers import SIDES, TOKENIZERS, Settings, Side, SideSettings, TranslationCodec, learn_merges
 from pam.data.vocabulary import Vocabulary
 from pam.io import Strict, UserError, atomic_write, write_text
@@ -161,7 +161,7 @@ class Extract(Stage[TranslationFormat]):
     Lines are in Unicode's composed form (NFC), with one space where white space or control characters were.
     """
 
-    keys = ("source", "target", "read", "blank_lines")
+    keys = ("source", "target", "read", "blank_lines", "sample")
 
     def run(self) -> dict[str, Any]:
         """For each split its pairs and those left out, and in how many lines control characters became spaces."""
@@ -169,7 +169,8 @@ class Extract(Stage[TranslationFormat]):
         for split, pairs in self.layout.read.read(self.files, self.layout.languages):
             with pair_writer(self.out / "extract", split) as writer:
                 control = 0
-                for pair in pairs:
+                drawn, writer.dropped["not in the sample"] = self.layout.sample.of(split, pairs)
+                for pair in drawn:
                     lines = [unicodedata.normalize("NFC", line.text) for line in pair]
                     control += sum(CONTROL.search(line) is not None for line in lines)
                     texts = [" ".join(CONTROL.sub(" ", line).split()) for line in lines]
@@ -297,6 +298,8 @@ class Index(Stage[TranslationFormat]):
             given = read_pairs(tokenized, split), symbols, (source, target)
             made = write_split(self.out, split, *given, source_eos=self.layout.source_eos)
             counts[split] = {"rows": len(made), **made.symbol_counts()}
+            if split != "train":
+                self._check_known(split, counts[split], counts["train"], vocabularies)
         references = [f"tokenize/{REFERENCES}".format(split=split) for split in SCORED]
         for copied in (*(f"segment/{name}" for name in TranslationCodec.files), *references):
             with atomic_write(self.out / Path(copied).name) as temporary:
@@ -312,6 +315,19 @@ class Index(Stage[TranslationFormat]):
             "pairs_in_train_too": shared,
             "warnings": [warning.format(count, split) for split, count in shared.items() if count],
         }
+
+    def _check_known(
+        self, split: str, counted: Mapping[str, Any], train: Mapping[str, Any], vocabularies: Sequence[Vocabulary]
+    ) -> None:
+        """Refuses a split in which far more symbols are unknown than in training, as where its files are swapped."""
+        for side, language, other in zip(SIDES, self.layout.languages, reversed(vocabularies), strict=True):
+            unknown, usual = (own[side]["unknown"] / max(1, own[side]["symbols"]) for own in (counted, train))
+            if unknown - usual > MOST_UNKNOWN and counted[side]["symbols"] >= FEWEST_SYMBOLS:
+                symbols = list(chain.from_iterable(self._symbols(split, side)))
+                swapped = sum(symbol in other for symbol in symbols) > len(symbols) / 2
+                hint = "name its files the other way round in `splits`, or swap the columns of `read`"
+                hint = hint if swapped else f"check that the text is {language}, and tokenized as that of train"
+                raise UserError(f"{split}: training has only {1 - unknown:.0%} of the {side} symbols", hint=hint)
 
     def _symbols(self, split: str, side: Side) -> Iterator[list[str]]:
         place = SIDES.index(side)
@@ -329,6 +345,15 @@ class Translation(Task[TranslationFormat]):
     def splits(self, layout: TranslationFormat) -> tuple[str, ...]:
         """What the reader needs; without dev, if that is cut from train."""
         return tuple(name for name in layout.read.splits if name != "dev" or layout.dev_every is None)
+
+    def first_rows(self, files: Files, layout: TranslationFormat, count: int) -> dict[str, list[tuple[str, ...]]]:
+        reader, languages = layout.read, layout.languages
+        pairs: Iterator[tuple[str, Iterator[tuple[Line, Line]]]]
+        if isinstance(reader, DividingReader):  # which would read all files before it divides them
+            pairs = ((split, reader.pairs(split, own, languages)) for split, own in files.items())
+        else:
+            pairs = reader.read(files, languages)
+        return {split: [tuple(line.text for line in pair) for pair in islice(own, count)] for split, own in pairs}
 
     def modules(self, stage: str, layout: TranslationFormat) -> list[str]:
         """The stage's class or the codec's, with the reader or the tokenizers that it uses."""

@@ -80,7 +80,10 @@ _LOOKS = {
     **_family("#8C1C3F", hard="X", hard_moving="*"),
     **_family("#7A5195", variational_sample="^", variational_gumbel="v", variational=">", **{"variational-kl0.1": "<"}),
     **_family("#3C5A14", acvi_linear="^", fertility_delayed="v", variational_annealed="D", hard_steadied="P"),
-    **_family("#C2A000", **{"acvi-literal-kl0.01": "h", "acvi-literal-kl0.001": "s", "acvi-linear-kl0.01": "p", "acvi-linear-kl0": "<"}),
+    **_family(
+        "#C2A000",
+        **{"acvi-literal-kl0.01": "h", "acvi-literal-kl0.001": "s", "acvi-linear-kl0.01": "p", "acvi-linear-kl0": "<"},
+    ),
     **_family("#6F8F00", **{"acvi-linear-start0": "d", "acvi-linear-annealed": ">"}),
     **_family("#2F4B7C", transformer="p", ensemble="*", soft_no_input_feeding="X", none="d"),
     **_family("#5A4A42", luong_base="o", luong_reverse="s", luong_dropout="^", luong_location="D"),
