@@ -31,7 +31,8 @@ RENAMED_KEYS = {
     "tokenised": "tokenized",
 }  # fmt: skip
 RENAMED_MODELS = {
-    "acvi-light": "acvi-literal-kl0.01", "acvi-drawn": "acvi-sampled", "base": "luong-base", "base-dropout": "luong-dropout",
+    "acvi-light": "acvi-literal-kl0.01", "acvi-drawn": "acvi-sampled", "acvi-bounded": "acvi",
+    "acvi-kl0.01": "acvi-literal-kl0.01", "base": "luong-base", "base-dropout": "luong-dropout",
     "base-feeding": "luong-feeding", "base-local-p": "luong-local-p", "base-location": "luong-location",
     "base-reverse": "luong-reverse", "base-sampled": "luong-sampled", "base-unknown": "luong-unknown",
     "soft-unfed": "soft-no-input-feeding", "variational-light": "variational-kl0.1", "ved-drawn": "ved-sampled",

@@ -23,9 +23,9 @@ class General(Score):
     """e_t(a) = s_t^T W h_a (Luong et al. 2015, equation 8, `general`).
 
     With `scale`, the default, it is divided by the root of the decoder's units, as Vaswani et al. (2017, equation 1) do
-    with dot products. Adam moves each entry of W by about the learning rate, so that the more units there are the more a step
-    changes e: undivided, at 256 units, all attention is on one word of each sentence within 25 steps, before any is
-    learnt.
+    with dot products. Adam moves each entry of W by about the learning rate, so that the more units there are the more
+    a step changes e: undivided, at 256 units, all attention is on one word of each sentence within 25 steps, before any
+    is learnt.
     """
 
     def __init__(self, options: options.General, sizes: Sizes) -> None:
