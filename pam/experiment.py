@@ -28,7 +28,7 @@ from pam.models.options import COMPONENTS
 
 # Folders next to those of the tasks in `results/<experiment>/`, and of the models in `results/<experiment>/<task>/`.
 RESERVED_TASKS = frozenset({"tables", "figures", "logs", "report", "benchmarks"})
-RESERVED_MODELS = frozenset({"data", "gold", "word_alignments", "significance"})
+RESERVED_MODELS = frozenset({"data", "gold", "word_alignments", "significance", "controls"})
 OF_TASKS = frozenset({"beam", "beams", "dev"})  # keys of `decoding` that decide which files there are, no model's own
 MODELS = Path("config/models")
 # Keys of `network` that decide the shapes of weights.

@@ -78,6 +78,7 @@ def length_penalty(args: Namespace) -> int:
     DATA,
     path("--out", "predictions.tsv (default: in the run's folder)"),
     path("--record", "decoding.json: cost and unseen symbols"),
+    option("--each-line", "summarize each line of standard input, not all of it as one text", action="store_true"),
     option("--beam", "hypotheses kept (default: the run's own)", type=int),
     option("--n-best", "outputs a source", type=int, default=1, metavar="N"),
     option("--sample", "draw outputs instead of searching", action="store_true"),
@@ -118,7 +119,7 @@ def predict(args: Namespace) -> int:
     penalties = [] if penalty is None or typed or args.n_best > 1 else [penalty, 0.0]
     decoder = Generator(model, model_folder, decoding, args.n_best, sampling, penalties)
     if typed:
-        predict_lines(decoder, args.n_best)
+        predict_lines(decoder, args.n_best, args.each_line)
         return 0
     split, record = args.split or "test", args.record
     out, data = args.out, args.data

@@ -36,6 +36,7 @@ RECORD = "record.json"  # the same in the folder of a stage before the last
 HINT = "delete the folder and prepare the data again"
 CHECKSUM = "content_sha256"
 Numbers = Iterable[Sequence[int]]  # rows of ids or of positions
+Limits = tuple[int | None, int | None]  # symbols of source and target that are read of a longer one; None: all
 Ids = NDArray[np.int32]
 Rows = NDArray[np.int64]  # numbers of rows, or places where they begin
 
@@ -124,7 +125,7 @@ class Split:
     """One split."""
 
     sources: Ragged  # ids of each row; all rows end with EOS, or none does: see `source_eos`
-    targets: Ragged  # each row ends with EOS
+    targets: Ragged  # each row ends with EOS, but for those that were cut
     # For each target symbol but the EOS the source position to which it is monotonically aligned, where that is known.
     alignments: Ragged | None
     digests: dict[str, str]  # of the vocabularies (`source`, `target`) and the text (`text`) it belongs to
@@ -132,12 +133,17 @@ class Split:
     @classmethod
     def from_rows(
         cls, source: Numbers, target: Numbers, alignment: Numbers | None, digests: dict[str, str],
-        source_eos: bool = True,
+        source_eos: bool = True, limits: Limits = (None, None),
     ) -> Split:  # fmt: skip
         """Rows of ids without EOS, which is added here, to sources if `source_eos`; `alignment` has the target's
         lengths. A UserError names the first source of which nothing would be left to attend to.
+
+        Of a source only its first ids are taken, as many as its side's of `limits` says, if it does. A target that is
+        longer than its limit, EOS included, is cut and has no EOS: it does not end there (See et al. 2017).
         """
-        sources, targets = Ragged.of(ended(row, source_eos) for row in source), Ragged.of(map(ended, target))
+        longest, last = limits
+        sources = Ragged.of(ended(row[:longest], source_eos) for row in source)
+        targets = Ragged.of(ended(row)[:last] for row in target)
         for row in np.flatnonzero(sources.lengths == 0)[:1]:
             message = f"the source of row {row + 1} is empty, and has no end symbol to attend to"
             raise UserError(message, hint="complete it or delete it, or prepare with `format: {source_eos: true}`")
@@ -210,7 +216,8 @@ class Split:
             return False
         if not (self.sources.is_sound() and self.targets.is_sound() and len(self.sources) == len(self)):
             return False
-        return bool(self.targets.ended.all()) and (self.source_eos or not self.sources.ended.any())
+        ends = self.targets.ended.sum() == (self.targets.values == EOS).sum()
+        return bool(ends) and (self.source_eos or not self.sources.ended.any())
 
     def turned(self) -> Split:
         """The same rows from target to source, each side with the end symbols of the one that it takes the place of."""
@@ -223,9 +230,9 @@ class Split:
     def symbol_counts(self) -> dict[str, dict[str, int]]:
         """By side, symbols but the ends of rows, how many are unknown, and the longest row's."""
         counts = {}
-        for side, rows, end in (("source", self.sources, self.source_eos), ("target", self.targets, True)):
-            unknown, longest = int((rows.values == UNK).sum()), int(rows.lengths.max()) - end
-            counts[side] = {"symbols": len(rows.values) - end * len(rows), "unknown": unknown, "longest": longest}
+        for side, rows in (("source", self.sources), ("target", self.targets)):
+            lengths, unknown = rows.lengths - rows.ended, int((rows.values == UNK).sum())
+            counts[side] = {"symbols": int(lengths.sum()), "unknown": unknown, "longest": int(lengths.max())}
         return counts
 
     def __len__(self) -> int:
@@ -246,6 +253,7 @@ def write_split(
     vocabularies: tuple[Vocabulary, Vocabulary],
     alignment: Iterable[Sequence[int]] | None = None,
     source_eos: bool = True,
+    limits: Limits = (None, None),
 ) -> Split:
     """Writes a split into a prepared folder: `rows` of columns of text, `symbols` and `vocabularies` of both sides; the
     rest as in `Split.from_rows`."""
@@ -256,7 +264,7 @@ def write_split(
     digests = {"source": source.digest, "target": target.digest, "text": sha256_of(text)}
     ids = map(source.encode, symbols[0]), map(target.encode, symbols[1])
     try:
-        split = Split.from_rows(*ids, alignment, digests, source_eos)
+        split = Split.from_rows(*ids, alignment, digests, source_eos, limits)
     except UserError as error:
         raise UserError(error.message, file=text, hint=error.hint) from error
     split.save(folder, name)

@@ -9,18 +9,20 @@ import codecs
 import gzip
 import hashlib
 import html
+import json
+import lzma
 import re
 import tempfile
 import zlib
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from pam.data.archives import extract_all
 from pam.data.dataset import SPLITS
@@ -28,9 +30,11 @@ from pam.io import Strict, UserError, unknown
 
 # Characters that show nothing and that other readers take for the end of a line or file.
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}  # by how a file's name ends
+REFERENCE = " <ref> "  # between two references of one text, in what a reader gives as its target
 Files = Mapping[str, Path | Mapping[str, Path]]  # split to its file, or to its files by what they hold, as a language
 ALL = "all"  # the one split, in a registry, of pairs that a reader divides into train, dev and test
-Languages = tuple[str, str]  # codes of source and target
+Languages = tuple[str, str]  # names of source and target: codes of languages, or fields of a record
 
 
 class Line(NamedTuple):
@@ -59,14 +63,14 @@ def read_lines(path: Path | str) -> list[str]:
 
 
 def lines_of(path: Path) -> Iterator[Line]:
-    """Lines of a UTF-8 file, or of one that gzip compressed (`.gz`), read one after another.
+    """Lines of a UTF-8 file, or of one that was compressed (`.gz`, `.xz`), read one after another.
 
     Ends of lines (LF or CR LF) and a byte order mark are dropped. Only line feeds end lines: characters such as
     U+2028 belong to the text. A UserError names the line of a file that is missing, empty, damaged, or not UTF-8.
     """
     empty, number = True, 0
     try:
-        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+        with COMPRESSED.get(path.suffix, open)(path, "rb") as file:
             for number, raw in enumerate(file, 1):
                 content = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
                 empty = empty and not content.strip()
@@ -78,7 +82,7 @@ def lines_of(path: Path) -> Iterator[Line]:
         raise UserError("no such file", file=path, hint="fetch the data set first") from error
     except PermissionError as error:
         raise UserError("no permission to read this file", file=path, hint="change its permissions") from error
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+    except (gzip.BadGzipFile, lzma.LZMAError, EOFError, zlib.error) as error:
         hint = "delete it and fetch the data set again"
         raise UserError("the compressed file is damaged or cut short", file=path, hint=hint) from error
     if empty:
@@ -188,6 +192,97 @@ class Lines(DividingReader):
         return lines_of(path)
 
 
+class JsonLines(DividingReader):
+    """A JSON object a line, of which two keys hold source and target: those that the format calls so.
+
+    A list in place of a text has several references, for tasks that know them.
+    """
+
+    kind: Literal["jsonl"] = "jsonl"
+    only: dict[str, dict[str, str]] = Field(
+        {}, description="split to the records that it takes: key to a regular expression of its whole value"
+    )
+
+    @field_validator("only")
+    @classmethod
+    def _expressions(cls, only: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        for split, keys in only.items():
+            if split not in (*SPLITS, ALL):
+                raise ValueError(str(unknown("split", split, [*SPLITS, ALL])))
+            for key, expression in keys.items():
+                try:
+                    re.compile(expression)
+                except re.error as error:
+                    raise ValueError(f"`{expression}` of `{key}` is no regular expression: {error}") from error
+        return only
+
+    def pairs(self, split: str, own: Any, languages: Languages) -> Iterator[Pair]:
+        if not isinstance(own, Path):
+            raise UserError(f"split {split} has several files", hint="name one with JSON lines")
+        taken = {key: re.compile(expression) for key, expression in self.only.get(split, {}).items()}
+        for line in lines_of(own):
+            record = self._record(line, (*languages, *taken))
+            if all(expression.fullmatch(str(record[key])) for key, expression in taken.items()):
+                source, target = (line._replace(text=record[name]) for name in languages)
+                yield source, target
+
+    def _record(self, line: Line, keys: Sequence[str]) -> dict[str, Any]:
+        """What a line holds; a UserError if that is no object with these keys, of which the first two hold text."""
+        try:
+            record = json.loads(line.text)
+        except ValueError as error:
+            raise line.error(f"this is not JSON: {error}", "write one object a line, or delete the line") from error
+        if not isinstance(record, dict):
+            raise line.error("this is not an object", 'write {"key": "text", ...} on each line')
+        for key in keys:
+            if key not in record:
+                found = ", ".join(f"`{name}`" for name in record) or "none"
+                raise line.error(f"no key `{key}`", f"keys of this line: {found}; correct `format` in the registry")
+        for key in keys[:2]:
+            texts = record[key] if isinstance(record[key], list) else [record[key]]
+            if not all(isinstance(text, str) for text in texts):
+                raise line.error(f"`{key}` is not text", "write a string there, in quotes, or a list of strings")
+            record[key] = REFERENCE.join(texts)
+        return record
+
+
+class Mails(Reader):
+    """Mails as the AESLC archive holds them (Zhang and Tetreault 2019), as records with a `body` and a `subject`.
+
+    A file is a mail: its body, then its subject below a line `@subject`; what people wrote as subjects of the mails of
+    dev and test, below `@ann0` and so on, is left out.
+    """
+
+    kind: Literal["mails"] = "mails"
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return (ALL,)
+
+    def read(self, files: Files, languages: Languages) -> Iterator[tuple[str, Iterator[Pair]]]:
+        archive = files[ALL]
+        if not isinstance(archive, Path):
+            raise UserError(f"split {ALL} has several files", hint="name the archive alone")
+        if sorted(languages) != ["body", "subject"]:
+            raise UserError("a mail has a body and a subject", hint="write `format: {source: body, target: subject}`")
+        with tempfile.TemporaryDirectory(prefix="pam-") as folder:
+            extract_all(archive, Path(folder))
+            for split in SPLITS:
+                mails = sorted(Path(folder).rglob(f"{split}/*.subject"))
+                yield split, (self._mail(path, archive / path.relative_to(folder), languages) for path in mails)
+
+    def _mail(self, path: Path, named: Path, languages: Languages) -> Pair:
+        """Body and subject of a file, each in one line; messages name it by its place in the archive."""
+        texts, part = {"body": "", "subject": ""}, "body"
+        for line in lines_of(path):
+            if line.text.startswith("@"):
+                part = line.text.strip().removeprefix("@")
+            elif part in texts:
+                texts[part] += f"{line.text} "
+        source, target = (Line(texts[name], named, 1) for name in languages)
+        return source, target
+
+
 class Segments(Lines):
     """A file for each language, as `lines`, or in `.sgm`, as WMT's, one `<seg id="1">...</seg>` a line, escaped."""
 
@@ -264,7 +359,9 @@ def _talk_lines(archive: Path, talks: Mapping[str, Path], path: Path) -> Iterato
         raise UserError(error.message, file=path, line=error.line, hint=error.hint) from error
 
 
-READERS: dict[str, type[Reader]] = {"columns": Columns, "lines": Lines, "segments": Segments, "wit3": Wit3}
+READERS: dict[str, type[Reader]] = {
+    "columns": Columns, "jsonl": JsonLines, "lines": Lines, "mails": Mails, "segments": Segments, "wit3": Wit3,
+}  # fmt: skip
 
 
 def load_reader(choice: Any) -> Reader:

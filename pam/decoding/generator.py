@@ -7,7 +7,7 @@ import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -237,8 +237,9 @@ def predict_split(
         write_json(record, cost | counts | drawn | machine)
 
 
-def predict_lines(generator: Generator, n_best: int) -> None:
-    """Decodes each line of standard input as it comes; a faulty line ends it by name.
+def predict_lines(generator: Generator, n_best: int, each_line: bool = False) -> None:
+    """Decodes each line of standard input as it comes, or all of it at its end where lines are no sources (`by_line` of
+    the codec, unless `each_line`); a faulty line ends it by name.
 
     One line gives one line, and a blank one a blank one; several outputs of a line are on lines of their own, after the
     line's number, the rank and the score.
@@ -246,7 +247,10 @@ def predict_lines(generator: Generator, n_best: int) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8")
-    for number, line in enumerate(sys.stdin.buffer, 1):
+    lines: Iterable[bytes] = sys.stdin.buffer
+    if not (generator.model.codec.by_line or each_line):
+        lines = [b" ".join(sys.stdin.buffer.read().splitlines())]
+    for number, line in enumerate(lines, 1):
         if line.strip():
             source = _typed_source(line, number, generator.model.codec)
             _answer_line(generator, number, source, n_best)

@@ -54,10 +54,11 @@ def _gather(model: SavedModel, data: Prepared, split: str, batch_size: int) -> G
         log_probs, exact, prior, alignment = (part.double().cpu().numpy() for part in floats)
         for place, number in enumerate(batch.rows.tolist()):
             source, target = _symbols(model, rows[number])
-            m, n = len(source) + model.source_eos, len(target) + 1
+            # A target that was cut has no end symbol, and its last symbol takes that one's place.
+            m, n = len(source) + model.source_eos, int(examples.target_lengths[number])
             likelihood = log_probs[place, :n], exact[place, :n], correct[place, :n]
             attention = prior[place, :n, :m], alignment[place, :n, :m]
-            words = codec.words(source, "source"), codec.words(target, "target")
+            words = codec.words(source, "source"), codec.words(target[: n - 1], "target")
             gathered.add(number, Sentence(*likelihood, *attention, *words))
     return gathered
 
