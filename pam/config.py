@@ -293,6 +293,7 @@ class ModelConfig(Strict):
         options.NoInference(), "alignments given the whole target too, for a variational bound"
     )
     estimator: Annotated[Options, Kind("estimator")] = key(options.Exact(), "how a bound's expectation is computed")
+    copying: Annotated[Options, Kind("copying")] = key(options.NoCopying(), "whether symbols of the source are copied")
     targets: Literal["symbols", "actions"] = key("symbols", "output alphabet: symbols, or symbols and pointer steps")
     network: dict[str, Any] = key({}, "overrides of `network` for this model")
     training: dict[str, Any] = key({}, "overrides of `training` for this model")

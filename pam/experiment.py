@@ -92,9 +92,9 @@ class Plan:
                 components = self._components(member)
             except UserError as error:
                 raise placed(error, *place) from error
-            targets.add(components.targets)
+            targets.add((components.targets, components.copying.copies))
             if components.members or components.reversed or len(targets) > 1:
-                hint = "join models of their own training, all of symbols or all of actions, none of them reversed"
+                hint = "join models of their own training, all of symbols or all of actions, all copying or none"
                 raise placed(UserError(f"`{member}` cannot be joined with the others", hint=hint), *place)
         return members
 
