@@ -79,9 +79,15 @@ class CopyMixture:
 
     def log_probs(self, generated: Tensor) -> Tensor:
         """log p(y) of all symbols, those of the source too, (n, V + m), from sum_k gate(k) p_vocab(y | k), (n, V)."""
+        copied, first = self.switch.copied, self.switch.vocabulary
         probs = F.pad(generated, (0, self.mass.shape[1]))
-        probs.scatter_add_(1, self.switch.copied, self.mass.exp())
-        return probs.clamp_min_(torch.finfo(probs.dtype).tiny).log_()
+        probs.scatter_add_(1, copied, self.mass.exp())
+        log_probs = probs.clamp_min_(torch.finfo(probs.dtype).tiny).log_()
+        # Ids that stand for no word of the source: its padding, and where a word is repeated or known.
+        words = torch.zeros_like(self.mass, dtype=torch.bool)
+        words = F.pad(words, (1, 0)).scatter_(1, (copied - first + 1).clamp_min(0), True)[:, 1:]
+        log_probs[:, first:].masked_fill_(~words, -torch.inf)
+        return log_probs
 
     def select(self, rows: Tensor) -> CopyMixture:
         shares = None if self.shares is None else rows_of(self.shares, rows)
@@ -180,6 +186,12 @@ class PointerGenerator(Copying):
 def pointers_of(model: nn.Module) -> list[PointerGenerator]:
     """The pointers of a model, or of the members of an ensemble."""
     return [part for part in model.modules() if isinstance(part, PointerGenerator)]
+
+
+def match(model: nn.Module, source: Vocabulary, target: Vocabulary) -> None:
+    """Tells the pointers of a model, if it has any, what its symbols are."""
+    for pointer in pointers_of(model):
+        pointer.match(source, target)
 
 
 COPYINGS: dict[str, type[Copying]] = {"none": NoCopying, "pointer": PointerGenerator}
