@@ -30,6 +30,7 @@ from pam.data.registry import find_dataset
 from pam.decoding.search import search
 from pam.io import UserError, parse, write_json
 from pam.models.build import build
+from pam.models.copying import match
 from pam.models.kernels import onednn_float32
 from pam.models.model import Model
 from pam.run_folder import command_line
@@ -168,11 +169,13 @@ def measure(
 def fresh(components: ModelConfig, data: Prepared, plan: Plan, device: torch.device) -> Model:
     """A model with fresh weights, the same for the same components."""
     torch.manual_seed(1)
-    return build(components, plan.network, len(data.source), len(data.target)).to(device)
+    model = build(components, plan.network, len(data.source), len(data.target))
+    match(model, data.source, data.target)
+    return model.to(device)
 
 
 def batches_of(data: Prepared, components: ModelConfig, plan: Plan, device: torch.device) -> list[Batch]:
-    examples = Examples(data.split("train"), components.targets)
+    examples = Examples(data.split("train", components.copying.copies), components.targets)
     order = examples.shuffled(plan.batch_size, seed=1, epoch=0)
     return [examples.batch(rows).to(device) for rows in order]
 

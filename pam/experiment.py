@@ -92,9 +92,10 @@ class Plan:
                 components = self._components(member)
             except UserError as error:
                 raise placed(error, *place) from error
-            targets.add(components.targets)
+            targets.add((components.targets, components.copying.copies))
             if components.members or components.reversed or len(targets) > 1:
                 hint = "join models of their own training, all of symbols or all of actions, none of them reversed"
+                hint = f"{hint}, and all or none with a pointer that copies"
                 raise placed(UserError(f"`{member}` cannot be joined with the others", hint=hint), *place)
         return members
 

@@ -12,7 +12,8 @@ import json
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
@@ -320,15 +321,36 @@ class Prepared:
             raise UserError("this is not what was prepared", file=path, hint=HINT)
         return path
 
-    def split(self, name: str) -> Split:
-        """The ids of a split; a UserError if they are damaged, or vocabularies or summary were not made with them."""
+    def split(self, name: str, extended: bool = False) -> Split:
+        """The ids of a split; a UserError if they are damaged, or vocabularies or summary were not made with them.
+
+        If `extended`, symbols that a vocabulary lacks have the ids that `Vocabulary.encode` gives them by their source,
+        made from the split's text.
+        """
         split = Split.load(self.folder, name)
         for side, vocabulary in (("source", self.source), ("target", self.target)):
             if split.digests.get(side) != vocabulary.digest:
                 message = f"this is not the vocabulary that {name}.safetensors was made with"
                 raise UserError(message, file=self.folder / f"{side}.vocab", hint=HINT)
         self.file(f"{name}.safetensors")
-        return split
+        if not extended:
+            return split
+        # A row at a time, and a side at a time: no list holds all rows.
+        rows, codec = self.rows(name), self.codec
+
+        def of_source(place: int) -> list[int]:
+            symbols = codec.source_symbols(rows[place][:-1])
+            return ended(self.source.encode(symbols, symbols), split.source_eos)
+
+        def of_target(place: int) -> list[int]:
+            symbols = codec.target_symbols(rows[place][-1])
+            return ended(self.target.encode(symbols, codec.source_symbols(rows[place][:-1])))
+
+        sources, targets = (
+            Ragged.of(read(place) if UNK in ids else ids.tolist() for place, ids in enumerate(side))
+            for side, read in ((split.sources, of_source), (split.targets, of_target))
+        )
+        return replace(split, sources=sources, targets=targets)
 
     def rows(self, name: str) -> list[tuple[str, ...]]:
         """The text of a split, a tuple of columns per row; a UserError if the ids were not made from it."""
@@ -365,10 +387,15 @@ class Batch:
 
 
 class Examples:
-    """The rows of a split as a model takes them: targets are `symbols`, or `actions` of a pointer (`to_actions`)."""
+    """The rows of a split as a model takes them: targets are `symbols`, or `actions` of a pointer (`to_actions`).
 
-    def __init__(self, split: Split, targets: Literal["symbols", "actions"]) -> None:
-        self.sources, self.targets = split.sources, split.targets
+    Args:
+        size: target symbols, where ids are extended: what is greater is a position of the source.
+    """
+
+    def __init__(self, split: Split, targets: Literal["symbols", "actions"], size: int | None = None) -> None:
+        self.sources, self.targets, self.written, self.size = split.sources, split.targets, targets, size
+        self.longest: tuple[int | None, int | None] = None, None  # symbols of source and target that are read
         if targets == "actions":
             if split.alignments is None:
                 hint = "use `targets: symbols`, or a split that is aligned (train, dev)"
@@ -381,6 +408,19 @@ class Examples:
     def __len__(self) -> int:
         return len(self.sources)
 
+    def cut(self, source: int | None, target: int | None) -> Examples:
+        """The same of which so many symbols are read, end symbols included; None: all. What is cut off is as if it were
+        not there: targets do not end, and what they have of the rest of the source is unknown. A UserError says that
+        actions, which belong to all of a source, cannot be cut."""
+        if self.written == "actions" and (source or target):
+            hint = "leave out `source` and `target` of `training.phases`, or use `targets: symbols`"
+            raise UserError("pointer actions cannot be cut", hint=hint)
+        other = copy(self)
+        other.longest = source, target
+        sides = (self.source_lengths, source), (self.target_lengths, target)
+        other.source_lengths, other.target_lengths = (own if n is None else np.minimum(own, n) for own, n in sides)
+        return other
+
     def batch(self, rows: Rows) -> Batch:
         """The given rows, padded; longest target first, so that ended rows are at the end."""
         import torch  # here, so that reading and preparing data go without it
@@ -388,9 +428,11 @@ class Examples:
 
         rows = rows[np.argsort(-self.target_lengths[rows], kind="stable")]
         source, target = (
-            pad_sequence([torch.from_numpy(own[row]).long() for row in rows], batch_first=True, padding_value=PAD)
-            for own in (self.sources, self.targets)
+            pad_sequence([torch.from_numpy(own[row][:n]).long() for row in rows], batch_first=True, padding_value=PAD)
+            for own, n in zip((self.sources, self.targets), self.longest, strict=True)
         )
+        if self.size is not None and self.longest[0] is not None:
+            target = target.masked_fill(target >= self.size + self.longest[0], UNK)
         return Batch(rows, source, torch.from_numpy(self.source_lengths[rows]), target)
 
     def in_order(self, size: int) -> Iterator[Batch]:

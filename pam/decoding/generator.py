@@ -82,7 +82,7 @@ class Generator:
         self, sources: Sequence[Sequence[str]], first: int = 0, on_progress: Callable[[int], None] = lambda _: None
     ) -> list[list[Hypothesis]]:
         """For each source, symbols without an end symbol, its outputs; the other arguments are those of `decode`."""
-        ids = [self.model.source.encode(source) for source in sources]
+        ids = [self.model.source_ids(source) for source in sources]
         found = decode(
             self.model.network, ids, self.decoding, self.actions, n_best=self.n_best, prior=self.prior,
             penalties=self.penalties, sampling=self.sampling, first=first, on_progress=on_progress,
@@ -130,7 +130,7 @@ def decode(
     outputs: dict[int, list[Output]] = {}
     for start in range(0, len(order), decoding.batch_size):
         rows = order[start : start + decoding.batch_size]
-        ids = [torch.tensor(ended(sources[row], source_eos)) for row in rows]
+        ids = [torch.tensor(ended(sources[row], source_eos)[: decoding.max_source]) for row in rows]
         lengths = torch.tensor([len(source) for source in ids], device=device)
         batch = pad_sequence(ids, batch_first=True, padding_value=PAD).to(device), lengths
         with sampling_latents(model, decoding.latent_samples) as one:
@@ -185,7 +185,7 @@ def prepared_for(model: SavedModel, folder: Path, split: str) -> Prepared:
 
 
 def detokenize(output: Output, target: Vocabulary, source: Sequence[str], codec: Codec) -> tuple[list[str], int]:
-    """Symbols of an output, pointer steps left out.
+    """Symbols of an output, pointer steps left out; those that the source alone has are spelt as there.
 
     An unknown symbol becomes the source word that was attended most when it was written; where that was not recorded,
     or the output was cut short right after it, it is written `<unk>`.
@@ -196,7 +196,7 @@ def detokenize(output: Output, target: Vocabulary, source: Sequence[str], codec:
     Returns: the symbols, and how many of them replace unknown ones.
     """
     symbols, count = [], 0
-    words = target.spell(output.symbols)
+    words = target.spell(output.symbols, source)
     for number, word, position in zip_longest(output.symbols, words, output.attended):
         if number == UNK and position is not None and position < len(source):
             # The whole source word of which the symbol at `position` is a part.

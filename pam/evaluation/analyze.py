@@ -43,7 +43,8 @@ def analyze(model: SavedModel, data: Path, split: str, batch_size: int) -> Analy
 
 def _gather(model: SavedModel, data: Prepared, split: str, batch_size: int) -> Gatherer:
     device = next(model.network.parameters()).device
-    examples, rows, codec = Examples(data.split(split), "symbols"), data.rows(split), model.codec
+    examples = Examples(data.split(split, extended=model.copies), "symbols")
+    rows, codec = data.rows(split), model.codec
     gathered = Gatherer()
     for batch in examples.in_order(batch_size):
         with enough_for(f"the analysis of {len(batch.rows)} rows side by side", HINT):
@@ -88,8 +89,8 @@ def heat_maps(
     maps = []
     for number in telling_rows(table, count, legible) if rows is None else rows:
         source, target = _symbols(model, table[number])
-        source_ids = torch.tensor([ended(model.source.encode(source), model.source_eos)])
-        target_ids = torch.tensor([ended(model.target.encode(target))])
+        source_ids = torch.tensor([ended(model.source_ids(source), model.source_eos)])
+        target_ids = torch.tensor([ended(model.target_ids(target, source))])
         forced = model.network.teacher_force(source_ids, torch.tensor([source_ids.shape[1]]), target_ids)
         columns: dict[str, Any] = dict(zip(model.codec.columns, table[number], strict=True))
         end = ["</s>"] if model.source_eos else []

@@ -61,7 +61,9 @@ class Dot(Score):
 class Mlp(Score):
     """e_t(a) = v^T tanh(W s_t + U h_a) (Bahdanau et al. 2015, appendix A.1.2)."""
 
-    def __init__(self, options: options.Mlp | options.Concat | options.Structural, sizes: Sizes) -> None:
+    def __init__(
+        self, options: options.Mlp | options.Concat | options.Structural | options.Coverage, sizes: Sizes
+    ) -> None:
         super().__init__()
         self.units = options.units or sizes.query
         self.of_query = nn.Linear(sizes.query, self.units, bias=False)
@@ -154,9 +156,10 @@ class Structural(Mlp):
                 hidden = hidden + window(seen[:, None]).transpose(1, 2)
         return hidden
 
-    def cost(self, memory: Memory, summed: Tensor) -> Tensor | None:
+    def cost(self, memory: Memory, prior: Tensor, alignment: Tensor) -> Tensor | None:
         if self.gaussian is None:
             return None
+        summed = alignment.sum(0)
         mean, log_variance = self.gaussian(memory.values).unbind(2)
         if self.least:
             log_variance = F.softplus(log_variance - math.log(self.least)) + math.log(self.least)
@@ -164,6 +167,35 @@ class Structural(Mlp):
         log_density = -(square + log_variance + math.log(2 * math.pi)) / 2
         total: Tensor = (log_density * memory.mask).sum(1)
         return -self.penalty * total
+
+
+class Coverage(Mlp):
+    """e_t(a) = v^T tanh(W s_t + U h_a + w k_t(a) + b), with what was attended before, the coverage k_t(a) =
+    sum_{t' < t} alignment_{t'}(a) (See et al. 2017, equations 10, 11; 'Amortized Context Vector Inference', 7, 8).
+
+    The objective pays weight * sum_t sum_a min(prior_t(a), k_t(a)) nats (See et al., equation 12; there, 9). Both w and
+    the weight are multiplied by `active`: as the papers add coverage to a trained model, a schedule is 0 until then.
+    """
+
+    costs = True
+    active: float
+    penalty: float
+
+    def __init__(self, options: options.Coverage, sizes: Sizes) -> None:
+        super().__init__(options, sizes)
+        self.follow("active", options.active)
+        self.follow("penalty", options.weight)
+        self.of_sum = nn.Linear(1, self.units)
+
+    def hidden(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
+        hidden = super().hidden(query, memory, history) + self.of_sum.bias
+        if history.summed is None:
+            return hidden
+        return hidden + self.active * history.summed[:, :, None] * self.of_sum.weight.squeeze(1)
+
+    def cost(self, memory: Memory, prior: Tensor, alignment: Tensor) -> Tensor | None:
+        covered = alignment.cumsum(0) - alignment
+        return self.active * self.penalty * torch.minimum(prior, covered).sum((0, 2))
 
 
 def places(memory: Memory, history: AttentionHistory) -> Tensor:
@@ -183,5 +215,5 @@ def _window(half: int | None, units: int) -> nn.Conv1d | None:
 
 SCORES: dict[str, type[Score]] = {
     "general": General, "dot": Dot, "concat": Concat, "mlp": Mlp, "location": Location,
-    "structural": Structural, "none": NoScore,
+    "structural": Structural, "coverage": Coverage, "none": NoScore,
 }  # fmt: skip
