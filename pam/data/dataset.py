@@ -347,7 +347,8 @@ class Prepared:
             return ended(self.target.encode(symbols, codec.source_symbols(rows[place][:-1])))
 
         sources, targets = (
-            Ragged.of(read(place) if UNK in ids else ids.tolist() for place, ids in enumerate(side))
+            # Of rows that were cut, no more than was left.
+            Ragged.of(read(place)[: len(ids)] if UNK in ids else ids.tolist() for place, ids in enumerate(side))
             for side, read in ((split.sources, of_source), (split.targets, of_target))
         )
         return replace(split, sources=sources, targets=targets)

@@ -137,10 +137,17 @@ class TokenizeSummaries(Stage[SummarizationFormat]):
         return (" ".join(words) for words in found if words)
 
 
+class SegmentSummaries(Segment):
+    """Words to symbols, and the codec, which says how many of a text's are read."""
+
+    keys = (*Segment.keys, "truncate")
+    layout: SummarizationFormat
+
+
 class IndexSummaries(Index):
     """Symbols to numbers, of a long text the first ones."""
 
-    keys = (*Index.keys, "truncate", "lead")
+    keys = (*Index.keys, "lead")
 
     def run(self) -> dict[str, Any]:
         """As of pairs, with how many texts of each side are longer than what is read of them, and warnings of it."""
@@ -160,7 +167,8 @@ class Summarization(Task[SummarizationFormat]):
 
     Format = SummarizationFormat
     STAGES: ClassVar[Mapping[str, type[Stage[Any]]]] = {
-        "extract": ExtractSummaries, "tokenize": TokenizeSummaries, "segment": Segment, "index": IndexSummaries,
+        "extract": ExtractSummaries, "tokenize": TokenizeSummaries,
+        "segment": SegmentSummaries, "index": IndexSummaries,
     }  # fmt: skip
 
     def splits(self, layout: SummarizationFormat) -> tuple[str, ...]:

@@ -275,7 +275,7 @@ class Segment(Stage[PairsFormat]):
     Its merges are learned from training text alone; without subwords, symbols are words.
     """
 
-    keys = ("subwords",)
+    keys: ClassVar[tuple[str, ...]] = ("subwords",)
 
     def run(self) -> dict[str, Any]:
         """For each split its pairs and symbols, and how many merges were learned."""
