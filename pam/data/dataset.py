@@ -92,7 +92,8 @@ class Ragged:
         for row in rows:
             values.extend(row)
             offsets.append(len(values))
-        return cls(np.array(values, np.int32), np.array(offsets, np.int64))
+        # Without copies, of which a large corpus would fill the memory.
+        return cls(np.asarray(values), np.asarray(offsets))
 
     @property
     def lengths(self) -> Rows:

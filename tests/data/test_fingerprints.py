@@ -60,7 +60,11 @@ def fingerprints(folder: Path) -> dict[str, str]:
         ("readers", "class Lines(DividingReader):", {"translation extract", "summarization extract"}),
         ("readers", "class JsonLines(DividingReader):", set()),
         ("summarization", "class IndexSummaries(Index):", {"summarization index"}),
-        ("tokenizers", "class SummarizationCodec(TranslationCodec):", {f"summarization {n}" for n in ("tokenize", "segment", "codec")}),
+        (
+            "tokenizers",
+            "class SummarizationCodec(TranslationCodec):",
+            {f"summarization {name}" for name in ("tokenize", "segment", "codec")},
+        ),
         ("tokenizers", "class UniDic(Tokenizer):", set()),
         ("tokenizers", "class Moses(Tokenizer):", {f"{kind} {name}" for kind in PAIRS for name in PREPARED[1:]}),
         ("tokenizers", "class InflectionCodec(Codec):", {"inflection index", "inflection codec"}),
