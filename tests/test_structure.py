@@ -10,10 +10,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "pam").rglob("*.py"))
-LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 95, 17_180
+LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 96, 17_760
 """Bounds that go down, but for what is new, last: schedules of the rate, schedules of options,
 sources without an end symbol, trainings that
-start from trained models, length penalties that the development split chooses."""
+start from trained models, length penalties that the development split chooses, copying and coverage."""
 
 
 def lines(file: Path) -> int:
