@@ -176,7 +176,7 @@ class Training(Strict):
     normalize: Literal["tokens", "sentences"] = key("tokens", "by how many of these a step's gradient is divided")
     clip: float = key(5.0, "largest norm of the gradient", gt=0)
     phases: list[Phase] = key(
-        [], "parts of the training, the last one without `until`; development data are cut as in that one"
+        [], "parts of it, as {until: step, source: longest, target: longest}; the last, without `until`, cuts dev too"
     )
     select: Literal["accuracy", "loss", "last"] = key(
         "accuracy", "which epoch's weights are the model, by the development split"

@@ -10,10 +10,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "pam").rglob("*.py"))
-LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 99, 18_500
+LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 99, 18_530
 """Bounds that go down, but for what is new, last: schedules of the rate, schedules of options,
 sources without an end symbol, trainings that
-start from trained models, length penalties that the development split chooses, copying, summaries."""
+start from trained models, length penalties that the development split chooses, copying and
+coverage, summaries."""
 
 
 def lines(file: Path) -> int:

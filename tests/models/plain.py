@@ -21,7 +21,7 @@ from pam.models import couplings, interfaces, lstm, options, readout, scores
 from pam.models.agreement import Agreement, turned_round
 from pam.models.distributions import Softmax
 from pam.models.interfaces import Attention, Memory, Noise
-from pam.models.kernels import SourceMatrix, lstm_cell_plain, read_plain, scores_plain
+from pam.models.kernels import SourceMatrix, additive_plain, lstm_cell_plain, read_plain, scores_plain
 from pam.models.logspace import ZERO
 from pam.models.marginalization import Bound, Output
 from pam.models.output_kernels import mixture_plain
@@ -80,6 +80,7 @@ def plain_kernels() -> Iterator[None]:
         patch.setattr(lstm._Mirrored, "apply", _turned)
         patch.setattr(readout, "SharedLinear", PlainLinear)
         patch.setattr(couplings, "coupled_softmax", _coupled)
+        patch.setattr(scores, "additive", additive_plain)
         for module in (interfaces, scores):
             patch.setattr(module, "SourceMatrix", PlainMatrix)
         yield
