@@ -28,7 +28,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 FOLDER = Path(__file__).parent
-USER_EXTRAS = ("nouns", "translation", "workflow")
+USER_EXTRAS = ("nouns", "summarization", "translation", "workflow")
 BUILD, TORCH = ("setuptools",), ("torch",)
 
 DATA_ONLY = frozenset({"german-nouns"})

@@ -25,6 +25,7 @@ COMMANDS = {  # in the order in which a user meets them
     "analyze": evaluate.analyze,
     "attention": evaluate.attention,
     "score": evaluate.score,
+    "control": evaluate.control,
     "significance": evaluate.significance,
     "tables": evaluate.tables,
     "figures": evaluate.figures,

@@ -29,7 +29,7 @@ from pam.models.options import COMPONENTS
 
 # Folders next to those of the tasks in `results/<experiment>/`, and of the models in `results/<experiment>/<task>/`.
 RESERVED_TASKS = frozenset({"tables", "figures", "logs", "report", "benchmarks"})
-RESERVED_MODELS = frozenset({"data", "gold", "word_alignments", "significance"})
+RESERVED_MODELS = frozenset({"data", "gold", "word_alignments", "significance", "controls"})
 OF_TASKS = frozenset({"beam", "beams", "dev"})  # keys of `decoding` that decide which files there are, no model's own
 MODELS = Path("config/models")
 # Keys of `network` that decide the shapes of weights.
@@ -93,9 +93,10 @@ class Plan:
                 components = self._components(member)
             except UserError as error:
                 raise placed(error, *place) from error
-            targets.add(components.targets)
+            targets.add((components.targets, components.copying.copies))
             if components.members or components.reversed or len(targets) > 1:
                 hint = "join models of their own training, all of symbols or all of actions, none of them reversed"
+                hint = f"{hint}, and all or none with a pointer that copies"
                 raise placed(UserError(f"`{member}` cannot be joined with the others", hint=hint), *place)
         return members
 
@@ -284,8 +285,7 @@ def _check_names(experiment: Experiment, files: Sequence[Path | str]) -> None:
     lists: list[tuple[list[str], Sequence[object]]] = [(["models"], experiment.models), (["seeds"], experiment.seeds)]
     for name, task in experiment.tasks.items():
         lists.append((["tasks", name, "seeds"], task.seeds or ()))
-        for model in task.more_seeds:
-            lists.append((["tasks", name, "more_seeds", model], experiment.seeds_of(name, model)))
+        lists += [(["tasks", name, "more_seeds", model], experiment.seeds_of(name, model)) for model in task.more_seeds]
     for keys, items in lists:
         for value, times in Counter(map(str, items)).items():
             if times > 1:

@@ -307,6 +307,10 @@ class Workflow:
     def baseline(self, task: str, seed: int) -> list[str]:
         return [self.experiment.baseline]
 
+    def controls(self) -> str:
+        """Pattern of the folder of outputs that no model made."""
+        return f"{self.results}/{{task}}/controls/{{control}}"
+
     @by_job
     def of_models(self, wildcards: Wildcards, models: Callable[[str, int], list[str]], *files: str) -> list[str]:
         """These files of runs of some of a task's `models`; `{beam}` in them is the task's main beam."""
@@ -401,6 +405,8 @@ class ReportFiles:
             for option, pattern in item.files.items():
                 if exists.get(option, True):
                     files[option][pattern.format(**named)] = None
+            controls = f"{named['task']}/controls/{{}}/scores.json"
+            files.get("scores", {}).update((controls.format(name), None) for name in item.controls)
             beside |= dict.fromkeys(pattern.format(**named) for pattern in item.also_reads)
         return item, {option: list(names) for option, names in files.items()}, list(beside)
 

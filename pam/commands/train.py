@@ -87,6 +87,7 @@ def length_penalty(args: Namespace) -> int:
     path("--out", "predictions.tsv (default: in the run's folder); of --input (default: standard output)"),
     path("--record", "decoding.json: cost and unseen symbols"),
     option("--batch-size", "sources decoded side by side (default: the run's own)", type=int, metavar="N"),
+    option("--each-line", "summarize each line of standard input, not all of it as one text", action="store_true"),
     option("--beam", "hypotheses kept (default: the run's own)", type=int),
     option("--n-best", "outputs a source", type=int, default=1, metavar="N"),
     option("--sample", "draw outputs instead of searching", action="store_true"),
@@ -130,7 +131,7 @@ def predict(args: Namespace) -> int:
     if args.input is not None:
         return _predict_file(args, decoder)
     if typed:
-        predict_lines(decoder, args.n_best)
+        predict_lines(decoder, args.n_best, args.each_line)
         return 0
     split, record = args.split or "test", args.record
     out, data = args.out, args.data

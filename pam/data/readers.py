@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import heapq
 import html
+import json
 import lzma
 import re
 import sys
@@ -18,13 +19,13 @@ import tempfile
 import zlib
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, count, islice, zip_longest
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, TypeVar
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from pam.data.archives import extract_all
 from pam.data.dataset import SPLITS
@@ -37,6 +38,7 @@ else:
 
 # Characters that show nothing and that other readers take for the end of a line or file.
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+REFERENCE = " <ref> "  # between two references of one text, in what a reader gives as its target
 Files = Mapping[str, Path | Mapping[str, Path]]  # split to its file, or to its files by what they hold, as a language
 ALL = "all"  # the one split, in a registry, of pairs that a reader divides into train, dev and test
 # The first bytes of compressed files, none of which begins a text in UTF-8, how their names end, and what opens them.
@@ -45,7 +47,7 @@ COMPRESSED: tuple[tuple[bytes, str, Callable[[Path], Any]], ...] = (
 )  # fmt: skip
 DAMAGED = (gzip.BadGzipFile, lzma.LZMAError, zstd.ZstdError, EOFError, zlib.error)
 Item = TypeVar("Item")
-Languages = tuple[str, str]  # codes of source and target
+Languages = tuple[str, str]  # names of source and target: codes of languages, or fields of a record
 
 
 class Line(NamedTuple):
@@ -259,6 +261,97 @@ class Lines(DividingReader):
         return lines_of(path)
 
 
+class JsonLines(DividingReader):
+    """A JSON object a line, of which two keys hold source and target: those that the format calls so.
+
+    A list in place of a text has several references, for tasks that know them.
+    """
+
+    kind: Literal["jsonl"] = "jsonl"
+    only: dict[str, dict[str, str]] = Field(
+        {}, description="split to the records that it takes: key to a regular expression of its whole value"
+    )
+
+    @field_validator("only")
+    @classmethod
+    def _expressions(cls, only: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        for split, keys in only.items():
+            if split not in (*SPLITS, ALL):
+                raise ValueError(str(unknown("split", split, [*SPLITS, ALL])))
+            for key, expression in keys.items():
+                try:
+                    re.compile(expression)
+                except re.error as error:
+                    raise ValueError(f"`{expression}` of `{key}` is no regular expression: {error}") from error
+        return only
+
+    def pairs(self, split: str, own: Any, languages: Languages) -> Iterator[Pair]:
+        if not isinstance(own, Path):
+            raise UserError(f"split {split} has several files", hint="name one with JSON lines")
+        taken = {key: re.compile(expression) for key, expression in self.only.get(split, {}).items()}
+        for line in lines_of(own):
+            record = self._record(line, (*languages, *taken))
+            if all(expression.fullmatch(str(record[key])) for key, expression in taken.items()):
+                source, target = (line._replace(text=record[name]) for name in languages)
+                yield source, target
+
+    def _record(self, line: Line, keys: Sequence[str]) -> dict[str, Any]:
+        """What a line holds; a UserError if that is no object with these keys, of which the first two hold text."""
+        try:
+            record = json.loads(line.text)
+        except ValueError as error:
+            raise line.error(f"this is not JSON: {error}", "write one object a line, or delete the line") from error
+        if not isinstance(record, dict):
+            raise line.error("this is not an object", 'write {"key": "text", ...} on each line')
+        for key in keys:
+            if key not in record:
+                found = ", ".join(f"`{name}`" for name in record) or "none"
+                raise line.error(f"no key `{key}`", f"keys of this line: {found}; correct `format` in the registry")
+        for key in keys[:2]:
+            texts = record[key] if isinstance(record[key], list) else [record[key]]
+            if not all(isinstance(text, str) for text in texts):
+                raise line.error(f"`{key}` is not text", "write a string there, in quotes, or a list of strings")
+            record[key] = REFERENCE.join(texts)
+        return record
+
+
+class Mails(Reader):
+    """Mails as the AESLC archive holds them (Zhang and Tetreault 2019), as records with a `body` and a `subject`.
+
+    A file is a mail: its body, then its subject below a line `@subject`; what people wrote as subjects of the mails of
+    dev and test, below `@ann0` and so on, is left out.
+    """
+
+    kind: Literal["mails"] = "mails"
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return (ALL,)
+
+    def read(self, files: Files, languages: Languages) -> Iterator[tuple[str, Iterator[Pair]]]:
+        archive = files[ALL]
+        if not isinstance(archive, Path):
+            raise UserError(f"split {ALL} has several files", hint="name the archive alone")
+        if sorted(languages) != ["body", "subject"]:
+            raise UserError("a mail has a body and a subject", hint="write `format: {source: body, target: subject}`")
+        with tempfile.TemporaryDirectory(prefix="pam-") as folder:
+            extract_all(archive, Path(folder))
+            for split in SPLITS:
+                mails = sorted(Path(folder).rglob(f"{split}/*.subject"))
+                yield split, (self._mail(path, archive / path.relative_to(folder), languages) for path in mails)
+
+    def _mail(self, path: Path, named: Path, languages: Languages) -> Pair:
+        """Body and subject of a file, each in one line; messages name it by its place in the archive."""
+        texts, part = {"body": "", "subject": ""}, "body"
+        for line in lines_of(path):
+            if line.text.startswith("@"):
+                part = line.text.strip().removeprefix("@")
+            elif part in texts:
+                texts[part] += f"{line.text} "
+        source, target = (Line(texts[name], named, 1) for name in languages)
+        return source, target
+
+
 class Segments(Lines):
     """A file for each language, as `lines`, or in `.sgm`, as WMT's, one `<seg id="1">...</seg>` a line, escaped."""
 
@@ -335,7 +428,9 @@ def _talk_lines(archive: Path, talks: Mapping[str, Path], path: Path) -> Iterato
         raise UserError(error.message, file=path, line=error.line, hint=error.hint) from error
 
 
-READERS: dict[str, type[Reader]] = {"columns": Columns, "lines": Lines, "segments": Segments, "wit3": Wit3}
+READERS: dict[str, type[Reader]] = {
+    "columns": Columns, "jsonl": JsonLines, "lines": Lines, "mails": Mails, "segments": Segments, "wit3": Wit3,
+}  # fmt: skip
 
 
 def load_reader(choice: Any) -> Reader:

@@ -19,11 +19,14 @@ from pam.data.dataset import SPLITS
 from pam.data.generated import find_generator
 from pam.data.inflection import Inflection
 from pam.data.prepare import Task, class_names
+from pam.data.summarization import Summarization
 from pam.data.translation import Translation, WordAlignments
 from pam.io import Section, Strict, UserError, find_file, parse, placed, read_yaml, unknown
 
 # Kind of task, as `task:` names it, to its class.
-TASKS: dict[str, type[Task[Any]]] = {"inflection": Inflection, "translation": Translation, "alignment": WordAlignments}
+TASKS: dict[str, type[Task[Any]]] = {
+    "inflection": Inflection, "translation": Translation, "summarization": Summarization, "alignment": WordAlignments,
+}  # fmt: skip
 
 
 class File(Strict):
