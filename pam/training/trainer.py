@@ -252,6 +252,7 @@ class Trainer:
     def _evaluate(self) -> tuple[Weights, dict[str, float]]:
         """Weights that may be the best, a mean over the last epochs, and their scores on `dev`."""
         config, average = self.config, self.config.training.average
+        self.model.progress(self.step - 1, self.total_steps)  # as it was, if the training was stopped in between
         mean = own = self.model.state_dict()
         recent = self.recent
         if average > 1:
