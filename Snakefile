@@ -6,32 +6,27 @@
 
 import os
 
+from snakemake.exceptions import MissingRuleException
 from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake.utils import min_version, validate
 
-from pam import jobs
-from pam.io import check_writable
-from pam.workflow import ReportFiles, Workflow, or_exit
+from pam import jobs, progress
+from pam.io import SHIPPED, check_writable, find_file
+from pam.workflow import ReportFiles, Workflow, or_exit, read_config
 from pam.workflow import folder_of, input_folder, input_folders, output_folder
 
 min_version("9.20")
 
 
-# A file on the command line replaces the default experiment; Snakemake would merge the two.
-if not workflow.configfiles:
-
-    configfile: "config/config.yaml"
-
-
 report: "workflow/report/workflow.rst"
 
 
-flow = or_exit(Workflow, config, workflow.configfiles)
+flow = or_exit(Workflow, config, or_exit(read_config, workflow, config))
 validate(config, "workflow/schemas/config.schema.yaml")
 EXPERIMENT, shown = flow.experiment, ReportFiles(flow)
 CONDA = "../../envs/environment.yaml"
 config.update(EXPERIMENT.model_dump())
-jobs.set_environment(workflow.basedir, EXPERIMENT.mirror)
+jobs.set_environment(str(SHIPPED), EXPERIMENT.mirror)
 shell.prefix(jobs.LOGGED)
 if EXPERIMENT.device != "cpu":
     flow.gpus = jobs.share_gpus(workflow)
@@ -40,11 +35,19 @@ if not workflow.is_main_process:
     or_exit(jobs.check_not_replaced, EXPERIMENT.experiment)
 
 
+jobs.name_nearest(
+    MissingRuleException,
+    lambda: [rule.name for rule in workflow.rules if not rule.output],
+    lambda: [*flow.files(), *shown.tables(), *shown.figures(), flow.report],
+)
+
+
 onstart:
     or_exit(jobs.hold, EXPERIMENT.experiment)
     for folder in ("data", flow.results):
         or_exit(check_writable, folder)
     jobs.wake_once(JobScheduler)
+    progress.show(workflow)
 
 
 include: "workflow/rules/data.smk"

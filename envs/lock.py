@@ -28,7 +28,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 FOLDER = Path(__file__).parent
-USER_EXTRAS = ("nouns", "translation", "workflow")
+USER_EXTRAS = ("nouns", "summarization", "translation", "workflow")
 BUILD, TORCH = ("setuptools",), ("torch",)
 
 DATA_ONLY = frozenset({"german-nouns"})
@@ -39,6 +39,10 @@ The parser that german-nouns brings along is not used.
 
 NEWER_PYTHON = {"lxml": ('python_version >= "3.13"', "6.1.3")}
 """Pins for newer Pythons: that parser holds lxml at a version without wheels for them."""
+
+
+OLDER_PYTHON = {"backports-zstd": 'python_version < "3.14"'}
+"""Packages whose content newer Pythons have themselves, and which those do not take."""
 
 
 def closure(requirements: list[str]) -> dict[str, str]:
@@ -79,6 +83,8 @@ def lines(pins: dict[str, str]) -> list[str]:
             newer, other = NEWER_PYTHON[name]
             older = newer.replace(">=", "<")
             result += [f"{name}=={version} ; {older}", f"{name}=={other} ; {newer}"]
+        elif name in OLDER_PYTHON:
+            result.append(f"{name}=={version} ; {OLDER_PYTHON[name]}")
         else:
             result.append(f"{name}=={version}")
     return result

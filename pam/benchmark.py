@@ -30,6 +30,7 @@ from pam.data.registry import find_dataset
 from pam.decoding.search import search
 from pam.io import UserError, parse, write_json
 from pam.models.build import build
+from pam.models.copying import match
 from pam.models.kernels import onednn_float32
 from pam.models.model import Model
 from pam.run_folder import command_line
@@ -148,18 +149,20 @@ def measure(
 
     The rows of the table, and the products by whose rate their `share` is taken.
     """
-    batches = {components.targets: batches_of(data, components, plan, device) for components in models.values()}
+    kinds = {name: (components.targets, components.copying.copies) for name, components in models.items()}
+    batches = {kinds[name]: batches_of(data, components, plan, device) for name, components in models.items()}
     tokens = int(median(int(batch.mask.sum()) for batch in next(iter(batches.values()))))
     products = time_products(plan, tokens, len(data.target), device)
     made = {name: fresh(components, data, plan, device) for name, components in models.items()}
-    targets = {name: components.targets for name, components in models.items()}
-    runners = [Runner(name, batches[targets[name]], training(model, plan)) for name, model in made.items()]
+    runners = [Runner(name, batches[kinds[name]], training(model, plan)) for name, model in made.items()]
     rows = take_turns(runners, "training, examples", plan, device, fastest(products, plan.precision))
     searched = "bf16" if plan.precision == "bf16" else "float32"  # TF32 is a setting of the device's float32 products
     for beam in plan.beams:
         settings = parse(Decoding, {"beam": beam, "precision": searched})
-        works = {name: partial(decode, model, targets[name] == "actions", settings) for name, model in made.items()}
-        runners = [Runner(name, batches[targets[name]], work) for name, work in works.items()]
+        works = {
+            name: partial(decode, model, models[name].targets == "actions", settings) for name, model in made.items()
+        }
+        runners = [Runner(name, batches[kinds[name]], work) for name, work in works.items()]
         how = "greedy" if beam == 1 else f"beam {beam}"
         rows += take_turns(runners, f"decoding ({how}), sentences", plan, device, fastest(products, plan.precision))
     return rows, products
@@ -168,11 +171,13 @@ def measure(
 def fresh(components: ModelConfig, data: Prepared, plan: Plan, device: torch.device) -> Model:
     """A model with fresh weights, the same for the same components."""
     torch.manual_seed(1)
-    return build(components, plan.network, len(data.source), len(data.target)).to(device)
+    model = build(components, plan.network, len(data.source), len(data.target))
+    match(model, data.source, data.target)
+    return model.to(device)
 
 
 def batches_of(data: Prepared, components: ModelConfig, plan: Plan, device: torch.device) -> list[Batch]:
-    examples = Examples(data.split("train"), components.targets)
+    examples = Examples(data.split("train", components.copying.copies), components.targets)
     order = examples.shuffled(plan.batch_size, seed=1, epoch=0)
     return [examples.batch(rows).to(device) for rows in order]
 

@@ -13,6 +13,8 @@ from pam.commands import bench, data, evaluate, train
 from pam.io import UserError, storage_error
 
 COMMANDS = {  # in the order in which a user meets them
+    "data": data.data,
+    "check": data.check,
     "fetch": data.fetch,
     "prepare": data.prepare,
     "word-alignments": data.word_alignments,
@@ -23,6 +25,7 @@ COMMANDS = {  # in the order in which a user meets them
     "analyze": evaluate.analyze,
     "attention": evaluate.attention,
     "score": evaluate.score,
+    "control": evaluate.control,
     "significance": evaluate.significance,
     "tables": evaluate.tables,
     "figures": evaluate.figures,

@@ -10,6 +10,7 @@ A component is written `general`, or `{kind: general, scale: true}`; its kinds a
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, ValidationError, model_validator
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
-from pam.io import Strict, UserError, parse, read_yaml, refused, unknown
+from pam.io import SHIPPED, Strict, UserError, find_file, parse, read_yaml, refused, unknown
 from pam.models import options
 from pam.models.options import COMPONENTS, DEEPEST, LARGEST, Options
 
@@ -141,6 +142,14 @@ class Network(Strict):
     initial_range: float | None = key(None, "uniform(-r, r) for all weights; null: torch's defaults", gt=0, le=100)
 
 
+class Phase(Strict):
+    """A part of a training, with its longest source and target."""
+
+    until: int | None = key(None, "the step at which it ends, counted from the start; null: the training's end", ge=1)
+    source: int | None = key(None, "symbols of a source that are read; null: all", ge=1)
+    target: int | None = key(None, "symbols of a target that are learned; null: all", ge=1)
+
+
 class Training(Strict):
     """One training: its length, its optimizer, what is saved."""
 
@@ -166,6 +175,9 @@ class Training(Strict):
     )
     normalize: Literal["tokens", "sentences"] = key("tokens", "by how many of these a step's gradient is divided")
     clip: float = key(5.0, "largest norm of the gradient", gt=0)
+    phases: list[Phase] = key(
+        [], "parts of it, as {until: step, source: longest, target: longest}; the last, without `until`, cuts dev too"
+    )
     select: Literal["accuracy", "loss", "last"] = key(
         "accuracy", "which epoch's weights are the model, by the development split"
     )
@@ -176,6 +188,19 @@ class Training(Strict):
         30.0, "least seconds between two saved states; saving takes at most 1/20 of the time", ge=0
     )
     divergence: float = key(10.0, "stop when an epoch's loss is this many times the first batch's", gt=1)
+
+    @model_validator(mode="after")
+    def _in_turn(self) -> Training:
+        """Phases follow one another to the end of the training."""
+        ends = [phase.until or math.inf for phase in self.phases]
+        if ends and (ends != sorted(set(ends)) or ends[-1] < math.inf):
+            hint = "let `until` rise from phase to phase, and leave it out in the last one"
+            raise refused(UserError("phases that do not follow one another to the end", hint=hint), "phases")
+        return self
+
+    def phase(self, step: int) -> Phase:
+        """That of a step, from 0."""
+        return next((one for one in self.phases if one.until is None or step < one.until), Phase())
 
 
 class Decoding(Strict):
@@ -205,10 +230,17 @@ class Decoding(Strict):
     batch_size: int = key(64, "examples decoded at once", ge=1)
     max_ratio: float = key(3.0, "longest output as a multiple of the input", gt=0, le=1000)
     max_extra: int = key(10, "symbols added to that limit", ge=1, le=100_000)
+    max_length: int | None = key(None, "symbols of the longest output, end symbol included; null: those alone", ge=1)
+    min_length: int = key(0, "symbols of the shortest output, end symbol left out", ge=0, le=100_000)
+    no_repeat_ngram_size: int | None = key(None, "an output has no n symbols in a row twice, for this n", ge=1)
+    max_source: int | None = key(None, "symbols of a source that are read; null: all", ge=1)
 
     @model_validator(mode="after")
     def _one_penalty(self) -> Decoding:
         """Candidates exclude what would be set beside them, or what they would not change."""
+        if self.max_length is not None and self.min_length >= self.max_length:
+            hint = "let `max_length`, which counts the end symbol, be the greater"
+            raise refused(UserError("`min_length` is not below `max_length`", hint=hint), "min_length")
         if self.length_penalties and self.length_penalty:
             error = UserError("both a `length_penalty` and candidates for it", hint="leave out one of the two")
             raise refused(error, "length_penalties")
@@ -225,7 +257,7 @@ class Decoding(Strict):
 
 AT_TEST_TIME = {
     *("beam", "beams", "dev", "batch_size", "precision", "replace_unknown"),
-    *("latent_samples", "length_penalty", "length_penalty_form", "length_penalties", "length_prior"),
+    *("latent_samples", "length_penalty", "length_penalty_form", "length_penalties", "length_prior", "max_source"),
 }
 """Keys of `decoding` that decide outputs, or the memory that they take, and nothing before them."""
 
@@ -293,6 +325,7 @@ class ModelConfig(Strict):
         options.NoInference(), "alignments given the whole target too, for a variational bound"
     )
     estimator: Annotated[Options, Kind("estimator")] = key(options.Exact(), "how a bound's expectation is computed")
+    copying: Annotated[Options, Kind("copying")] = key(options.NoCopying(), "whether symbols of the source are copied")
     targets: Literal["symbols", "actions"] = key("symbols", "output alphabet: symbols, or symbols and pointer steps")
     network: dict[str, Any] = key({}, "overrides of `network` for this model")
     training: dict[str, Any] = key({}, "overrides of `training` for this model")
@@ -408,10 +441,14 @@ class RunConfig(Strict):
 
 
 def load_model(name: str, folder: Path | str = "config/models") -> ModelConfig:
-    """Reads `<folder>/<name>.yaml`; a UserError names the closest if there is none, or what is wrong in it."""
-    path = Path(folder) / f"{name}.yaml"
+    """Reads `<folder>/<name>.yaml`, the workflow's own where the folder of work has none.
+
+    A UserError names the closest if there is none, or what is wrong in it.
+    """
+    path = find_file(Path(folder) / f"{name}.yaml")
     if not path.is_file():
-        raise unknown("model", name, sorted(file.stem for file in Path(folder).glob("*.yaml")), file=None)
+        known = {file.stem for place in (Path(folder), SHIPPED / folder) for file in place.glob("*.yaml")}
+        raise unknown("model", name, sorted(known), file=None)
     return parse(ModelConfig, read_yaml(path), path)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,13 @@ from pam.config import (
     read_options,
 )
 from pam.data.registry import Dataset, load_task
-from pam.io import Section, UserError, parse, placed, read_yaml, unknown
+from pam.io import Given, Section, UserError, find_file, from_here, merged, parse, placed, read_yaml, unknown
 from pam.models.fitting import FitError, check_parts, check_sizes
 from pam.models.options import COMPONENTS
 
 # Folders next to those of the tasks in `results/<experiment>/`, and of the models in `results/<experiment>/<task>/`.
 RESERVED_TASKS = frozenset({"tables", "figures", "logs", "report", "benchmarks"})
-RESERVED_MODELS = frozenset({"data", "gold", "word_alignments", "significance"})
+RESERVED_MODELS = frozenset({"data", "gold", "word_alignments", "significance", "controls"})
 OF_TASKS = frozenset({"beam", "beams", "dev"})  # keys of `decoding` that decide which files there are, no model's own
 MODELS = Path("config/models")
 # Keys of `network` that decide the shapes of weights.
@@ -41,7 +42,7 @@ class Plan:
 
     experiment: Experiment
     components: dict[str, ModelConfig]
-    files: tuple[Path, ...]
+    files: tuple[Path | Given, ...]
 
     def run(self, task: str, model: str, seed: int) -> RunConfig:
         """The resolved configuration of one training, or of an ensemble; a model that has a file need not be listed.
@@ -92,9 +93,10 @@ class Plan:
                 components = self._components(member)
             except UserError as error:
                 raise placed(error, *place) from error
-            targets.add(components.targets)
+            targets.add((components.targets, components.copying.copies))
             if components.members or components.reversed or len(targets) > 1:
                 hint = "join models of their own training, all of symbols or all of actions, none of them reversed"
+                hint = f"{hint}, and all or none with a pointer that copies"
                 raise placed(UserError(f"`{member}` cannot be joined with the others", hint=hint), *place)
         return members
 
@@ -211,12 +213,16 @@ def with_options(components: ModelConfig, *layers: OptionLayer) -> ModelConfig:
 def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] = ()) -> Plan:
     """Checks an experiment as a whole: every key, every model, every override; the first error is a UserError.
 
-    `config` was merged from `files`, the last one winning; without it, the first of them is read.
+    `config` was merged from `files`, the last one winning; without it, they are read and merged. Registries that the
+    folder of work does not have are looked for beside the files, then among the workflow's own.
     """
-    paths = tuple(Path(file) for file in files)
+    paths = tuple(file if isinstance(file, Given) else from_here(file) for file in files)
     # All are read, for what merging hides: a key that is given twice.
-    contents = [read_yaml(path) for path in paths]
-    experiment = parse(Experiment, contents[0] if config is None else config, paths)
+    contents = [path.content if isinstance(path, Given) else read_yaml(path) for path in paths]
+    experiment = parse(Experiment, reduce(merged, contents) if config is None else config, paths)
+    beside = [path.parent for path in paths if isinstance(path, Path)]
+    registries = [str(find_file(name, *beside)) for name in experiment.registries]
+    experiment = experiment.model_copy(update={"registries": registries})
     _check_names(experiment, paths)
     components = {}
     for model in experiment.models:
@@ -250,7 +256,7 @@ def _checked_model(model: str) -> ModelConfig:
 
 
 def _file_of(model: str) -> Path:
-    return MODELS / f"{model}.yaml"
+    return find_file(MODELS / f"{model}.yaml")
 
 
 def check_local(name: str, dataset: Dataset) -> list[Path]:
@@ -262,13 +268,15 @@ def check_local(name: str, dataset: Dataset) -> list[Path]:
     return dataset.local_paths()
 
 
-def check_known(what: str, name: str, known: list[str], files: Sequence[Path] = (), keys: Sequence[str] = ()) -> None:
+def check_known(
+    what: str, name: str, known: list[str], files: Sequence[Path | str] = (), keys: Sequence[str] = ()
+) -> None:
     """Raises a UserError for a name that is unknown, with the closest one and the line where it is."""
     if name not in known:
         raise placed(unknown(what, name, known), files, keys)
 
 
-def _check_names(experiment: Experiment, files: Sequence[Path]) -> None:
+def _check_names(experiment: Experiment, files: Sequence[Path | str]) -> None:
     """Names make folders of their own, nothing is listed twice, the baseline is a model."""
     tasks = [("task", name) for name in experiment.tasks if name in RESERVED_TASKS]
     for what, name in tasks + [("model", name) for name in experiment.models if name in RESERVED_MODELS]:
@@ -277,8 +285,7 @@ def _check_names(experiment: Experiment, files: Sequence[Path]) -> None:
     lists: list[tuple[list[str], Sequence[object]]] = [(["models"], experiment.models), (["seeds"], experiment.seeds)]
     for name, task in experiment.tasks.items():
         lists.append((["tasks", name, "seeds"], task.seeds or ()))
-        for model in task.more_seeds:
-            lists.append((["tasks", name, "more_seeds", model], experiment.seeds_of(name, model)))
+        lists += [(["tasks", name, "more_seeds", model], experiment.seeds_of(name, model)) for model in task.more_seeds]
     for keys, items in lists:
         for value, times in Counter(map(str, items)).items():
             if times > 1:

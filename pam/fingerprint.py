@@ -30,11 +30,12 @@ CHOICES: dict[str, set[str]] = {
     "pam.data.inflection": set(),
     "pam.data.prepare": set(),
     "pam.data.readers": {"READERS"},
+    "pam.data.summarization": set(),
     "pam.data.tokenizers": {"TOKENIZERS", "CODECS"},
     "pam.data.translation": set(),
     "pam.decoding.generator": set(),
     "pam.decoding.search": set(),
-    "pam.evaluation.scores": {"KINDS"},
+    "pam.evaluation.scores": {"KINDS", "CONTROLS"},
     "pam.models.build": {"ARCHITECTURES"},
     "pam.models.couplings": {"COUPLINGS"},
     "pam.models.distributions": {"DISTRIBUTIONS"},
@@ -64,19 +65,19 @@ CODE = {  # command to the modules that decide what it makes; a change of one ru
     "attention": ("pam.evaluation.analyze:heat_maps", "pam.evaluation.analyze:load_writer_of_symbols"),
     "analyze": ("pam.evaluation.analyze:analyze", "pam.evaluation.analyze:load_writer_of_symbols"),
     "score": ("pam.evaluation.scores:score", "pam.evaluation.scores:files_of"),
+    "control": ("pam.evaluation.scores:score_control",),
     "significance": ("pam.evaluation.translation:compare_runs",),
     "tables": ("pam.reporting.tables", "pam.reporting.render"),
     "figures": ("pam.reporting.style",),
     "report": ("pam.reporting.data_and_cost:datasets",),
 }
-KINDS = {  # modules that only some jobs of a command use
-    "score": {
-        "inflection": "pam.evaluation.inflection",
-        "translation": "pam.evaluation.translation",
-        "alignment": "pam.evaluation.alignment",
-    },
-    "figures": FIGURE_CODE,
+SCORED = {
+    "inflection": "pam.evaluation.inflection",
+    "translation": "pam.evaluation.translation",
+    "alignment": "pam.evaluation.alignment",
+    "summarization": "pam.evaluation.summarization",
 }
+KINDS = {"score": SCORED, "control": SCORED, "figures": FIGURE_CODE}  # modules that only some jobs of a command use
 EVERYTHING, NOTHING = "*", ""  # in place of a name: all of a module, or no more than what importing it runs
 Need = tuple[str, str]  # a module, and the name in it that is needed
 

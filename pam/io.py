@@ -20,6 +20,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
 
+SHIPPED = Path(__file__).parents[1]  # the workflow's own folder
 PART = ".part"  # how the name of a file ends that is not whole yet
 LARGEST = 100_000  # keys and values of a YAML file, each counted as often as it is repeated by an alias
 
@@ -30,11 +31,13 @@ RENAMED_KEYS = {
     "tokenised": "tokenized",
 }  # fmt: skip
 RENAMED_MODELS = {
-    "acvi-light": "acvi-literal-kl0.01", "acvi-drawn": "acvi-sampled", "base": "luong-base", "base-dropout": "luong-dropout",
+    "acvi-light": "acvi-literal-kl0.01", "acvi-drawn": "acvi-sampled", "acvi-bounded": "acvi",
+    "acvi-kl0.01": "acvi-literal-kl0.01", "base": "luong-base", "base-dropout": "luong-dropout",
     "base-feeding": "luong-feeding", "base-local-p": "luong-local-p", "base-location": "luong-location",
     "base-reverse": "luong-reverse", "base-sampled": "luong-sampled", "base-unknown": "luong-unknown",
     "soft-unfed": "soft-no-input-feeding", "variational-light": "variational-kl0.1", "ved-drawn": "ved-sampled",
 }  # fmt: skip
+HOW_TO_GIVE = "write lists and sections as --config 'seeds=[1, 2]' 'training={epochs: 2}'"
 RENAMED_FILES = {"cell.yaml": "run.yaml", "zoo.yaml": "attentions.yaml"}
 
 
@@ -56,6 +59,49 @@ class UserError(Exception):
         place = "" if self.file is None else f"{self.file}:{line} "
         hint = f"\n  hint: {self.hint}" if self.hint else ""
         return f"{place}{self.message}{hint}"
+
+
+def find_file(path: Path | str, *folders: Path) -> Path:
+    """A path from the folder of work, else from the first of `folders`, and last the workflow's own, that has it."""
+    places = (Path(path), *(folder / path for folder in (*folders, SHIPPED)))
+    return next((place for place in places if place.exists()), Path(path))
+
+
+def from_here(path: Path | str) -> Path:
+    """The same file as messages name it: by its path from the folder of work if it is in there."""
+    return Path(path).relative_to(Path.cwd()) if Path(path).is_relative_to(Path.cwd()) else Path(path)
+
+
+class Given(str):
+    """In place of a file's name: keys and values that were given elsewhere, as with `--config`; `content` has them."""
+
+    content: dict[str, Any]
+
+    @classmethod
+    def of(cls, name: str, content: dict[str, Any]) -> Given:
+        given = cls(name)
+        given.content = content
+        return given
+
+
+def merged(base: Any, over: Any) -> Any:
+    """A configuration with what another one sets in its place, section by section."""
+    if not (isinstance(base, dict) and isinstance(over, dict)):
+        return over
+    return base | {key: merged(base.get(key), own) for key, own in over.items()}
+
+
+def retyped(value: Any) -> Any:
+    """Values of Snakemake's `--config`, which reads no numbers inside of `[1, 2]` and `{a: 1}`, as YAML means them."""
+    if isinstance(value, dict):
+        return {key: retyped(own) for key, own in value.items()}
+    if isinstance(value, list):
+        return [retyped(own) for own in value]
+    try:
+        meant = yaml.safe_load(value) if isinstance(value, str) else value
+    except (yaml.YAMLError, ValueError):
+        return value
+    return meant if isinstance(meant, bool | int | float | None) else value
 
 
 def unknown(what: str, name: str, known: list[str], file: Path | str | None = None) -> UserError:
@@ -176,7 +222,7 @@ Section = TypeVar("Section", bound=Strict)
 
 
 def parse(
-    kind: type[Section], value: Any, file: Path | str | Sequence[Path] | None = None, under: Sequence[str] = ()
+    kind: type[Section], value: Any, file: Path | str | Sequence[Path | str] | None = None, under: Sequence[str] = ()
 ) -> Section:
     """Reads `value` (from YAML) as `kind`. It was written in `file`, or merged from several, below the keys `under`.
 
@@ -203,10 +249,11 @@ def placed(error: UserError, files: Sequence[Path | str], keys: Sequence[str]) -
     """
     file, line, deepest = files[0] if files else None, None, 0
     for one in files:
-        depth, found = _depth(one, keys)
+        depth, at = _depth(one, keys)
         if depth and depth >= deepest:
-            file, line, deepest = one, found, depth
-    return UserError(error.message, file=file, line=line, hint=error.hint)
+            file, line, deepest = one, None if isinstance(one, Given) else at, depth
+    hint = f"{error.hint}; {HOW_TO_GIVE}" if isinstance(file, Given) else error.hint
+    return UserError(error.message, file=file, line=line, hint=hint)
 
 
 def _worded(kind: type[BaseModel], problem: Any, path: list[str], keys: list[str]) -> UserError:
@@ -247,10 +294,13 @@ def dump_yaml(value: Strict, exclude: dict[str, Any] | None = None) -> str:
 
 
 def _depth(file: Path | str, keys: Sequence[str]) -> tuple[int, int | None]:
-    """How many of the nested `keys` a file has, and the line of the last of them."""
-    if not Path(file).is_file():
+    """How many of the nested `keys` a file has, and the line of the last of them; in what was `Given` there is none."""
+    if isinstance(file, Given):
+        node = yaml.compose(yaml.safe_dump(file.content), Loader=yaml.SafeLoader)
+    elif Path(file).is_file():
+        node = yaml.compose(Path(file).read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    else:
         return 0, None
-    node = yaml.compose(Path(file).read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
     line = None
     for depth, key in enumerate(keys):
         below: list[tuple[yaml.Node, yaml.Node]] = []  # keys and what is under them

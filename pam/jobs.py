@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from errno import ENOLCK, ENOSYS, EOPNOTSUPP
 from pathlib import Path
 from typing import Any
@@ -207,6 +208,22 @@ def wake_once(scheduler: Any) -> None:
             start(self, delay)
 
     scheduler._schedule_reevalutation = start_if_none
+
+
+def name_nearest(missing: Any, nouns: Callable[[], list[str]], files: Callable[[], list[str]]) -> None:
+    """Lets Snakemake's exception class `missing`, for a target that no rule makes, name the nearest ones.
+
+    It is worded when somebody reads it: Snakemake raises and catches one for every file that exists already.
+    """
+    default = missing.__str__
+
+    def worded(self: Any) -> str:
+        target = default(self).removeprefix("No rule to produce ").partition(" (if you use")[0]
+        near = get_close_matches(target, [*nouns(), *files()], n=3)
+        meant = f"did you mean {' or '.join(f'`{one}`' for one in near)}? " if near else ""
+        return f"unknown target `{target}`\n  hint: {meant}known: {', '.join(nouns())}, and files that these make"
+
+    missing.__str__ = worded
 
 
 def main(device: str, command: list[str], gpus: int = 1) -> None:

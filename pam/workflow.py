@@ -23,10 +23,12 @@ from pam.config import Resources, RunConfig, TaskConfig
 from pam.data.registry import Dataset, load_registries, load_task
 from pam.experiment import check_known, check_local, load_plan
 from pam.fingerprint import CODE, KINDS, fingerprint, model_modules
-from pam.io import UserError, dump_yaml
+from pam.io import Given, UserError, dump_yaml, find_file, merged, read_yaml, retyped
 from pam.reporting.catalogue import ANALYZED, FIGURES, TABLES, FigureSpec, Item, TableSpec
 from pam.run_folder import GOLD, RunFolder
 
+DEFAULT = "config/config.yaml"  # the experiment that is run unless another one is named
+OUTPUTS = ("predictions.tsv", "decoding.json")
 Wildcards = Any  # Snakemake's: the names in a rule's pattern as attributes, all strings
 Returned = TypeVar("Returned")
 
@@ -37,6 +39,26 @@ def or_exit(function: Callable[..., Returned], *arguments: Any) -> Returned:
         return function(*arguments)
     except UserError as error:
         sys.exit(f"error: {error}")
+
+
+def read_config(workflow: Any, config: dict[str, Any]) -> list[str | Given]:
+    """Fills Snakemake's `config` with the experiment; returns the files that it was merged from, and `--config`.
+
+    A file on the command line replaces the default experiment, with which Snakemake would merge it. A module of another
+    workflow has what its `config:` gives.
+    """
+    if workflow.modifier.skip_configfile:
+        return [str(file) for file in workflow.configfiles]
+    settings = workflow.config_settings
+    files: list[str | Given] = [str(file) for file in settings.configfiles] or [str(find_file(DEFAULT))]
+    for file in files:
+        content = read_yaml(file)
+        if not isinstance(content, dict):
+            raise UserError("expected keys and values", file=file, hint="see config/README.md")
+        config.update(merged(config, content))
+    given = Given.of("--config", retyped(dict(settings.config)))
+    config.update(merged(config, given.content))
+    return [*files, given]
 
 
 def by_job(method: Callable[..., Returned]) -> Callable[..., Callable[[Wildcards], Returned]]:
@@ -52,8 +74,8 @@ def by_job(method: Callable[..., Returned]) -> Callable[..., Callable[[Wildcards
 class Workflow:
     """An experiment as the rules see it; errors that the user can correct end the process."""
 
-    def __init__(self, config: dict[str, Any], files: Sequence[str]) -> None:
-        """The workflow of a configuration that was merged from these files; their errors are UserErrors."""
+    def __init__(self, config: dict[str, Any] | None, files: Sequence[str | Given]) -> None:
+        """The workflow of a configuration that was merged from these files, as `load_plan`; errors are UserErrors."""
         self.plan = plan = load_plan(config, files)
         self.experiment = plan.experiment
         self.datasets = datasets = load_registries(self.experiment.registries)
@@ -152,6 +174,12 @@ class Workflow:
     def of_runs(self, file: str) -> list[str]:
         """This file of every run of the experiment."""
         return [str(self.run_of(*run).path / file) for run in self.experiment.runs()]
+
+    def files(self) -> list[str]:
+        """Files of the runs that one may ask for by name."""
+        beams = {f"beam{beam}/{name}" for beams in self.beams.values() for beam in beams for name in OUTPUTS}
+        names = ("run.yaml", "training.json", "history.csv", "attention.json", "analysis.json", "scores.json", *beams)
+        return [*self.of_tasks("summary.json"), *(file for name in names for file in self.of_runs(name))]
 
     def run_of(self, task: str, model: str, seed: int | str) -> RunFolder:
         return RunFolder(Path(str(self.run.path).format(task=task, model=model, seed=seed)))
@@ -279,6 +307,10 @@ class Workflow:
     def baseline(self, task: str, seed: int) -> list[str]:
         return [self.experiment.baseline]
 
+    def controls(self) -> str:
+        """Pattern of the folder of outputs that no model made."""
+        return f"{self.results}/{{task}}/controls/{{control}}"
+
     @by_job
     def of_models(self, wildcards: Wildcards, models: Callable[[str, int], list[str]], *files: str) -> list[str]:
         """These files of runs of some of a task's `models`; `{beam}` in them is the task's main beam."""
@@ -373,6 +405,8 @@ class ReportFiles:
             for option, pattern in item.files.items():
                 if exists.get(option, True):
                     files[option][pattern.format(**named)] = None
+            controls = f"{named['task']}/controls/{{}}/scores.json"
+            files.get("scores", {}).update((controls.format(name), None) for name in item.controls)
             beside |= dict.fromkeys(pattern.format(**named) for pattern in item.also_reads)
         return item, {option: list(names) for option, names in files.items()}, list(beside)
 

@@ -10,10 +10,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "pam").rglob("*.py"))
-LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 95, 17_180
+LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 105, 19_700
 """Bounds that go down, but for what is new, last: schedules of the rate, schedules of options,
 sources without an end symbol, trainings that
-start from trained models, length penalties that the development split chooses."""
+start from trained models, length penalties that the development split chooses; own data that are guessed, checked
+before a run and answered from files, other folders of work, the progress of a run; copying and coverage, summaries."""
 
 
 def lines(file: Path) -> int:

@@ -46,8 +46,7 @@ class Table:
 NOUNS = Table(
     dataset="de-noun",
     format={"source_eos": True},
-    sizes={"embedding": 64, "encoder": 128, "decoder": 128, "layers": 1, "dropout": 0.2}
-    | {"steps": None},
+    sizes={"embedding": 64, "encoder": 128, "decoder": 128, "layers": 1, "dropout": 0.2} | {"steps": None},
     turns=5,
     batches=20,
     warm_up=60,
@@ -77,8 +76,7 @@ NOUNS = Table(
 TRANSLATION = Table(
     dataset="multi30k-de-en",
     format={"source_eos": True, "vocabulary": {"size": 9000, "min_count": 1}},
-    sizes={"embedding": 512, "encoder": 256, "decoder": 512, "layers": 2, "dropout": 0.2}
-    | {"steps": 14},
+    sizes={"embedding": 512, "encoder": 256, "decoder": 512, "layers": 2, "dropout": 0.2} | {"steps": 14},
     turns=6,
     batches=2,
     warm_up=8,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from argparse import Namespace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pam.commands import command, folder, option
+from pam.commands import command, folder, option, path
 
 if TYPE_CHECKING:
     from pam.data.registry import Dataset
 
-REGISTRY = "config/datasets.yaml"
+EXPERIMENT, REGISTRY = "config/config.yaml", "config/datasets.yaml"
 DATASET = (
     option("--dataset", "its name in a registry", required=True, metavar="NAME"),
     option(
@@ -69,6 +71,90 @@ def word_alignments(args: Namespace) -> int:
 
     prepare_word_alignments(args.dataset, _dataset(args), args.raw, args.data, args.out)
     return 0
+
+
+@command(
+    "check an experiment before it runs: configuration, data, device, memory, time and disk",
+    option(
+        "--configfile",
+        "the experiment, or several files, merged (default: config/config.yaml)",
+        nargs="+",
+        metavar="FILE",
+    ),
+    option("--config", "single keys, as snakemake takes them", nargs="+", default=[], metavar="KEY=VALUE"),
+    option("--brief", "say no more than what it takes", action="store_true"),
+)
+def check(args: Namespace) -> int:
+    from pam.check import check as checked
+    from pam.io import Given, UserError, find_file, parse_yaml
+
+    given = {}
+    for text in args.config:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UserError(f"--config {text}", hint="write KEY=VALUE, such as seeds=[1,2]")
+        given[key] = parse_yaml(value, "--config")
+    files = [*(args.configfile or [str(find_file(EXPERIMENT))]), *([Given.of("--config", given)] if given else [])]
+    said: list[str] = []
+    tell = said.append if args.brief else lambda line: sys.stdout.write(f"{line}\n")
+    for warning in checked(files, tell):
+        sys.stderr.write(f"warning: {warning}\n")
+    sys.stdout.writelines(f"{line}\n" for line in said[-1:])
+    return 0
+
+
+@command(
+    "describe files of your own: guess what they hold, show five rows, write the entry of a registry",
+    option("action", "what to do", choices=["new"]),
+    path("files", "a pair of texts, or one table (TSV, CSV); or as many of each of train, dev, test", nargs="+"),
+    option("--name", "of the data set (default: the first file's)"),
+    path("--registry", "YAML to add it to (default: datasets.yaml beside the first file)"),
+    option("--kind", "kind of task (default: guessed)", choices=["inflection", "translation"]),
+    option("--languages", "codes of source and target, such as de en (default: by names)", nargs=2, metavar="CODE"),
+)
+def data(args: Namespace) -> int:
+    from pam.data.new import plain_name, write_entry
+    from pam.data.tokenizers import InflectionCodec
+
+    name = args.name or re.sub(r"[^A-Za-z0-9._-]+", "-", plain_name(args.files[0]).stem).strip("-.")
+    registry = args.registry or args.files[0].parent / "datasets.yaml"
+    text, dataset, rows = write_entry(name, args.files, registry, args.kind, args.languages)
+    heads = (
+        InflectionCodec.columns
+        if dataset.task == "inflection"
+        else [dataset.format["source"], dataset.format["target"]]
+    )
+    table = [tuple(heads), *rows]
+    widths = [max(len(row[place]) for row in table) for place in range(len(heads))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+    sys.stdout.write(f"{dataset.task}, and these are its first rows:\n\n" + "".join(f"    {line}\n" for line in lines))
+    sys.stdout.write(
+        f"\nadded to {registry}, where you can correct it:\n\n{text}\n"
+        + USE.format(name=name, registry=registry, run=how_to_run(name))
+    )
+    return 0
+
+
+USE = """\
+Write an experiment, say {name}.yaml, then check it and run it:
+
+experiment: {name}
+models: [soft, postr-joint]
+tasks: {{{name}: {{dataset: {name}}}}}
+registries: [{registry}]
+
+    python -m pam check --configfile {name}.yaml
+    {run}
+"""
+
+
+def how_to_run(experiment: str) -> str:
+    """The command that runs an experiment, in the workflow's own folder or elsewhere."""
+    from pam.io import SHIPPED
+
+    if Path.cwd() == SHIPPED:
+        return f"make run ARGS='--configfile {experiment}.yaml'"
+    return f"snakemake -s {SHIPPED}/Snakefile --cores all --configfile {experiment}.yaml"
 
 
 def _dataset(args: Namespace) -> Dataset:

@@ -106,6 +106,24 @@ def score(args: Namespace) -> int:
 
 
 @command(
+    "score outputs that no model made, such as the first sentences of a text",
+    option("--name", "lead, random, ...: a wrong one is answered with all", required=True),
+    folder("--data", "prepared data of a task", required=True),
+    option("--split", default="test", choices=SPLITS),
+    option("--experiment", "whose tables show it", required=True),
+    option("--task", "of that experiment", required=True),
+    folder("--out", "for predictions.tsv and scores.json", required=True),
+)
+def control(args: Namespace) -> int:
+    from pam.evaluation.inputs import save
+    from pam.evaluation.scores import score_control
+
+    own = args.experiment, args.task
+    save(score_control(args.name, args.data, args.split, args.out / "predictions.tsv", *own), args.out / "scores.json")
+    return 0
+
+
+@command(
     "test translations against the baseline's: sacreBLEU's paired bootstrap",
     folder("--baseline", "run of the baseline", required=True),
     folder("--systems", "runs of other models on the same task", nargs="+", required=True),

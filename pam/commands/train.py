@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import BooleanOptionalAction, Namespace
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from typing import IO, TYPE_CHECKING
 
 from pam.commands import CONFIG, DATA, DEVICE, SPLITS, command, folder, option, path, run_with
 from pam.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from pam.config import Decoding
+    from pam.decoding.files import Answer
+    from pam.decoding.generator import Generator
 
 
 @command(
@@ -70,14 +74,20 @@ def length_penalty(args: Namespace) -> int:
 
 
 @command(
-    "decode a split, or each line of standard input",
+    "decode a split, each line of a file, or each line of standard input",
     run_with("a trained model", required=False),
     CONFIG,
     folder("--model", "instead of --run: a model folder by itself"),
-    option("--split", "of the prepared data; without this and --data, standard input is decoded", choices=SPLITS),
+    option(
+        "--split", "of the prepared data; without this, --data and --input, standard input is decoded", choices=SPLITS
+    ),
+    path("--input", "sources, one a line, also compressed; with --n-best, answered in JSON, one object a line"),
+    path("--attention", "with --input: a picture (.svg or .png) of what the outputs of its first lines attended to"),
     DATA,
-    path("--out", "predictions.tsv (default: in the run's folder)"),
+    path("--out", "predictions.tsv (default: in the run's folder); of --input (default: standard output)"),
     path("--record", "decoding.json: cost and unseen symbols"),
+    option("--batch-size", "sources decoded side by side (default: the run's own)", type=int, metavar="N"),
+    option("--each-line", "summarize each line of standard input, not all of it as one text", action="store_true"),
     option("--beam", "hypotheses kept (default: the run's own)", type=int),
     option("--n-best", "outputs a source", type=int, default=1, metavar="N"),
     option("--sample", "draw outputs instead of searching", action="store_true"),
@@ -104,7 +114,8 @@ def predict(args: Namespace) -> int:
     # Of a run that was only trained there is no run.yaml.
     known = run_dir is not None and (args.config or run_dir.config_file.is_file())
     run = run_dir.load() if run_dir and known else model.run
-    given = {name: getattr(args, name) for name in ("beam", "length_penalty", "length_prior", "replace_unknown")}
+    names = ("batch_size", "beam", "length_penalty", "length_prior", "replace_unknown")
+    given = {name: getattr(args, name) for name in names}
     changed = {name: value for name, value in given.items() if value is not None}
     beam = args.beam or run.decoding.beam
     penalty = _chosen_penalty(args, run_dir, run.decoding, beam)
@@ -117,8 +128,10 @@ def predict(args: Namespace) -> int:
     # Outputs of prepared data are compared with those without a penalty.
     penalties = [] if penalty is None or typed or args.n_best > 1 else [penalty, 0.0]
     decoder = Generator(model, model_folder, decoding, args.n_best, sampling, penalties)
+    if args.input is not None:
+        return _predict_file(args, decoder)
     if typed:
-        predict_lines(decoder, args.n_best)
+        predict_lines(decoder, args.n_best, args.each_line)
         return 0
     split, record = args.split or "test", args.record
     out, data = args.out, args.data
@@ -126,6 +139,32 @@ def predict(args: Namespace) -> int:
         record = record or (None if out else run_dir.decoding(split, beam))
         out, data = out or run_dir.predictions(split, beam), data or run_dir.data(split)
     predict_split(decoder, data, split, out, record, args.n_best)
+    return 0
+
+
+def _predict_file(args: Namespace, generator: Generator) -> int:
+    """Answers the lines of --input."""
+    from pam.decoding.files import DRAWN, answers, attended
+    from pam.io import UserError, atomic_write
+
+    if args.attention is not None and args.attention.suffix not in (".svg", ".png"):
+        raise UserError(f"--attention {args.attention}", hint="write a name that ends in .svg or .png")
+    shown: list[Answer] = []
+    with ExitStack() as stack:
+        out: IO[str] = sys.stdout
+        if args.out is not None:
+            out = stack.enter_context(open(stack.enter_context(atomic_write(args.out)), "w", encoding="utf-8"))
+        for answer in answers(generator, args.input):
+            out.write(f"{answer.json() if args.n_best > 1 else answer.text()}\n")
+            if answer.outputs and len(shown) < DRAWN:
+                shown.append(answer)
+    if args.attention is not None:
+        from pam.reporting import style
+        from pam.reporting.figures.attention import of_outputs
+
+        with style.styled():
+            style.save(of_outputs(attended(generator.model, shown)), args.attention)
+        sys.stderr.write(f"{args.attention}: attention of {len(shown)} lines, at most the first {DRAWN}\n")
     return 0
 
 
@@ -151,7 +190,11 @@ def _check_search(args: Namespace) -> None:
     unsaid, drawn = args.temperature is None, args.temperature is not None or args.seed is not None
     for wrong, message, hint in (
         (named == (args.model is not None), "which model is not said", "name its folder: --run, or --model"),
-        (typed and given, "--out and --record are for prepared data", leave),
+        (args.input is not None and not typed, "--input and prepared data", "name one of the two"),
+        (args.input is None and args.attention is not None, "--attention is for --input", "name a file of sources"),
+        (typed and args.input is None and given, "--out and --record are for prepared data", leave),
+        (args.input is not None and args.record is not None, "--record is for prepared data", "leave it out"),
+        (args.batch_size is not None and args.batch_size < 1, f"--batch-size {args.batch_size}", f"{whole} 1"),
         (
             not typed and not named and None in (args.data, args.out),
             f"a split and no {missing}",

@@ -12,7 +12,8 @@ import json
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
@@ -36,6 +37,7 @@ RECORD = "record.json"  # the same in the folder of a stage before the last
 HINT = "delete the folder and prepare the data again"
 CHECKSUM = "content_sha256"
 Numbers = Iterable[Sequence[int]]  # rows of ids or of positions
+Limits = tuple[int | None, int | None]  # symbols of source and target that are read of a longer one; None: all
 Ids = NDArray[np.int32]
 Rows = NDArray[np.int64]  # numbers of rows, or places where they begin
 
@@ -90,7 +92,8 @@ class Ragged:
         for row in rows:
             values.extend(row)
             offsets.append(len(values))
-        return cls(np.array(values, np.int32), np.array(offsets, np.int64))
+        # Without copies, of which a large corpus would fill the memory.
+        return cls(np.asarray(values), np.asarray(offsets))
 
     @property
     def lengths(self) -> Rows:
@@ -124,7 +127,7 @@ class Split:
     """One split."""
 
     sources: Ragged  # ids of each row; all rows end with EOS, or none does: see `source_eos`
-    targets: Ragged  # each row ends with EOS
+    targets: Ragged  # each row ends with EOS, but for those that were cut
     # For each target symbol but the EOS the source position to which it is monotonically aligned, where that is known.
     alignments: Ragged | None
     digests: dict[str, str]  # of the vocabularies (`source`, `target`) and the text (`text`) it belongs to
@@ -132,12 +135,17 @@ class Split:
     @classmethod
     def from_rows(
         cls, source: Numbers, target: Numbers, alignment: Numbers | None, digests: dict[str, str],
-        source_eos: bool = True,
+        source_eos: bool = True, limits: Limits = (None, None),
     ) -> Split:  # fmt: skip
         """Rows of ids without EOS, which is added here, to sources if `source_eos`; `alignment` has the target's
         lengths. A UserError names the first source of which nothing would be left to attend to.
+
+        Of a source only its first ids are taken, as many as its side's of `limits` says, if it does. A target that is
+        longer than its limit, EOS included, is cut and has no EOS: it does not end there (See et al. 2017).
         """
-        sources, targets = Ragged.of(ended(row, source_eos) for row in source), Ragged.of(map(ended, target))
+        longest, last = limits
+        sources = Ragged.of(ended(row[:longest], source_eos) for row in source)
+        targets = Ragged.of(ended(row)[:last] for row in target)
         for row in np.flatnonzero(sources.lengths == 0)[:1]:
             message = f"the source of row {row + 1} is empty, and has no end symbol to attend to"
             raise UserError(message, hint="complete it or delete it, or prepare with `format: {source_eos: true}`")
@@ -210,7 +218,8 @@ class Split:
             return False
         if not (self.sources.is_sound() and self.targets.is_sound() and len(self.sources) == len(self)):
             return False
-        return bool(self.targets.ended.all()) and (self.source_eos or not self.sources.ended.any())
+        ends = self.targets.ended.sum() == (self.targets.values == EOS).sum()
+        return bool(ends) and (self.source_eos or not self.sources.ended.any())
 
     def turned(self) -> Split:
         """The same rows from target to source, each side with the end symbols of the one that it takes the place of."""
@@ -223,9 +232,9 @@ class Split:
     def symbol_counts(self) -> dict[str, dict[str, int]]:
         """By side, symbols but the ends of rows, how many are unknown, and the longest row's."""
         counts = {}
-        for side, rows, end in (("source", self.sources, self.source_eos), ("target", self.targets, True)):
-            unknown, longest = int((rows.values == UNK).sum()), int(rows.lengths.max()) - end
-            counts[side] = {"symbols": len(rows.values) - end * len(rows), "unknown": unknown, "longest": longest}
+        for side, rows in (("source", self.sources), ("target", self.targets)):
+            lengths, unknown = rows.lengths - rows.ended, int((rows.values == UNK).sum())
+            counts[side] = {"symbols": int(lengths.sum()), "unknown": unknown, "longest": int(lengths.max())}
         return counts
 
     def __len__(self) -> int:
@@ -246,6 +255,7 @@ def write_split(
     vocabularies: tuple[Vocabulary, Vocabulary],
     alignment: Iterable[Sequence[int]] | None = None,
     source_eos: bool = True,
+    limits: Limits = (None, None),
 ) -> Split:
     """Writes a split into a prepared folder: `rows` of columns of text, `symbols` and `vocabularies` of both sides; the
     rest as in `Split.from_rows`."""
@@ -256,7 +266,7 @@ def write_split(
     digests = {"source": source.digest, "target": target.digest, "text": sha256_of(text)}
     ids = map(source.encode, symbols[0]), map(target.encode, symbols[1])
     try:
-        split = Split.from_rows(*ids, alignment, digests, source_eos)
+        split = Split.from_rows(*ids, alignment, digests, source_eos, limits)
     except UserError as error:
         raise UserError(error.message, file=text, hint=error.hint) from error
     split.save(folder, name)
@@ -312,15 +322,37 @@ class Prepared:
             raise UserError("this is not what was prepared", file=path, hint=HINT)
         return path
 
-    def split(self, name: str) -> Split:
-        """The ids of a split; a UserError if they are damaged, or vocabularies or summary were not made with them."""
+    def split(self, name: str, extended: bool = False) -> Split:
+        """The ids of a split; a UserError if they are damaged, or vocabularies or summary were not made with them.
+
+        If `extended`, symbols that a vocabulary lacks have the ids that `Vocabulary.encode` gives them by their source,
+        made from the split's text.
+        """
         split = Split.load(self.folder, name)
         for side, vocabulary in (("source", self.source), ("target", self.target)):
             if split.digests.get(side) != vocabulary.digest:
                 message = f"this is not the vocabulary that {name}.safetensors was made with"
                 raise UserError(message, file=self.folder / f"{side}.vocab", hint=HINT)
         self.file(f"{name}.safetensors")
-        return split
+        if not extended:
+            return split
+        # A row at a time, and a side at a time: no list holds all rows.
+        rows, codec = self.rows(name), self.codec
+
+        def of_source(place: int) -> list[int]:
+            symbols = codec.source_symbols(rows[place][:-1])
+            return ended(self.source.encode(symbols, symbols), split.source_eos)
+
+        def of_target(place: int) -> list[int]:
+            symbols = codec.target_symbols(rows[place][-1])
+            return ended(self.target.encode(symbols, codec.source_symbols(rows[place][:-1])))
+
+        sources, targets = (
+            # Of rows that were cut, no more than was left.
+            Ragged.of(read(place)[: len(ids)] if UNK in ids else ids.tolist() for place, ids in enumerate(side))
+            for side, read in ((split.sources, of_source), (split.targets, of_target))
+        )
+        return replace(split, sources=sources, targets=targets)
 
     def rows(self, name: str) -> list[tuple[str, ...]]:
         """The text of a split, a tuple of columns per row; a UserError if the ids were not made from it."""
@@ -357,10 +389,15 @@ class Batch:
 
 
 class Examples:
-    """The rows of a split as a model takes them: targets are `symbols`, or `actions` of a pointer (`to_actions`)."""
+    """The rows of a split as a model takes them: targets are `symbols`, or `actions` of a pointer (`to_actions`).
 
-    def __init__(self, split: Split, targets: Literal["symbols", "actions"]) -> None:
-        self.sources, self.targets = split.sources, split.targets
+    Args:
+        size: target symbols, where ids are extended: what is greater is a position of the source.
+    """
+
+    def __init__(self, split: Split, targets: Literal["symbols", "actions"], size: int | None = None) -> None:
+        self.sources, self.targets, self.written, self.size = split.sources, split.targets, targets, size
+        self.longest: tuple[int | None, int | None] = None, None  # symbols of source and target that are read
         if targets == "actions":
             if split.alignments is None:
                 hint = "use `targets: symbols`, or a split that is aligned (train, dev)"
@@ -373,6 +410,19 @@ class Examples:
     def __len__(self) -> int:
         return len(self.sources)
 
+    def cut(self, source: int | None, target: int | None) -> Examples:
+        """The same of which so many symbols are read, end symbols included; None: all. What is cut off is as if it were
+        not there: targets do not end, and what they have of the rest of the source is unknown. A UserError says that
+        actions, which belong to all of a source, cannot be cut."""
+        if self.written == "actions" and (source or target):
+            hint = "leave out `source` and `target` of `training.phases`, or use `targets: symbols`"
+            raise UserError("pointer actions cannot be cut", hint=hint)
+        other = copy(self)
+        other.longest = source, target
+        sides = (self.source_lengths, source), (self.target_lengths, target)
+        other.source_lengths, other.target_lengths = (own if n is None else np.minimum(own, n) for own, n in sides)
+        return other
+
     def batch(self, rows: Rows) -> Batch:
         """The given rows, padded; longest target first, so that ended rows are at the end."""
         import torch  # here, so that reading and preparing data go without it
@@ -380,9 +430,11 @@ class Examples:
 
         rows = rows[np.argsort(-self.target_lengths[rows], kind="stable")]
         source, target = (
-            pad_sequence([torch.from_numpy(own[row]).long() for row in rows], batch_first=True, padding_value=PAD)
-            for own in (self.sources, self.targets)
+            pad_sequence([torch.from_numpy(own[row][:n]).long() for row in rows], batch_first=True, padding_value=PAD)
+            for own, n in zip((self.sources, self.targets), self.longest, strict=True)
         )
+        if self.size is not None and self.longest[0] is not None:
+            target = target.masked_fill(target >= self.size + self.longest[0], UNK)
         return Batch(rows, source, torch.from_numpy(self.source_lengths[rows]), target)
 
     def in_order(self, size: int) -> Iterator[Batch]:

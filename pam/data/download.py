@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pam.data.archives import extract_member
 from pam.data.generated import find_generator, installed
-from pam.io import PART, UserError, atomic_write, clear_parts, read_json, sha256_of, write_json, write_text
+from pam.io import PART, SHIPPED, UserError, atomic_write, clear_parts, read_json, sha256_of, write_json, write_text
 from pam.jobs import waited_for
 
 if TYPE_CHECKING:
@@ -251,6 +251,8 @@ def fetch(
             else:
                 base, folders = mirror or os.environ.get(MIRROR, ""), dict.fromkeys((dataset.mirror_name, name))
                 mirrored = [f"{base.rstrip('/')}/{folder}/{key}" for folder in folders if base and folder]
+                if (shipped := SHIPPED / "data" / name / key).is_file():  # fetched before, from another folder of work
+                    mirrored.insert(0, str(shipped))
                 origin = _fetch_file(key, dataset, out, record, [*mirrored, *file.urls], patience, say)
             found = {"from": origin, "sha256": sha256_of(target), "bytes": target.stat().st_size}
             if record.get(key) != found:

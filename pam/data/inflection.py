@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations, islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from pam.data.dataset import SPLITS, write_split
-from pam.data.prepare import Stage, Task, TaskFormat, class_names
-from pam.data.readers import read_lines
+from pam.data.prepare import FEWEST_SYMBOLS, MOST_UNKNOWN, Stage, Task, TaskFormat, class_names
+from pam.data.readers import ALL, Divide, Files, Line, cells_of, drawn_groups, plain_lines
 from pam.data.tokenizers import InflectionCodec
 from pam.data.vocabulary import Vocabulary
 from pam.io import UserError
 
+SEPARATORS = (",", ";", "|", "+", " ")  # that people write between two features
 ALIGNED = ("train", "dev")  # splits whose alignments are given: those that training may look at
 
 
@@ -31,6 +32,10 @@ class InflectionFormat(TaskFormat):
     source_eos: bool = Field(True, description="whether sources end in an end symbol, which can be attended to")
     columns: list[str] = Field(list(InflectionCodec.columns), description="order of the columns")
     separator: str = Field(",", min_length=1, description="separates two features")
+    delimiter: str = Field("\t", min_length=1, max_length=1, description="separates two columns")
+    quotes: bool = Field(False, description="columns may be in double quotes, as in CSV")
+    heading: bool = Field(False, description="the first line names the columns, and is no row")
+    divide: Divide | None = Field(None, description="null: each split has its own file; else all rows are in one")
 
     @field_validator("columns")
     @classmethod
@@ -55,14 +60,18 @@ class Index(Stage[InflectionFormat]):
 
     def run(self) -> dict[str, Any]:
         """Sizes of the vocabularies; by split its rows, and its symbols that training lacks; lemmas in two splits."""
-        rows, codec = {}, InflectionCodec()
-        for name, path in self.files.items():
-            if not isinstance(path, Path):
-                raise UserError(f"split {name} has several files", hint="name one file of three columns")
-            rows[name] = read_rows(path, self.layout)
+        rows, left_out, codec = self._read(), {}, InflectionCodec()
+        for name, own in rows.items():
+            drawn, left_out[name] = self.layout.sample.of(name, own)
+            rows[name] = list(drawn)
         sources = {name: [codec.source_symbols(row[:2]) for row in own] for name, own in rows.items()}
         targets = {name: [codec.target_symbols(row.form) for row in own] for name, own in rows.items()}
         source, target = Vocabulary.of(sources["train"]), Vocabulary.of(targets["train"])
+        for name in set(rows) - {"train"}:
+            features = [
+                symbols[: len(symbols) - len(row.lemma)] for symbols, row in zip(sources[name], rows[name], strict=True)
+            ]
+            self._check_known(name, features, source)
         source.save(self.out / "source.vocab")
         target.save(self.out / "target.vocab")
         aligner = CharacterAligner.fit([(row.lemma, row.form) for row in rows["train"]])
@@ -78,6 +87,7 @@ class Index(Stage[InflectionFormat]):
             write_split(self.out, name, *given, self.layout.source_eos)
             cells = Counter((row.lemma, row.features) for row in set(own))
             counts[name] = {"rows": len(own), "lemmas": len({row.lemma for row in own})}
+            counts[name]["not_in_sample"] = left_out[name]
             counts[name]["duplicate_rows"] = len(own) - len(set(own))
             counts[name]["cells_with_several_forms"] = sum(forms > 1 for forms in cells.values())
             for side, symbols, vocabulary in (("source", sources[name], source), ("target", targets[name], target)):
@@ -93,6 +103,40 @@ class Index(Stage[InflectionFormat]):
         sizes = {"source_symbols": len(source), "target_symbols": len(target)}
         return {**sizes, "splits": counts, "lemmas_in_two_splits": shared, "warnings": warnings}
 
+    def _read(self) -> dict[str, list[Row]]:
+        """The rows of each split; where they are divided, no lemma is in two."""
+        rows = {}
+        for name, path in self.files.items():
+            if not isinstance(path, Path):
+                raise UserError(f"split {name} has several files", hint="name one file of three columns")
+            rows[name] = read_rows(path, self.layout)
+        if (divide := self.layout.divide) is None:
+            return rows
+        (together,), groups = rows.values(), defaultdict(list)
+        for number, row in enumerate(together):
+            groups[row.lemma].append(number)
+        drawn = drawn_groups(groups, {"test": divide.test, "dev": divide.dev}, divide.seed)
+        if not all(drawn.values()):
+            message = f"{len(groups)} lemmas are too few for {divide.dev} rows of dev and {divide.test} of test"
+            raise UserError(message, hint="ask for fewer in `divide`")
+        return {split: [together[number] for number in numbers] for split, numbers in drawn.items()}
+
+    def _check_known(self, split: str, features: Sequence[Sequence[str]], known: Vocabulary) -> None:
+        """Refuses a split most of whose features training lacks, as where columns are read in a wrong order."""
+        all_of_them = list(chain.from_iterable(features))
+        seen = sum(symbol in known for symbol in all_of_them)
+        if len(all_of_them) < FEWEST_SYMBOLS or seen >= (1 - MOST_UNKNOWN) * len(all_of_them):
+            return
+        path = self.files.get(split, self.files.get(ALL))
+        assert isinstance(path, Path)
+        columns, separator = guess_columns([cells for _, cells in read_cells(path, self.layout)])
+        hint = "check that it is of the same language and has the same features as train"
+        if (columns, separator) != (self.layout.columns, self.layout.separator):
+            order = f'`format: {{columns: [{", ".join(columns)}], separator: "{separator}"}}`'
+            hint = f"the columns look like {', '.join(columns)}, with `{separator}` between two features: write {order}"
+        message = f"{split}: training has {seen} of {len(all_of_them)} features"
+        raise UserError(message, file=path, hint=hint)
+
 
 class Inflection(Task[InflectionFormat]):
     """The kind of task; the only one whose characters are aligned, as pointer actions need it."""
@@ -102,32 +146,66 @@ class Inflection(Task[InflectionFormat]):
     has_actions = True
 
     def splits(self, layout: InflectionFormat) -> tuple[str, ...]:
-        return SPLITS
+        return SPLITS if layout.divide is None else (ALL,)
+
+    def first_rows(self, files: Files, layout: InflectionFormat, count: int) -> dict[str, list[tuple[str, ...]]]:
+        paths = {split: path for split, path in files.items() if isinstance(path, Path)}
+        return {split: [tuple(row) for row in islice(rows_of(path, layout), count)] for split, path in paths.items()}
 
     def modules(self, stage: str, layout: InflectionFormat) -> list[str]:
         """The stage's class, or the codec's."""
         return class_names(InflectionCodec if stage == "codec" else self.STAGES[stage])
 
 
-def read_rows(path: Path, layout: InflectionFormat) -> list[Row]:
-    """Rows of a file of three tab-separated columns, in Unicode's composed form (NFC).
-
-    A UserError names the line of a wrong number of columns, of an empty lemma or form, or as `read_lines`.
-    """
-    rows = []
-    for number, line in enumerate(read_lines(path), 1):
-        cells = [cell.strip() for cell in unicodedata.normalize("NFC", line).split("\t")]
+def read_cells(path: Path, layout: InflectionFormat) -> Iterator[tuple[Line, list[str]]]:
+    """Lines with their three columns; errors are those of `rows_of`."""
+    for line in plain_lines(path):
+        if line.number == 1 and layout.heading:
+            continue
+        composed = line._replace(text=unicodedata.normalize("NFC", line.text))
+        cells = [cell.strip() for cell in cells_of(composed, layout.delimiter, layout.quotes)]
         if len(cells) != len(layout.columns):
-            message = f"{len(cells)} columns instead of 3" if line.strip() else "the line is blank"
-            hint = f"write {', '.join(layout.columns)}, with one tab between two columns"
-            raise UserError(message, file=path, line=number, hint=hint)
+            message = f"{len(cells)} columns instead of 3" if line.text.strip() else "the line is blank"
+            between = "one tab" if layout.delimiter == "\t" else f"`{layout.delimiter}`"
+            raise line.error(message, f"write {', '.join(layout.columns)}, with {between} between two columns")
+        yield line, cells
+
+
+def guess_columns(rows: Sequence[Sequence[str]]) -> tuple[list[str], str]:
+    """The likely order of three columns, and what is between two features.
+
+    Features are what repeats most, split by the likeliest separator; of the others, the lemma is what repeats more, or
+    the first.
+    """
+    columns = list(zip(*rows, strict=True))
+
+    def novelty(choice: tuple[int, str]) -> float:
+        parts = [part.strip() for cell in columns[choice[0]] for part in cell.split(choice[1])]
+        return len(set(parts)) / len(parts)
+
+    features, separator = min(((place, one) for place in range(3) for one in SEPARATORS), key=novelty)
+    lemma, form = sorted({0, 1, 2} - {features}, key=lambda place: (len(set(columns[place])), place))
+    names = {features: "features", lemma: "lemma", form: "form"}
+    return [names[place] for place in range(3)], separator
+
+
+def rows_of(path: Path, layout: InflectionFormat) -> Iterator[Row]:
+    """Rows of a file of three columns, in Unicode's composed form (NFC).
+
+    A UserError names the line of a wrong number of columns, of an empty lemma or form, or as `plain_lines`.
+    """
+    for line, cells in read_cells(path, layout):
         named = dict(zip(layout.columns, cells, strict=True))
         for name in ("lemma", "form"):
             if not named[name]:
-                raise UserError(f"the {name} is empty", file=path, line=number, hint="complete the line or delete it")
+                raise line.error(f"the {name} is empty", "complete the line or delete it")
         features = (feature.strip() for feature in named["features"].split(layout.separator))
-        rows.append(Row(named["lemma"], ",".join(filter(None, features)), named["form"]))
-    return rows
+        yield Row(named["lemma"], ",".join(filter(None, features)), named["form"])
+
+
+def read_rows(path: Path, layout: InflectionFormat) -> list[Row]:
+    """All rows of a file, as `rows_of`."""
+    return list(rows_of(path, layout))
 
 
 # Monotone character alignments by the memoryless stochastic transducer of Ristad and Yianilos (1998, section 2): a pair

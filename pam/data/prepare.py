@@ -16,19 +16,22 @@ from pydantic import Field
 
 from pam.data.dataset import RECORD, hashes_of, read_checksummed, write_checksummed, write_summary
 from pam.data.download import check_fetched
-from pam.data.readers import Files
+from pam.data.readers import Files, Sample
 from pam.io import Strict, UserError, sha256_of, unknown
 
 if TYPE_CHECKING:
     from pam.data.registry import Dataset
 
 Layout = TypeVar("Layout", bound=Strict)
+MOST_UNKNOWN = 0.5  # share of symbols that training lacks above which a split is not what it should be,
+FEWEST_SYMBOLS = 100  # if it has so many: of fewer it may be chance
 
 
 class TaskFormat(Strict):
     """Keys that `format` has whatever a task's kind, if models learn it."""
 
     source_eos: bool = Field(False, description="whether sources end in an end symbol, which can be attended to")
+    sample: Sample = Field(Sample(), description="use so many rows: {train: N, dev: N, test: N, seed: 1}")
 
 
 @dataclass
@@ -63,6 +66,11 @@ class Task(ABC, Generic[Layout]):
     @abstractmethod
     def modules(self, stage: str, layout: Layout) -> list[str]:
         """`module:Class` of the classes that decide what a stage, or the `codec`, results in."""
+
+    def first_rows(self, files: Files, layout: Layout, count: int) -> dict[str, list[tuple[str, ...]]]:
+        """So many rows of each file that the registry gives, by its split, as training would read them; a UserError
+        names the line of a fault in them."""
+        return {}
 
     def keys(self, stage: str) -> tuple[str, ...]:
         """Keys of `Format` that decide what a stage results in."""

@@ -6,31 +6,48 @@ A reader's fields are what one can choose, in `read: {kind: NAME, field: value, 
 from __future__ import annotations
 
 import codecs
+import csv
 import gzip
 import hashlib
+import heapq
 import html
+import json
+import lzma
 import re
+import sys
 import tempfile
 import zlib
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, zip_longest
+from itertools import chain, count, islice, zip_longest
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple, TypeVar
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from pam.data.archives import extract_all
 from pam.data.dataset import SPLITS
 from pam.io import Strict, UserError, unknown
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
 # Characters that show nothing and that other readers take for the end of a line or file.
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+REFERENCE = " <ref> "  # between two references of one text, in what a reader gives as its target
 Files = Mapping[str, Path | Mapping[str, Path]]  # split to its file, or to its files by what they hold, as a language
 ALL = "all"  # the one split, in a registry, of pairs that a reader divides into train, dev and test
-Languages = tuple[str, str]  # codes of source and target
+# The first bytes of compressed files, none of which begins a text in UTF-8, how their names end, and what opens them.
+COMPRESSED: tuple[tuple[bytes, str, Callable[[Path], Any]], ...] = (
+    (b"\x1f\x8b", ".gz", gzip.open), (b"\xfd7zXZ\x00", ".xz", lzma.open), (b"\x28\xb5\x2f\xfd", ".zst", zstd.open),
+)  # fmt: skip
+DAMAGED = (gzip.BadGzipFile, lzma.LZMAError, zstd.ZstdError, EOFError, zlib.error)
+Item = TypeVar("Item")
+Languages = tuple[str, str]  # names of source and target: codes of languages, or fields of a record
 
 
 class Line(NamedTuple):
@@ -48,25 +65,28 @@ Pair = tuple[Line, Line]  # a sentence and its translation
 
 
 def read_lines(path: Path | str) -> list[str]:
-    """Lines of a UTF-8 file without their ends; a UserError as `lines_of`, or for a control character."""
-    lines = []
-    for line in lines_of(Path(path)):
+    """Lines of a UTF-8 file without their ends; a UserError as `plain_lines`."""
+    return [line.text for line in plain_lines(Path(path))]
+
+
+def plain_lines(path: Path) -> Iterator[Line]:
+    """Lines as `lines_of`; a control character in one is a UserError too."""
+    for line in lines_of(path):
         if control := CONTROL.search(line.text):
             message = f"control character U+{ord(control[0]):04X} in the text"
             raise line.error(message, "delete it; a line ends with LF or CR LF")
-        lines.append(line.text)
-    return lines
+        yield line
 
 
 def lines_of(path: Path) -> Iterator[Line]:
-    """Lines of a UTF-8 file, or of one that gzip compressed (`.gz`), read one after another.
+    """Lines of a UTF-8 file, also compressed (gzip, xz or zstd), read one after another.
 
     Ends of lines (LF or CR LF) and a byte order mark are dropped. Only line feeds end lines: characters such as
     U+2028 belong to the text. A UserError names the line of a file that is missing, empty, damaged, or not UTF-8.
     """
     empty, number = True, 0
     try:
-        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+        with _opened(path) as file:
             for number, raw in enumerate(file, 1):
                 content = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
                 empty = empty and not content.strip()
@@ -78,11 +98,60 @@ def lines_of(path: Path) -> Iterator[Line]:
         raise UserError("no such file", file=path, hint="fetch the data set first") from error
     except PermissionError as error:
         raise UserError("no permission to read this file", file=path, hint="change its permissions") from error
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+    except DAMAGED as error:
         hint = "delete it and fetch the data set again"
         raise UserError("the compressed file is damaged or cut short", file=path, hint=hint) from error
     if empty:
         raise UserError("the file is empty", file=path, hint="fetch or write it again")
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """The bytes of a file, unpacked if its content or its name says that it is compressed."""
+    with open(path, "rb") as file:
+        begin = file.read(8)
+    for mark, suffix, opens in COMPRESSED:
+        if begin.startswith(mark) or path.suffix == suffix:
+            opened: IO[bytes] = opens(path)
+            return opened
+    return open(path, "rb")
+
+
+def cells_of(line: Line, delimiter: str, quotes: bool = False) -> list[str]:
+    """The columns of a line; with `quotes`, one in quotes may hold the delimiter (RFC 4180), but no line end."""
+    if not quotes:
+        return line.text.split(delimiter)
+    try:
+        return next(csv.reader([line.text], delimiter=delimiter, strict=True), [""])
+    except csv.Error as error:
+        raise line.error(
+            f"wrong quotes: {error}", "end each quoted column in its line, and double quotes in it"
+        ) from error
+
+
+class Sample(Strict):
+    """How many rows of each split are used, drawn at random, in their own order; null: all."""
+
+    train: int | None = Field(None, ge=1, description="rows for training")
+    dev: int | None = Field(None, ge=1, description="rows for development")
+    test: int | None = Field(None, ge=1, description="rows for testing")
+    seed: int = Field(1, description="another seed draws other rows")
+
+    def of(self, split: str, rows: Iterable[Item]) -> tuple[Iterable[Item], int]:
+        """The rows that a split is left with, and how many are left out.
+
+        A larger sample of the same seed has all rows of a smaller one.
+        """
+        wanted, numbers = getattr(self, split), count()
+        if wanted is None:
+            return rows, 0
+        numbered = zip(rows, numbers, strict=False)  # rows end, numbers do not
+        drawn = heapq.nsmallest(wanted, numbered, key=lambda one: _rank(self.seed, f"{split} {one[1]}"))
+        return [row for row, _ in sorted(drawn, key=lambda one: one[1])], next(numbers) - len(drawn)
+
+
+def _rank(seed: int, name: str) -> bytes:
+    """A place in an order that is random, but the same wherever it is asked for."""
+    return hashlib.sha256(f"{seed} {name}".encode()).digest()
 
 
 def aligned(one: Path, other: Path, read: Callable[[Path], Iterator[Line]] = lines_of) -> Iterator[Pair]:
@@ -153,6 +222,10 @@ class Columns(DividingReader):
     kind: Literal["columns"] = "columns"
     columns: dict[str, int] = Field(description="language to its column, counted from 0, or from -1 backwards")
     separator: str = Field("\t", min_length=1, description="separates two columns")
+    quotes: bool = Field(
+        False, description="columns may be in double quotes, as in CSV; the separator is one character"
+    )
+    heading: bool = Field(False, description="the first line names the columns, and is no pair")
 
     def pairs(self, split: str, own: Any, languages: Languages) -> Iterator[Pair]:
         for language in languages:
@@ -162,8 +235,8 @@ class Columns(DividingReader):
         if not isinstance(own, Path):
             raise UserError(f"split {split} has several files", hint="name one with columns")
         places = [self.columns[language] for language in languages]
-        for line in lines_of(own):
-            cells = line.text.split(self.separator)
+        for line in islice(lines_of(own), int(self.heading), None):
+            cells = cells_of(line, self.separator, self.quotes)
             if not all(-len(cells) <= place < len(cells) for place in places):
                 message = f"{len(cells)} columns are too few" if line.text.strip() else "the line is blank"
                 raise line.error(message, "complete the line or delete it, or correct `read` in the registry")
@@ -186,6 +259,97 @@ class Lines(DividingReader):
 
     def lines(self, path: Path) -> Iterator[Line]:
         return lines_of(path)
+
+
+class JsonLines(DividingReader):
+    """A JSON object a line, of which two keys hold source and target: those that the format calls so.
+
+    A list in place of a text has several references, for tasks that know them.
+    """
+
+    kind: Literal["jsonl"] = "jsonl"
+    only: dict[str, dict[str, str]] = Field(
+        {}, description="split to the records that it takes: key to a regular expression of its whole value"
+    )
+
+    @field_validator("only")
+    @classmethod
+    def _expressions(cls, only: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        for split, keys in only.items():
+            if split not in (*SPLITS, ALL):
+                raise ValueError(str(unknown("split", split, [*SPLITS, ALL])))
+            for key, expression in keys.items():
+                try:
+                    re.compile(expression)
+                except re.error as error:
+                    raise ValueError(f"`{expression}` of `{key}` is no regular expression: {error}") from error
+        return only
+
+    def pairs(self, split: str, own: Any, languages: Languages) -> Iterator[Pair]:
+        if not isinstance(own, Path):
+            raise UserError(f"split {split} has several files", hint="name one with JSON lines")
+        taken = {key: re.compile(expression) for key, expression in self.only.get(split, {}).items()}
+        for line in lines_of(own):
+            record = self._record(line, (*languages, *taken))
+            if all(expression.fullmatch(str(record[key])) for key, expression in taken.items()):
+                source, target = (line._replace(text=record[name]) for name in languages)
+                yield source, target
+
+    def _record(self, line: Line, keys: Sequence[str]) -> dict[str, Any]:
+        """What a line holds; a UserError if that is no object with these keys, of which the first two hold text."""
+        try:
+            record = json.loads(line.text)
+        except ValueError as error:
+            raise line.error(f"this is not JSON: {error}", "write one object a line, or delete the line") from error
+        if not isinstance(record, dict):
+            raise line.error("this is not an object", 'write {"key": "text", ...} on each line')
+        for key in keys:
+            if key not in record:
+                found = ", ".join(f"`{name}`" for name in record) or "none"
+                raise line.error(f"no key `{key}`", f"keys of this line: {found}; correct `format` in the registry")
+        for key in keys[:2]:
+            texts = record[key] if isinstance(record[key], list) else [record[key]]
+            if not all(isinstance(text, str) for text in texts):
+                raise line.error(f"`{key}` is not text", "write a string there, in quotes, or a list of strings")
+            record[key] = REFERENCE.join(texts)
+        return record
+
+
+class Mails(Reader):
+    """Mails as the AESLC archive holds them (Zhang and Tetreault 2019), as records with a `body` and a `subject`.
+
+    A file is a mail: its body, then its subject below a line `@subject`; what people wrote as subjects of the mails of
+    dev and test, below `@ann0` and so on, is left out.
+    """
+
+    kind: Literal["mails"] = "mails"
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return (ALL,)
+
+    def read(self, files: Files, languages: Languages) -> Iterator[tuple[str, Iterator[Pair]]]:
+        archive = files[ALL]
+        if not isinstance(archive, Path):
+            raise UserError(f"split {ALL} has several files", hint="name the archive alone")
+        if sorted(languages) != ["body", "subject"]:
+            raise UserError("a mail has a body and a subject", hint="write `format: {source: body, target: subject}`")
+        with tempfile.TemporaryDirectory(prefix="pam-") as folder:
+            extract_all(archive, Path(folder))
+            for split in SPLITS:
+                mails = sorted(Path(folder).rglob(f"{split}/*.subject"))
+                yield split, (self._mail(path, archive / path.relative_to(folder), languages) for path in mails)
+
+    def _mail(self, path: Path, named: Path, languages: Languages) -> Pair:
+        """Body and subject of a file, each in one line; messages name it by its place in the archive."""
+        texts, part = {"body": "", "subject": ""}, "body"
+        for line in lines_of(path):
+            if line.text.startswith("@"):
+                part = line.text.strip().removeprefix("@")
+            elif part in texts:
+                texts[part] += f"{line.text} "
+        source, target = (Line(texts[name], named, 1) for name in languages)
+        return source, target
 
 
 class Segments(Lines):
@@ -264,7 +428,9 @@ def _talk_lines(archive: Path, talks: Mapping[str, Path], path: Path) -> Iterato
         raise UserError(error.message, file=path, line=error.line, hint=error.hint) from error
 
 
-READERS: dict[str, type[Reader]] = {"columns": Columns, "lines": Lines, "segments": Segments, "wit3": Wit3}
+READERS: dict[str, type[Reader]] = {
+    "columns": Columns, "jsonl": JsonLines, "lines": Lines, "mails": Mails, "segments": Segments, "wit3": Wit3,
+}  # fmt: skip
 
 
 def load_reader(choice: Any) -> Reader:
@@ -288,15 +454,22 @@ def divided(pairs: list[Pair], languages: Languages, divide: Divide) -> dict[str
     """
     groups = _groups(pairs, languages)
     sizes = {"test": divide.test, "dev": divide.dev}
-    taken: dict[str, list[int]] = {"train": [], "dev": [], "test": []}
-    for name in sorted(groups, key=lambda first: hashlib.sha256(f"{divide.seed} {first}".encode()).digest()):
-        group = groups[name]
-        fits = (split for split, size in sizes.items() if len(taken[split]) + len(group) <= size)
-        taken[next(fits, "train")] += group
+    taken = drawn_groups(groups, sizes, divide.seed)
     if not taken["train"] or any(len(taken[name]) < size for name, size in sizes.items()):
         message = f"{len(pairs)} pairs are too few for {divide.dev} of dev and {divide.test} of test"
         raise UserError(message, hint="ask for fewer in `divide`")
-    return {name: [pairs[number] for number in sorted(taken[name])] for name in SPLITS}
+    return {name: [pairs[number] for number in taken[name]] for name in SPLITS}
+
+
+def drawn_groups(groups: Mapping[str, list[int]], sizes: Mapping[str, int], seed: int) -> dict[str, list[int]]:
+    """Numbers of rows by split, groups whole, by a random rank of their names: the first that fit go to a split of
+    `sizes`, the rest to train."""
+    taken: dict[str, list[int]] = {"train": [], "dev": [], "test": []}
+    for name in sorted(groups, key=lambda first: _rank(seed, first)):
+        group = groups[name]
+        fits = (split for split, size in sizes.items() if len(taken[split]) + len(group) <= size)
+        taken[next(fits, "train")] += group
+    return {split: sorted(numbers) for split, numbers in taken.items()}
 
 
 def _groups(pairs: list[Pair], languages: Languages) -> dict[str, list[int]]:

@@ -19,11 +19,14 @@ from pam.data.dataset import SPLITS
 from pam.data.generated import find_generator
 from pam.data.inflection import Inflection
 from pam.data.prepare import Task, class_names
+from pam.data.summarization import Summarization
 from pam.data.translation import Translation, WordAlignments
-from pam.io import Section, Strict, UserError, parse, placed, read_yaml, unknown
+from pam.io import Section, Strict, UserError, find_file, parse, placed, read_yaml, unknown
 
 # Kind of task, as `task:` names it, to its class.
-TASKS: dict[str, type[Task[Any]]] = {"inflection": Inflection, "translation": Translation, "alignment": WordAlignments}
+TASKS: dict[str, type[Task[Any]]] = {
+    "inflection": Inflection, "translation": Translation, "summarization": Summarization, "alignment": WordAlignments,
+}  # fmt: skip
 
 
 class File(Strict):
@@ -93,7 +96,7 @@ def load_task(kind: str) -> Task[Any]:
 def load_registries(paths: Sequence[Path | str]) -> dict[str, Dataset]:
     """All data sets of the registries `paths`, by name; a UserError names the line of what is wrong or there twice."""
     datasets: dict[str, Dataset] = {}
-    for path in map(Path, paths):
+    for path in map(find_file, paths):
         content = read_yaml(path)
         if not isinstance(content, dict) or not content:
             hint = "see config/README.md for an example"

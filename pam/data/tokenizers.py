@@ -143,6 +143,7 @@ class Codec(ABC):
     """Prepared text to symbols and back, and what a person types to prepared text."""
 
     columns: ClassVar[tuple[str, ...]]  # of a prepared text; the last one is the target
+    by_line: ClassVar[bool] = True  # whether a typed line is a source, or all that is typed
     files: ClassVar[tuple[str, ...]]  # what it is stored in, in a prepared folder and a model folder alike
 
     @classmethod
@@ -276,6 +277,7 @@ class TranslationCodec(Codec):
 
     columns = ("source", "target")
     files = ("codec.json",)
+    settings_type: ClassVar[type[Settings]] = Settings
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -287,11 +289,11 @@ class TranslationCodec(Codec):
         path = folder / cls.files[0]
         hint = "prepare the data again, or take the file from where the model was made"
         try:
-            return cls(Settings.model_validate_json(path.read_bytes()))
+            return cls(cls.settings_type.model_validate_json(path.read_bytes()))
         except FileNotFoundError as error:
             raise UserError("no such file", file=path, hint=hint) from error
         except ValidationError as error:
-            raise UserError("this is not a codec of translation", file=path, hint=hint) from error
+            raise UserError("this is not a codec of this kind of task", file=path, hint=hint) from error
 
     def save(self, folder: Path) -> None:
         """Writes the settings into a folder, whole or not at all."""
@@ -321,8 +323,26 @@ class TranslationCodec(Codec):
         return (self.source if side == "source" else self.target).numbers(symbols)
 
 
+class SummarizationSettings(Settings):
+    """A summarization codec's file."""
+
+    longest: int | None = Field(None, ge=1, description="symbols of a source that are read; null: all")
+
+
+class SummarizationCodec(TranslationCodec):
+    """Both sides of a summary. A column holds the whole text, of which a model reads the first symbols."""
+
+    settings_type = SummarizationSettings
+    settings: SummarizationSettings
+    by_line = False
+
+    def source_symbols(self, columns: Sequence[str]) -> list[str]:
+        return super().source_symbols(columns)[: self.settings.longest]
+
+
 CODECS: dict[str, type[Codec]] = {  # by kind of task; word alignments have that of the task they were prepared for
     "inflection": InflectionCodec, "translation": TranslationCodec, "alignment": TranslationCodec,
+    "summarization": SummarizationCodec,
 }  # fmt: skip
 
 

@@ -11,11 +11,11 @@ import re
 import shutil
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -23,8 +23,8 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, mo
 
 from pam.data.dataset import SPLITS, Prepared, text_file, write_split, write_summary
 from pam.data.download import check_fetched
-from pam.data.prepare import Stage, Task, TaskFormat, class_names, files_of, origin_of
-from pam.data.readers import CONTROL, Files, Line, Reader, aligned, lines_of, load_reader
+from pam.data.prepare import FEWEST_SYMBOLS, MOST_UNKNOWN, Stage, Task, TaskFormat, class_names, files_of, origin_of
+from pam.data.readers import CONTROL, DividingReader, Files, Line, Reader, aligned, lines_of, load_reader
 from pam.data.tokenizers import SIDES, TOKENIZERS, Settings, Side, SideSettings, TranslationCodec, learn_merges
 from pam.data.vocabulary import Vocabulary
 from pam.io import Strict, UserError, atomic_write, write_text
@@ -48,6 +48,8 @@ class SubwordsFormat(Strict):
 class VocabularyFormat(Strict):
     """Which symbols of the training text have an id; the others are unknown."""
 
+    joint: bool = Field(False, description="one vocabulary, of both sides' symbols, for both")
+
     size: int | dict[str, int] | None = Field(None, description="so many of the most frequent, or so many by language")
     min_count: int = Field(1, ge=1, description="only those that occur so often")
 
@@ -59,11 +61,11 @@ class VocabularyFormat(Strict):
         return size
 
 
-class TranslationFormat(TaskFormat):
-    """Keys that a data set of sentence pairs may have under `format`."""
+class PairsFormat(TaskFormat):
+    """Keys under `format` of every kind of task whose rows are two texts, each side with a name and a language."""
 
-    source: str = Field(pattern=LANGUAGE, description="code of the language translated from")
-    target: str = Field(pattern=LANGUAGE, description="code of the language translated to")
+    source: str
+    target: str
     read: Annotated[SerializeAsAny[Reader], BeforeValidator(load_reader)] = Field(
         "lines", description="how the files hold pairs, see pam.data.readers", validate_default=True
     )
@@ -72,36 +74,61 @@ class TranslationFormat(TaskFormat):
     tokenized: bool = Field(False, description="the files hold words already, split as `tokenize` would")
     lowercase: bool = Field(False, description="all letters small")
     train_pairs: int | None = Field(None, ge=1, description="train on so many pairs, the first ones; null: all")
-    max_length: int | None = Field(None, ge=1, description="words of the longest training sentence")
-    max_ratio: float | None = Field(None, ge=1, description="of a training pair's longer to its shorter, in words")
-    dev_every: int | None = Field(None, ge=2, description="every n-th training pair becomes development data")
     subwords: SubwordsFormat | None = Field(None, description="byte pair encoding; null: whole words")
     vocabulary: VocabularyFormat = Field(VocabularyFormat(), description="which symbols have ids")
 
-    @model_validator(mode="after")
-    def _serves_its_languages(self) -> TranslationFormat:
-        if self.source == self.target:
-            raise ValueError("source and target are the same language")
-        for name in map(self.tokenizer_for, self.languages):
-            if name not in TOKENIZERS:
-                raise ValueError(f"no tokenizer `{name}`; known: {', '.join(sorted(TOKENIZERS))}")
-        return self
+    @property
+    def fields(self) -> tuple[str, str]:
+        """What a reader knows source and target by."""
+        return self.source, self.target
 
     @property
     def languages(self) -> tuple[str, str]:
         """Source and target."""
         return self.source, self.target
 
+    @property
+    def limits(self) -> tuple[int | None, int | None]:
+        """Symbols of source and target that are read of a longer one; None: all."""
+        return None, None
+
     def tokenizer_for(self, language: str) -> str:
         return self.tokenize if isinstance(self.tokenize, str) else self.tokenize.get(language, "none")
 
+    @model_validator(mode="after")
+    def _serves_its_languages(self) -> PairsFormat:
+        for name in map(self.tokenizer_for, self.languages):
+            if name not in TOKENIZERS:
+                raise ValueError(f"no tokenizer `{name}`; known: {', '.join(sorted(TOKENIZERS))}")
+        return self
+
+    def sides(self, merges: Sequence[list[str]]) -> dict[Side, SideSettings]:
+        """How a codec treats source and target, with their merges, or without."""
+        own = zip(SIDES, self.languages, merges or (None, None), strict=True)
+        return {
+            side: SideSettings(language=one, tokenize=self.tokenizer_for(one), lowercase=self.lowercase, merges=learned)
+            for side, one, learned in own
+        }
+
     def codec(self, *merges: list[str]) -> TranslationCodec:
         """The codec, with merges of source and target if they are given."""
-        source, target = (
-            SideSettings(language=one, tokenize=self.tokenizer_for(one), lowercase=self.lowercase, merges=learned)
-            for one, learned in zip(self.languages, merges or (None, None), strict=True)
-        )
-        return TranslationCodec(Settings(source=source, target=target))
+        return TranslationCodec(Settings(**self.sides(merges)))
+
+
+class TranslationFormat(PairsFormat):
+    """Keys that a data set of sentence pairs may have under `format`."""
+
+    source: str = Field(pattern=LANGUAGE, description="code of the language translated from")
+    target: str = Field(pattern=LANGUAGE, description="code of the language translated to")
+    max_length: int | None = Field(None, ge=1, description="words of the longest training sentence")
+    max_ratio: float | None = Field(None, ge=1, description="of a training pair's longer to its shorter, in words")
+    dev_every: int | None = Field(None, ge=2, description="every n-th training pair becomes development data")
+
+    @model_validator(mode="after")
+    def _has_two_languages(self) -> TranslationFormat:
+        if self.source == self.target:
+            raise ValueError("source and target are the same language")
+        return self
 
 
 # Pairs of lines on disk, from stage to stage.
@@ -155,30 +182,33 @@ def read_pairs(folder: Path, split: str) -> Iterator[tuple[str, str]]:
         yield line.text, other.text
 
 
-class Extract(Stage[TranslationFormat]):
+class Extract(Stage[PairsFormat]):
     """A data set's files to one line a sentence: `extract/{train,dev,test}.{source,target}`, of the splits they give.
 
     Lines are in Unicode's composed form (NFC), with one space where white space or control characters were.
     """
 
-    keys = ("source", "target", "read", "blank_lines")
+    keys = ("source", "target", "read", "blank_lines", "sample")
+    blank = "the line is blank"  # said of a text without words; `{}` is what a reader knows it by
+    hint = "delete it together with the same line of the other language"
 
     def run(self) -> dict[str, Any]:
         """For each split its pairs and those left out, and in how many lines control characters became spaces."""
         counts: dict[str, dict[str, Any]] = {}
-        for split, pairs in self.layout.read.read(self.files, self.layout.languages):
+        for split, pairs in self.layout.read.read(self.files, self.layout.fields):
             with pair_writer(self.out / "extract", split) as writer:
                 control = 0
-                for pair in pairs:
+                drawn, writer.dropped["not in the sample"] = self.layout.sample.of(split, pairs)
+                for pair in drawn:
                     lines = [unicodedata.normalize("NFC", line.text) for line in pair]
                     control += sum(CONTROL.search(line) is not None for line in lines)
                     texts = [" ".join(CONTROL.sub(" ", line).split()) for line in lines]
                     if all(texts):
                         writer.write(*texts)
                     elif self.layout.blank_lines == "refuse":
-                        hint = "delete it together with the same line of the other language"
-                        hint = f"{hint}, or write `format: {{blank_lines: drop}}`"
-                        raise pair[texts.index("")].error("the line is blank", hint)
+                        place = texts.index("")
+                        hint = f"{self.hint}, or write `format: {{blank_lines: drop}}`"
+                        raise pair[place].error(self.blank.format(self.layout.fields[place]), hint)
                     else:
                         writer.dropped["a blank line"] += 1
             counts[split] = writer.stats(split) | {"control_characters": control}
@@ -240,13 +270,13 @@ class Tokenize(Stage[TranslationFormat]):
             first.dropped[why] += 1
 
 
-class Segment(Stage[TranslationFormat]):
+class Segment(Stage[PairsFormat]):
     """Words to a model's symbols: `segment/{train,dev,test}.{source,target}`, and the codec.
 
     Its merges are learned from training text alone; without subwords, symbols are words.
     """
 
-    keys = ("subwords",)
+    keys: ClassVar[tuple[str, ...]] = ("subwords",)
 
     def run(self) -> dict[str, Any]:
         """For each split its pairs and symbols, and how many merges were learned."""
@@ -256,7 +286,8 @@ class Segment(Stage[TranslationFormat]):
         for split in SPLITS:
             with pair_writer(self.out / "segment", split) as writer:
                 for source, target in read_pairs(self.out / "tokenize", split):
-                    writer.write(" ".join(codec.source_symbols([source])), " ".join(codec.target_symbols(target)))
+                    symbols = codec.source.symbols(source.split(" ")), codec.target.symbols(target.split(" "))
+                    writer.write(*map(" ".join, symbols))
             counts.append(writer.stats(split, "symbols"))
         codec.save(self.out / "segment")
         merges = {side: len(getattr(codec.settings, side).merges or ()) for side in SIDES}
@@ -277,26 +308,22 @@ class Segment(Stage[TranslationFormat]):
         return learned[0], learned[-1]
 
 
-class Index(Stage[TranslationFormat]):
+class Index(Stage[PairsFormat]):
     """Symbols to numbers: texts, vocabularies, ids and the codec, in the prepared folder itself."""
 
-    keys = ("vocabulary", "source_eos")
+    keys: ClassVar[tuple[str, ...]] = ("vocabulary", "source_eos")
 
     def run(self) -> dict[str, Any]:
         """Sizes of the vocabularies; by split rows, symbols and unknown ones, and pairs that training has too."""
-        words, vocabularies = self.layout.vocabulary, []
-        for side, language in zip(SIDES, self.layout.languages, strict=True):
-            size = words.size.get(language) if isinstance(words.size, dict) else words.size
-            counted = Counter(chain.from_iterable(self._symbols("train", side)))
-            vocabularies.append(Vocabulary.by_frequency(counted, size, words.min_count))
-            vocabularies[-1].save(self.out / f"{side}.vocab")
-        source, target = vocabularies
+        source, target = vocabularies = self._vocabularies()
         counts, tokenized = {}, self.out / "tokenize"
         for split in SPLITS:
-            symbols = self._symbols(split, "source"), self._symbols(split, "target")
-            given = read_pairs(tokenized, split), symbols, (source, target)
-            made = write_split(self.out, split, *given, source_eos=self.layout.source_eos)
+            symbols = self.symbols(split, "source"), self.symbols(split, "target")
+            given = read_pairs(tokenized, split), symbols, vocabularies
+            made = write_split(self.out, split, *given, source_eos=self.layout.source_eos, limits=self.layout.limits)
             counts[split] = {"rows": len(made), **made.symbol_counts()}
+            if split != "train":
+                self._check_known(split, counts[split], counts["train"], vocabularies)
         references = [f"tokenize/{REFERENCES}".format(split=split) for split in SCORED]
         for copied in (*(f"segment/{name}" for name in TranslationCodec.files), *references):
             with atomic_write(self.out / Path(copied).name) as temporary:
@@ -313,9 +340,36 @@ class Index(Stage[TranslationFormat]):
             "warnings": [warning.format(count, split) for split, count in shared.items() if count],
         }
 
-    def _symbols(self, split: str, side: Side) -> Iterator[list[str]]:
-        place = SIDES.index(side)
-        return (pair[place].split(" ") for pair in read_pairs(self.out / "segment", split))
+    def _check_known(
+        self, split: str, counted: Mapping[str, Any], train: Mapping[str, Any], vocabularies: Sequence[Vocabulary]
+    ) -> None:
+        """Refuses a split in which far more symbols are unknown than in training, as where its files are swapped."""
+        for side, language, other in zip(SIDES, self.layout.languages, reversed(vocabularies), strict=True):
+            unknown, usual = (own[side]["unknown"] / max(1, own[side]["symbols"]) for own in (counted, train))
+            if unknown - usual > MOST_UNKNOWN and counted[side]["symbols"] >= FEWEST_SYMBOLS:
+                symbols = list(chain.from_iterable(self.symbols(split, side)))
+                swapped = sum(symbol in other for symbol in symbols) > len(symbols) / 2
+                hint = "name its files the other way round in `splits`, or swap the columns of `read`"
+                hint = hint if swapped else f"check that the text is {language}, and tokenized as that of train"
+                raise UserError(f"{split}: training has only {1 - unknown:.0%} of the {side} symbols", hint=hint)
+
+    def _vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
+        """Those of both sides, which may be the same one, counted in the training text and saved."""
+        words, counted = self.layout.vocabulary, list[Counter[str]]()
+        for side in SIDES:
+            counted.append(Counter(chain.from_iterable(self.symbols("train", side))))
+        if words.joint:
+            counted = [counted[0] + counted[1]] * 2
+        made = []
+        for side, language, count in zip(SIDES, self.layout.languages, counted, strict=True):
+            size = words.size.get(language) if isinstance(words.size, dict) else words.size
+            made.append(Vocabulary.by_frequency(count, size, words.min_count))
+            made[-1].save(self.out / f"{side}.vocab")
+        return made[0], made[1]
+
+    def symbols(self, split: str, side: Side) -> Iterator[list[str]]:
+        """Symbols of each row of a split, whole."""
+        return (line.text.split(" ") for line in lines_of(self.out / "segment" / f"{split}.{side}"))
 
 
 class Translation(Task[TranslationFormat]):
@@ -330,13 +384,25 @@ class Translation(Task[TranslationFormat]):
         """What the reader needs; without dev, if that is cut from train."""
         return tuple(name for name in layout.read.splits if name != "dev" or layout.dev_every is None)
 
+    def first_rows(self, files: Files, layout: TranslationFormat, count: int) -> dict[str, list[tuple[str, ...]]]:
+        reader, languages = layout.read, layout.fields
+        pairs: Iterator[tuple[str, Iterator[tuple[Line, Line]]]]
+        if isinstance(reader, DividingReader):  # which would read all files before it divides them
+            pairs = ((split, reader.pairs(split, own, languages)) for split, own in files.items())
+        else:
+            pairs = reader.read(files, languages)
+        return {split: [tuple(line.text for line in pair) for pair in islice(own, count)] for split, own in pairs}
+
     def modules(self, stage: str, layout: TranslationFormat) -> list[str]:
-        """The stage's class or the codec's, with the reader or the tokenizers that it uses."""
-        own = TranslationCodec if stage == "codec" else self.STAGES[stage]
-        if stage == "extract":
-            return class_names(own, type(layout.read))
-        names = {layout.tokenizer_for(language) for language in layout.languages}
-        return class_names(own, *(TOKENIZERS[name] for name in sorted(names)))
+        return pair_modules(self.STAGES.get(stage, TranslationCodec), layout)
+
+
+def pair_modules(own: type, layout: PairsFormat) -> list[str]:
+    """A stage's class or a codec's, with the reader or the tokenizers that it uses."""
+    if issubclass(own, Extract):
+        return class_names(own, type(layout.read))
+    names = {layout.tokenizer_for(language) for language in layout.languages}
+    return class_names(own, *(TOKENIZERS[name] for name in sorted(names)))
 
 
 # Word alignments that people made: the words of two sentences, and links between them. They are no task that a model

@@ -108,13 +108,18 @@ class Vocabulary:
         """SHA-256 of the file that `save` writes."""
         return hashlib.sha256(self._text.encode()).hexdigest()
 
-    def encode(self, symbols: Iterable[str]) -> list[int]:
-        """Ids of `symbols`; one that is not in the vocabulary becomes UNK."""
-        return [self._ids.get(symbol, UNK) for symbol in symbols]
+    def encode(self, symbols: Iterable[str], source: Sequence[str] = ()) -> list[int]:
+        """Ids of `symbols`; one that is not in the vocabulary becomes UNK.
 
-    def spell(self, ids: Sequence[int]) -> list[str]:
-        """Symbols of `ids` one for one, special ones as `<eos>` and so on: for figures."""
-        written = (*SPECIALS, *self.symbols)
+        With a source that symbols are copied from, the vocabulary is extended by it (See et al. 2017): one that is not
+        in the vocabulary becomes its size + the first position at which the source has the symbol, UNK if it has not.
+        """
+        beyond = {symbol: len(self) + place for place, symbol in reversed(list(enumerate(source)))}
+        return [self._ids.get(symbol) or beyond.get(symbol, UNK) for symbol in symbols]
+
+    def spell(self, ids: Sequence[int], source: Sequence[str] = ()) -> list[str]:
+        """Symbols of `ids` one for one, special ones as `<eos>` and so on; `source` as in `encode`."""
+        written = (*SPECIALS, *self.symbols, *source)
         return [written[int(number)] for number in ids]
 
     def __contains__(self, symbol: str) -> bool:

@@ -7,7 +7,7 @@ import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -82,7 +82,7 @@ class Generator:
         self, sources: Sequence[Sequence[str]], first: int = 0, on_progress: Callable[[int], None] = lambda _: None
     ) -> list[list[Hypothesis]]:
         """For each source, symbols without an end symbol, its outputs; the other arguments are those of `decode`."""
-        ids = [self.model.source.encode(source) for source in sources]
+        ids = [self.model.source_ids(source) for source in sources]
         found = decode(
             self.model.network, ids, self.decoding, self.actions, n_best=self.n_best, prior=self.prior,
             penalties=self.penalties, sampling=self.sampling, first=first, on_progress=on_progress,
@@ -130,7 +130,7 @@ def decode(
     outputs: dict[int, list[Output]] = {}
     for start in range(0, len(order), decoding.batch_size):
         rows = order[start : start + decoding.batch_size]
-        ids = [torch.tensor(ended(sources[row], source_eos)) for row in rows]
+        ids = [torch.tensor(ended(sources[row], source_eos)[: decoding.max_source]) for row in rows]
         lengths = torch.tensor([len(source) for source in ids], device=device)
         batch = pad_sequence(ids, batch_first=True, padding_value=PAD).to(device), lengths
         with sampling_latents(model, decoding.latent_samples) as one:
@@ -185,7 +185,7 @@ def prepared_for(model: SavedModel, folder: Path, split: str) -> Prepared:
 
 
 def detokenize(output: Output, target: Vocabulary, source: Sequence[str], codec: Codec) -> tuple[list[str], int]:
-    """Symbols of an output, pointer steps left out.
+    """Symbols of an output, pointer steps left out; those that the source alone has are spelt as there.
 
     An unknown symbol becomes the source word that was attended most when it was written; where that was not recorded,
     or the output was cut short right after it, it is written `<unk>`.
@@ -196,7 +196,7 @@ def detokenize(output: Output, target: Vocabulary, source: Sequence[str], codec:
     Returns: the symbols, and how many of them replace unknown ones.
     """
     symbols, count = [], 0
-    words = target.spell(output.symbols)
+    words = target.spell(output.symbols, source)
     for number, word, position in zip_longest(output.symbols, words, output.attended):
         if number == UNK and position is not None and position < len(source):
             # The whole source word of which the symbol at `position` is a part.
@@ -237,8 +237,9 @@ def predict_split(
         write_json(record, cost | counts | drawn | machine)
 
 
-def predict_lines(generator: Generator, n_best: int) -> None:
-    """Decodes each line of standard input as it comes; a faulty line ends it by name.
+def predict_lines(generator: Generator, n_best: int, each_line: bool = False) -> None:
+    """Decodes each line of standard input as it comes, or all of it at its end where lines are no sources (`by_line` of
+    the codec, unless `each_line`); a faulty line ends it by name.
 
     One line gives one line, and a blank one a blank one; several outputs of a line are on lines of their own, after the
     line's number, the rank and the score.
@@ -246,7 +247,10 @@ def predict_lines(generator: Generator, n_best: int) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8")
-    for number, line in enumerate(sys.stdin.buffer, 1):
+    lines: Iterable[bytes] = sys.stdin.buffer
+    if not (generator.model.codec.by_line or each_line):
+        lines = [b" ".join(sys.stdin.buffer.read().splitlines())]
+    for number, line in enumerate(lines, 1):
         if line.strip():
             source = _typed_source(line, number, generator.model.codec)
             _answer_line(generator, number, source, n_best)

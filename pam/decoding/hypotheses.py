@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pam.config import Decoding
 from pam.data.dataset import Split
-from pam.data.vocabulary import BOS, PAD, STEP
+from pam.data.vocabulary import BOS, EOS, PAD, STEP
 from pam.io import Strict, parse, read_json, write_text
 from pam.models.model import Model
 
@@ -47,7 +47,21 @@ def forbidden_symbols(actions: bool) -> list[int]:
 
 def longest(lengths: Tensor, decoding: Decoding) -> Tensor:
     """The longest output of each sentence, from its own length alone: (B,)."""
-    return (lengths * decoding.max_ratio).long() + decoding.max_extra
+    limits = (lengths * decoding.max_ratio).long() + decoding.max_extra
+    return limits.clamp(decoding.min_length + 1, decoding.max_length)
+
+
+def forbid(log_probs: Tensor, written: Tensor, decoding: Decoding) -> None:
+    """Forbids in log p (B, k, V) of next symbols to end before `min_length` symbols are written (B, k, n), and to write
+    what would repeat `no_repeat_ngram_size` of them. Padding is forbidden already."""
+    if written.shape[2] < decoding.min_length:
+        log_probs[:, :, EOS] = -torch.inf
+    size = decoding.no_repeat_ngram_size
+    if size is not None and written.shape[2] >= size:
+        seen = written.unfold(2, size, 1)  # (B, k, n - size + 1, size)
+        last = written[:, :, None, written.shape[2] - size + 1 :]
+        repeats = (seen[..., :-1] == last).all(3)
+        log_probs.scatter_(2, seen[..., -1].masked_fill(~repeats, PAD), -torch.inf)
 
 
 class Best:

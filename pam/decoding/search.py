@@ -11,7 +11,17 @@ from torch import Tensor
 
 from pam.config import Decoding
 from pam.data.vocabulary import BOS, EOS
-from pam.decoding.hypotheses import NOTHING, Best, Hypotheses, LengthPrior, Output, Ranking, forbidden_symbols, longest
+from pam.decoding.hypotheses import (
+    NOTHING,
+    Best,
+    Hypotheses,
+    LengthPrior,
+    Output,
+    Ranking,
+    forbid,
+    forbidden_symbols,
+    longest,
+)
 from pam.models.model import Model, without_end
 from pam.models.search_layer import largest
 
@@ -54,6 +64,7 @@ def beam_search(
     hypotheses = Hypotheses(model, source, lengths, decoding.beam, decoding.precision == "bf16")
     for written in range(1, int(limits.max()) + 1):
         log_probs = hypotheses.step(beams.symbol).index_fill_(2, forbidden, -torch.inf)
+        forbid(log_probs, beams.written, decoding)
         parents = beams.extend(log_probs)
         beams.collect(written)
         is_open = (beams.total > -torch.inf).any(1)
@@ -196,18 +207,18 @@ def sample(
     symbol = torch.full((len(source), n_best), BOS, device=device)
     total = torch.zeros(symbol.shape, dtype=torch.float64, device=device)
     is_open = torch.ones_like(symbol, dtype=torch.bool)
-    written, attended = [], []
+    symbols, attended = symbol[:, :, None][:, :, :0], []
     while is_open.any():
         log_probs = hypotheses.step(symbol).index_fill_(2, forbidden, -torch.inf)
+        forbid(log_probs, symbols, decoding)
         uniform = np.stack([generator.random(n_best) for generator in generators])
         symbol = _draw(log_probs, sampling.temperature, torch.from_numpy(uniform).to(device))
         total += torch.where(is_open, log_probs.gather(2, symbol[:, :, None]).squeeze(2), 0.0)
-        written.append(torch.where(is_open, symbol, EOS))
+        symbols = torch.cat([symbols, torch.where(is_open, symbol, EOS)[:, :, None]], 2)
         hypotheses.update(None, symbol)
         if decoding.replace_unknown:
             attended.append(hypotheses.most_attended(words))
-        is_open = is_open & (symbol != EOS) & (len(written) < limits)[:, None]
-    symbols = torch.stack(written, 2)
+        is_open = is_open & (symbol != EOS) & (symbols.shape[2] < limits)[:, None]
     positions = torch.stack(attended, 2) if attended else symbols[:, :, :0]
     drawn = zip(*(part.tolist() for part in (symbols, total, positions, limits)), strict=True)
     return [

@@ -43,7 +43,8 @@ def analyze(model: SavedModel, data: Path, split: str, batch_size: int) -> Analy
 
 def _gather(model: SavedModel, data: Prepared, split: str, batch_size: int) -> Gatherer:
     device = next(model.network.parameters()).device
-    examples, rows, codec = Examples(data.split(split), "symbols"), data.rows(split), model.codec
+    examples = Examples(data.split(split, extended=model.copies), "symbols")
+    rows, codec = data.rows(split), model.codec
     gathered = Gatherer()
     for batch in examples.in_order(batch_size):
         with enough_for(f"the analysis of {len(batch.rows)} rows side by side", HINT):
@@ -54,10 +55,11 @@ def _gather(model: SavedModel, data: Prepared, split: str, batch_size: int) -> G
         log_probs, exact, prior, alignment = (part.double().cpu().numpy() for part in floats)
         for place, number in enumerate(batch.rows.tolist()):
             source, target = _symbols(model, rows[number])
-            m, n = len(source) + model.source_eos, len(target) + 1
+            # A target that was cut has no end symbol, and its last symbol takes that one's place.
+            m, n = len(source) + model.source_eos, int(examples.target_lengths[number])
             likelihood = log_probs[place, :n], exact[place, :n], correct[place, :n]
             attention = prior[place, :n, :m], alignment[place, :n, :m]
-            words = codec.words(source, "source"), codec.words(target, "target")
+            words = codec.words(source, "source"), codec.words(target[: n - 1], "target")
             gathered.add(number, Sentence(*likelihood, *attention, *words))
     return gathered
 
@@ -87,8 +89,8 @@ def heat_maps(
     maps = []
     for number in telling_rows(table, count, legible) if rows is None else rows:
         source, target = _symbols(model, table[number])
-        source_ids = torch.tensor([ended(model.source.encode(source), model.source_eos)])
-        target_ids = torch.tensor([ended(model.target.encode(target))])
+        source_ids = torch.tensor([ended(model.source_ids(source), model.source_eos)])
+        target_ids = torch.tensor([ended(model.target_ids(target, source))])
         forced = model.network.teacher_force(source_ids, torch.tensor([source_ids.shape[1]]), target_ids)
         columns: dict[str, Any] = dict(zip(model.codec.columns, table[number], strict=True))
         end = ["</s>"] if model.source_eos else []

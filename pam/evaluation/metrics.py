@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,6 +142,25 @@ def alignment_agreement(sums: Floats) -> Floats:
     return (sums[..., 0] + sums[..., 1]) / (sums[..., 2] + sums[..., 3])
 
 
+def share(sums: Floats) -> Floats:
+    """First count / second count, 0 where there is nothing; sums (..., 2) -> (...)."""
+    return np.divide(sums[..., 0], sums[..., 1], out=np.zeros(sums.shape[:-1]), where=sums[..., 1] > 0)
+
+
+def meteor(sums: Floats) -> Floats:
+    """METEOR times 100 (Denkowski and Lavie 2014), (...): a mean of precision and recall, less for matches in pieces.
+
+    Args:
+        sums: (..., 6) as in `METEOR_COUNTS`; the parameters are those of English: alpha 0.85, beta 0.2, gamma 0.6.
+    """
+    output, reference, output_whole, reference_whole, chunks, matched = np.moveaxis(sums, -1, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precision, recall = output / output_whole, reference / reference_whole
+        mean = 1.0 / (0.15 / precision + 0.85 / recall)
+        value = 100.0 * mean * (1.0 - 0.6 * (chunks / matched) ** 0.2)
+    return np.where((output > 0) & (reference > 0), value, 0.0)
+
+
 def numbered(count: int, stem: str = "") -> tuple[str, ...]:
     """Names with the numbers from 1."""
     return tuple(f"{stem}{number}" for number in range(1, count + 1))
@@ -156,6 +176,10 @@ def _ratio(sums: Floats) -> Floats:
     return np.asarray(sums[..., 0] / sums[..., 1])
 
 
+ROUGE = ("rouge1", "rouge2", "rougeL")
+NGRAMS = range(1, 5)  # lengths of n-grams that are looked for in the source of a summary
+METEOR_COUNTS = ("matched_output", "matched_reference", "output", "reference", "chunks", "matched")
+"""Weighted words of output and reference that match, and all of them; runs of matches in order, and matches."""
 CHRF_OUTPUT = (*numbered(CHARACTER_ORDERS, "chrf_hyp"), *numbered(CHARACTER_ORDERS, "chrf_match"))
 CHRF_REFERENCE = numbered(CHARACTER_ORDERS, "chrf_ref")
 
@@ -166,6 +190,23 @@ def _accuracy(name: str, label: str, right: str, total: str) -> Metric:
 
 def _perplexity(name: str, label: str, nll: str) -> Metric:
     return Metric(name, label, (), (nll, "tokens"), perplexity, "tokens", lower_is_better=True)
+
+
+def _of_summaries(name: str, label: str, part: str, whole: str, **more: Any) -> Metric:
+    """A ratio of two counts; `whole` counts outputs' parts too, unless it is the number of summaries."""
+    given = (whole,) if whole in ("summaries", "reference_words") else ()
+    columns = (part,) if given else (part, whole)
+    return Metric(name, label, columns, given, share, "summaries", decimals=3, over="summaries", **more)
+
+
+def _summary_f1(name: str) -> Metric:
+    label = f"ROUGE-{name.removeprefix('rouge')}"
+    return Metric(name, label, (name,), ("summaries",), percentage, "summaries", over="summaries")
+
+
+def _meteor(name: str, label: str) -> Metric:
+    columns = tuple(f"{name}_{count}" for count in METEOR_COUNTS)
+    return Metric(name, label, columns, (), meteor, "summaries", over="summaries")
 
 
 def _of_links(name: str, label: str, suffix: str = "", error: bool = False) -> Metric:
@@ -200,6 +241,15 @@ METRICS: dict[str, Metric] = {
         _of_links("one_minus_aer_prior", "1 - AER of the prior", "_prior"),
         _of_links("aer_late", "AER of the next step's prior", "_late", error=True),
         _of_links("one_minus_aer_late", "1 - AER of the next step's prior", "_late"),
+        *map(_summary_f1, ROUGE),
+        _meteor("meteor_exact", "METEOR, exact"),
+        _meteor("meteor_full", "METEOR, with stems, synonyms and paraphrases"),
+        _of_summaries("novel_words", "Novel words", "novel_1", "ngrams_1"),
+        *(_of_summaries(f"novel_{n}grams", f"Novel {n}-grams", f"novel_{n}", f"ngrams_{n}") for n in NGRAMS[1:]),
+        _of_summaries("oov_words", "Words outside the vocabulary, a summary", "oov_words", "summaries"),
+        _of_summaries("copied_sentences", "Sentences copied whole", "copied_sentences", "output_sentences"),
+        _of_summaries("repeated_trigrams", "Repeated trigrams", "repeated", "ngrams_3", lower_is_better=True),
+        _of_summaries("summary_words", "Words over the reference's", "summary_words", "reference_words"),
     )
 }  # fmt: skip
 """Every metric by name; `metric_of` finds those of a beam too."""

@@ -15,15 +15,20 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from pam.config import RunConfig
-from pam.evaluation import alignment, bootstrap, inflection, translation
+from pam.data.dataset import Prepared
+from pam.evaluation import alignment, bootstrap, inflection, summarization, translation
 from pam.evaluation.inputs import Counts, EvalInputs
 from pam.evaluation.metrics import Units, metric_of
-from pam.io import Strict, UserError, read_json, unknown
+from pam.io import Strict, UserError, read_json, unknown, write_text
 from pam.run_folder import GOLD, RunFolder
 
 KINDS: dict[str, Callable[[EvalInputs], Counts]] = {
     "inflection": inflection.count, "translation": translation.count, "alignment": alignment.count,
+    "summarization": summarization.count,
 }  # fmt: skip
+
+CONTROLS = {"summarization": summarization.control_rows}
+"""By kind of task what makes outputs without a model, which are scored as a model's are."""
 
 
 class Cost(Strict):
@@ -162,6 +167,21 @@ def score(files: Scored) -> Scores:
     identity = {name: getattr(files.run, name) for name in names} if files.run else {}
     training = {} if files.training is None else _content(files.training)
     return make(kind, counts, identity, training, {str(found.get("beam", 1)): found for found in decoding})
+
+
+def score_control(name: str, data: Path, split: str, predictions: Path, experiment: str, task: str) -> Scores:
+    """Writes what a control gives for a split as `predictions`; its scores, as those of a model of that name.
+
+    A UserError says that there is no such control for data of this kind.
+    """
+    prepared = Prepared(data)
+    kind = str(prepared.summary["task"])
+    if kind not in CONTROLS:
+        raise UserError(f"a task of {kind} has no controls", file=data, hint="name the data of a task of summarization")
+    label, rows = CONTROLS[kind](name, prepared, split)
+    write_text(predictions, "".join("\t".join(row) + "\n" for row in rows))
+    identity = {"experiment": experiment, "task": task, "model": name, "label": label, "seed": 1}
+    return make(kind, KINDS[kind](EvalInputs([predictions], [None], data=data, split=split)), identity, {}, {})
 
 
 def _decoding(files: Scored) -> tuple[list[dict[str, Any]], list[int | None]]:

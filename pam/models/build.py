@@ -11,6 +11,7 @@ from torch import nn
 from pam.config import ModelConfig, Network
 from pam.models import options
 from pam.models.agreement import Agreement
+from pam.models.copying import COPYINGS
 from pam.models.couplings import COUPLINGS
 from pam.models.distributions import DISTRIBUTIONS
 from pam.models.input_feeding import INPUT_FEEDINGS
@@ -29,7 +30,7 @@ from pam.models.windows import WINDOWS
 COMPONENTS: dict[str, Mapping[str, Callable[..., nn.Module]]] = {
     "score": SCORES, "window": WINDOWS, "distribution": DISTRIBUTIONS, "coupling": COUPLINGS, "latent": LATENTS,
     "marginalization": MARGINALIZATIONS, "input_feeding": INPUT_FEEDINGS, "inference": INFERENCES,
-    "estimator": ESTIMATORS,
+    "estimator": ESTIMATORS, "copying": COPYINGS,
 }  # fmt: skip
 """Question to its answers, by the names that YAML writes; their options are in `options`."""
 
@@ -59,7 +60,7 @@ def recurrent(components: ModelConfig, network: Network, source: int, target: in
     """Encoder and decoder of LSTMs with attention."""
     values = network.encoder * (2 if network.encoder_reads == "both" else 1)
     encoding = network.embedding, network.encoder, network.encoder_layers, network.dropout
-    sizes = Sizes(network.decoder, values, *encoding)
+    sizes = Sizes(network.decoder, values, *encoding, source, target)
     parts: dict[str, Any] = {}
     for question, kinds in COMPONENTS.items():
         chosen = getattr(components, question)

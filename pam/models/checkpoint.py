@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from pam.data.tokenizers import CODECS, Codec, load_codec
 from pam.data.vocabulary import Vocabulary
 from pam.io import UserError, atomic_write, dump_yaml, sha256_of, write_text
 from pam.models.build import build
+from pam.models.copying import match, pointers_of
 from pam.models.ensemble import Ensemble
 from pam.models.model import Model
 
@@ -75,6 +76,19 @@ class SavedModel:
     codec: Codec  # text to symbols and back, as the model learned them
     network: Model
     source_eos: bool = True  # whether the sources that it reads end in an end symbol
+
+    @property
+    def copies(self) -> bool:
+        """Whether it copies symbols of the source: then it reads and writes the extended ids of `Vocabulary.encode`."""
+        return bool(pointers_of(self.network))
+
+    def source_ids(self, source: Sequence[str]) -> list[int]:
+        """Ids of a source's symbols, without an end symbol."""
+        return self.source.encode(source, source if self.copies else ())
+
+    def target_ids(self, target: Sequence[str], source: Sequence[str]) -> list[int]:
+        """Ids of a target's symbols, without an end symbol."""
+        return self.target.encode(target, source if self.copies else ())
 
 
 def save_model(
@@ -140,5 +154,6 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
             hint="copy the whole model folder again",
         )
     network.load_state_dict(tensors)
+    match(network, source, target)
     network.eval().to(device or torch.device("cpu"))
     return SavedModel(run, notes["task"], source, target, codec, network, notes.get("source_eos") != "false")

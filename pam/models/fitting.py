@@ -40,6 +40,7 @@ def check_parts(components: ModelConfig) -> None:
     if components.architecture.has_components:
         _check_bound(components)
         _check_alignment(components)
+        _check_copying(components)
 
 
 def check_sizes(components: ModelConfig, network: Network) -> None:
@@ -121,4 +122,25 @@ def _check_alignment(components: ModelConfig) -> None:
             "a pointer is one position, which leaves none to sum over",
             "marginalization",
             hint="use `marginalization: input` with `coupling: pointer`",
+        )
+
+
+def _check_copying(components: ModelConfig) -> None:
+    """What is copied is a symbol of the source, and every one of them can be."""
+    if not components.copying.copies:
+        return
+    for name, part in (("window", components.window), ("distribution", components.distribution)):
+        if part.has_zeros:
+            raise FitError(
+                f"{name} `{part.kind}` leaves positions no probability at all, and so words that are to be copied",
+                *(name, "copying"),
+                hint=f"leave out `{name}`, or `copying`",
+            )
+    if components.marginalization.kind == "none":
+        raise FitError("without attention there is nothing to copy from", "copying", hint="leave out `copying`")
+    if components.targets == "actions" or components.reversed or components.architecture.kind == "agreement":
+        raise FitError(
+            "only a model from source to target, of symbols, can copy",
+            "copying",
+            hint="leave out `copying`, or use `architecture: recurrent` with `targets: symbols`",
         )

@@ -39,6 +39,8 @@ class Sizes:
     direction: int  # units of an encoder state of one direction
     layers: int  # layers of the encoder
     rate: float  # dropout rate
+    source: int = 0  # symbols of the source's vocabulary
+    target: int = 0  # symbols V of the target's vocabulary
 
 
 class Contexts:
@@ -97,6 +99,8 @@ class Memory:
     variance: Tensor | None = None  # (n, m, D) of the Gaussian around each value, or None
     log_ratios: Tensor | None = None  # (n, m, m) of draws around a, log density given b less that of the prior, or None
     cost: Tensor | None = None  # (n,) nats that the objective pays for the sentence's latent vector, or None
+    copied: Tensor | None = None  # (n, m) the symbols that positions are copied as, or None
+    pointed: Tensor | None = None  # (n, m) what positions add to the logit of generating a symbol, or None
     beam: int = 1  # hypotheses of each sentence
 
     def first(self, rows: int) -> Memory:
@@ -122,7 +126,8 @@ class Memory:
     def _changed(self, change: Callable[[Tensor], Tensor], of_source: Callable[[SourceMatrix], SourceMatrix]) -> Memory:
         """With all that has a row for each row of a step changed, and what kernels read."""
         changed: dict[str, Any] = {"start": tuple((change(h), change(c)) for h, c in self.start)}
-        for name in ("mask", "fed", "viewed", "keys", "readout_shift", "variance", "log_ratios", "cost"):
+        names = "mask", "fed", "viewed", "keys", "readout_shift", "variance", "log_ratios", "cost", "copied", "pointed"
+        for name in names:
             part = getattr(self, name)
             if isinstance(part, Tensor):
                 changed[name] = change(part)
@@ -244,7 +249,7 @@ class Component(nn.Module, ABC):
 class Score(Component):
     """e_t(a): how well position a fits the query."""
 
-    costs = False  # whether the objective pays for what was attended in all
+    costs = False  # whether the objective pays for what was attended
 
     @abstractmethod
     def keys(self, values: Tensor) -> Any:
@@ -254,8 +259,9 @@ class Score(Component):
     def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
         """Scores of queries (n, H): (n, m), finite, without meaning where the mask is false."""
 
-    def cost(self, memory: Memory, summed: Tensor) -> Tensor | None:
-        """(B,) nats that the objective pays for what was attended in all, (B, m); None: nothing."""
+    def cost(self, memory: Memory, prior: Tensor, alignment: Tensor) -> Tensor | None:
+        """(B,) nats that the objective pays for what all steps attended, before their symbols were seen and as they
+        handed it on, (T, B, m) each, zeros where a row has ended; None: nothing."""
         return None
 
 

@@ -19,6 +19,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from pam.models.logspace import tanh_
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -211,6 +213,60 @@ class _Cell(Function):
         before = flat.sum(0) if ctx.shared_before else flat
         dx, dh_before = (product(errors, weight, rows, flat.dtype) for weight in (tape.wx, tape.wh))
         return None, None, before, dx, dh_before, dc.mul_(f)
+
+
+# The additive score.
+
+
+def additive_plain(
+    keys: Tensor, query: Tensor, vector: Tensor, covered: Tensor | None = None, weight: Tensor | None = None
+) -> Tensor:
+    """v . tanh(k_a + q + c_a w), the definition that `additive` computes."""
+    hidden = keys + query[:, None]
+    if covered is not None and weight is not None:
+        hidden = hidden + covered[:, :, None] * weight
+    return torch.tanh(hidden) @ vector
+
+
+def additive(
+    keys: Tensor, query: Tensor, vector: Tensor, covered: Tensor | None = None, weight: Tensor | None = None
+) -> Tensor:
+    """The scores (n, m) of keys (n, m, U) for queries (n, U), with the vector v (U,), and, where it counts, what was
+    covered (n, m) before, by its weight (U,).
+
+    The hidden layer, which is m times as large as all else of a step, is computed once more in the backward pass: of
+    many steps over long sources it would fill gigabytes.
+    """
+    found: Tensor = _Additive.apply(keys, query, vector, covered, weight)
+    return found
+
+
+class _Additive(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, keys: Tensor, query: Tensor, vector: Tensor, covered: Tensor | None, weight: Tensor | None
+    ) -> Tensor:
+        ctx.save_for_backward(keys, query, vector, covered, weight)
+        return _hidden(keys, query, covered, weight) @ vector
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        keys, query, vector, covered, weight = ctx.saved_tensors
+        hidden = _hidden(keys, query, covered, weight)
+        dvector = grads[0].flatten() @ hidden.flatten(0, 1)
+        dkeys = hidden.mul_(hidden).neg_().add_(1).mul_(vector).mul_(grads[0][:, :, None])
+        dcovered = dweight = None
+        if covered is not None and weight is not None:
+            dcovered, dweight = dkeys @ weight, covered.flatten() @ dkeys.flatten(0, 1)
+        return dkeys, dkeys.sum(1), dvector, dcovered, dweight
+
+
+def _hidden(keys: Tensor, query: Tensor, covered: Tensor | None, weight: Tensor | None) -> Tensor:
+    hidden = keys + query[:, None]
+    if covered is not None and weight is not None:
+        hidden.addcmul_(covered[:, :, None], weight)
+    return tanh_(hidden)
 
 
 # A linear layer that many steps share.

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from pam.data.vocabulary import UNK
 from pam.models.interfaces import Cell, Hidden
 from pam.models.kernels import LSTMCell, SearchLinear, SharedLinear, large_products
 
@@ -34,6 +35,11 @@ def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
     if not training or rate == 0:
         return values
     return values * dropout_mask(tuple(values.shape), rate, values)
+
+
+def known(symbols: Tensor, embedding: nn.Embedding) -> Tensor:
+    """Symbols of any shape as they are embedded: those of the source alone, beyond the vocabulary, as unknown."""
+    return symbols.masked_fill(symbols >= embedding.num_embeddings, UNK)
 
 
 class _Mirrored(torch.autograd.Function):
@@ -139,7 +145,7 @@ class Encoder(nn.Module):
 
     def embed(self, symbols: Tensor) -> Tensor:
         """Embeddings of symbols of any shape (...,), to (..., E), with dropout in training."""
-        return dropout(self.embedding(symbols), self.rate, self.training)
+        return dropout(self.embedding(known(symbols, self.embedding)), self.rate, self.training)
 
     def forward(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Encodes symbols (B, m), padded at the end, of real `lengths` (B,); see `run_lstms`."""
@@ -206,17 +212,17 @@ class Decoder(nn.Module):
         linear = SearchLinear(cell.weight_ih[:, : self.embedding.embedding_dim], bias)
 
         def of_different(symbols: Tensor) -> Tensor:
-            different, places = symbols.unique(return_inverse=True)
+            different, places = known(symbols, self.embedding).unique(return_inverse=True)
             return linear(self.embedding(different)).index_select(0, places)
 
         if rows < self.embedding.num_embeddings:
             return of_different
         every = linear(self.embedding.weight.detach())
-        return lambda symbols: every.index_select(0, symbols)
+        return lambda symbols: every.index_select(0, known(symbols, self.embedding))
 
     def embed(self, symbols: Tensor) -> Tensor:
         """Embeddings of symbols of any shape (...,), to (..., E), with dropout in training."""
-        return dropout(self.embedding(symbols), self.rate, self.training)
+        return dropout(self.embedding(known(symbols, self.embedding)), self.rate, self.training)
 
     def gates(self, symbols: Tensor, bf16: bool = False) -> Tensor:
         """What embeddings and biases give the first layer's gates: (N,) to (N, 4H)."""

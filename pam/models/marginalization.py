@@ -8,11 +8,13 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from pam.models import options
+from pam.models.copying import CopyMixture, Switch
 from pam.models.interfaces import Attention, Component, Emission, Estimator, Memory, Sizes, taken
 from pam.models.logspace import ZERO, is_most_probable, is_nucleus, is_possible
-from pam.models.posterior import Observation, posterior
+from pam.models.posterior import Observation, normalized, posterior
 from pam.models.readout import TokenGold
 from pam.models.search_layer import SearchedMixture, SearchLayer
 
@@ -25,8 +27,11 @@ class Marginalization(Component):
     needs_inference = False  # whether its objective is a bound, by alignments that an inference network gives
 
     @abstractmethod
-    def emission(self, attention: Attention, projected: Tensor, memory: Memory) -> Emission:
-        """What one step says of its symbol; `projected` (n, R) is the readout's view of the query."""
+    def emission(
+        self, attention: Attention, projected: Tensor, memory: Memory, switch: Switch | None, of_shift: Tensor | None
+    ) -> Emission:
+        """What one step says of its symbol; `projected` (n, R) is the readout's view of the query, `of_shift` (n,) what
+        the context's shift adds to the logit of the switch."""
 
     @abstractmethod
     def log_likelihood(self, gold: TokenGold) -> Tensor:
@@ -42,11 +47,17 @@ class Input(Marginalization):
 
     needs_context = True
 
-    def emission(self, attention: Attention, projected: Tensor, memory: Memory) -> Emission:
+    def emission(
+        self, attention: Attention, projected: Tensor, memory: Memory, switch: Switch | None, of_shift: Tensor | None
+    ) -> Emission:
         if memory.viewed is not None:
             projected = projected + memory.viewed.read(attention.prior, attention.shift)
         assert memory.layer is not None
-        return SingleEmission(projected, memory.layer)
+        if switch is None:
+            return SingleEmission(projected, memory.layer)
+        logit = switch.logit + (attention.prior * switch.of_values).sum(1)
+        logit = logit if of_shift is None else logit + of_shift
+        return SingleEmission(projected, memory.layer, CopyMixture.of(switch, logit[:, None], attention.log_prior))
 
     def log_likelihood(self, gold: TokenGold) -> Tensor:
         return gold.of_context()
@@ -65,13 +76,18 @@ class SingleEmission(Emission):
 
     hidden: Tensor
     layer: SearchLayer
+    copies: CopyMixture | None = None
 
     @cached_property
     def log_probs(self) -> Tensor:
-        return self.layer.log_probs(torch.tanh(self.hidden))
+        log_probs = self.layer.log_probs(torch.tanh(self.hidden))
+        if self.copies is None:
+            return log_probs
+        return self.copies.log_probs((log_probs + F.logsigmoid(self.copies.logit)).exp())
 
     def select(self, rows: Tensor) -> Emission:
-        return SingleEmission(self.hidden.index_select(0, rows), self.layer)
+        copies = None if self.copies is None else self.copies.select(rows)
+        return SingleEmission(self.hidden.index_select(0, rows), self.layer, copies)
 
 
 class Output(Marginalization):
@@ -110,16 +126,24 @@ class Output(Marginalization):
         cut = self.mass is not None and self.mass < 1
         return torch.log_softmax(weights, dim=1) if cut and self.training else weights
 
-    def emission(self, attention: Attention, projected: Tensor, memory: Memory) -> Emission:
+    def emission(
+        self, attention: Attention, projected: Tensor, memory: Memory, switch: Switch | None, of_shift: Tensor | None
+    ) -> Emission:
         kept = self.kept(attention.log_prior)
         truncated = None if self.top_k is None else (kept != is_possible(attention.log_prior)).any(1)
         weights = self.weights(attention.log_prior, kept)
-        return MixtureEmission(attention.log_prior, weights, projected, kept, truncated, memory)
+        copies = None if switch is None else self.copies(switch, attention.log_prior)
+        return MixtureEmission(attention.log_prior, weights, projected, kept, truncated, memory, copies)
 
     def log_likelihood(self, gold: TokenGold) -> Tensor:
-        log_prior = gold.tokens.log_prior
+        log_prior, switch = gold.tokens.log_prior, gold.tokens.switch
         kept = self.kept(log_prior)
-        return gold.mixture(self.weights(log_prior, kept), kept)
+        copies = None if switch is None else self.copies(switch, log_prior)
+        return gold.mixture(self.weights(log_prior, kept), kept, copies=copies)
+
+    def copies(self, switch: Switch, log_prior: Tensor) -> CopyMixture:
+        """How n rows generate and copy, by log priors (n, m)."""
+        return CopyMixture.of(switch, switch.by_position, log_prior)
 
 
 @dataclass(frozen=True)
@@ -132,6 +156,7 @@ class MixtureEmission(Emission):
     kept: Tensor  # (n, m) positions that are summed over
     truncated: Tensor | None  # (n,) which sums are cut to K positions, or None: none is
     memory: Memory
+    copies: CopyMixture | None = None
     chosen: tuple[SearchedMixture, Tensor] | None = None  # what search chose from, and the rows that it chose
 
     @cached_property
@@ -140,32 +165,39 @@ class MixtureEmission(Emission):
         views, layer = self.memory.views, self.memory.layer
         assert views is not None and layer is not None
         sentences = torch.arange(len(self.kept), device=self.kept.device) // self.memory.beam
-        return SearchedMixture(views, self.projected, self.log_prior.exp(), self.kept, sentences, layer)
+        weights = self.log_prior if self.copies is None else self.log_prior + F.logsigmoid(self.copies.logit)
+        return SearchedMixture(views, self.projected, weights.exp(), self.kept, sentences, layer)
 
     @cached_property
     def log_probs(self) -> Tensor:
-        return self.mixture.log_probs()
+        return self.mixture.log_probs() if self.copies is None else self.copies.log_probs(self.mixture.sums)
 
     def observe(self, symbol: Tensor) -> Observation:
+        known = symbol if self.copies is None else self.copies.switch.known(symbol)
         if self.memory.likelihood is not None:
-            log_likelihood = self.memory.likelihood(self.projected, symbol, self.kept)
+            log_likelihood = self.memory.likelihood(self.projected, known, self.kept)
         else:
             mixture, rows = self.chosen or (self.mixture, torch.arange(len(symbol), device=symbol.device))
-            log_likelihood = mixture.log_likelihood(rows, symbol)
-        return posterior(self.weights, log_likelihood, self.truncated)
+            log_likelihood = mixture.log_likelihood(rows, known)
+        if self.copies is None:
+            return posterior(self.weights, log_likelihood, self.truncated)
+        generated = self.weights + self.copies.gate(symbol) + log_likelihood
+        return normalized(torch.logaddexp(generated, self.copies.by_position(symbol)), self.truncated)
 
     def exact(self, symbol: Tensor) -> Tensor | None:
         possible = is_possible(self.log_prior)
         if torch.equal(possible, self.kept):
             return None
-        whole = MixtureEmission(self.log_prior, self.log_prior, self.projected, possible, None, self.memory)
+        given = self.projected, possible, None, self.memory, self.copies
+        whole = MixtureEmission(self.log_prior, self.log_prior, *given)
         return whole.log_probs.gather(1, symbol[:, None]).squeeze(1)
 
     def select(self, rows: Tensor) -> Emission:
         parts = self.log_prior, self.weights, self.projected, self.kept
         log_prior, weights, projected, kept = (part.index_select(0, rows) for part in parts)
         truncated, chosen = taken(self.truncated, rows), (self.mixture, rows)
-        return MixtureEmission(log_prior, weights, projected, kept, truncated, self.memory, chosen)
+        copies = None if self.copies is None else self.copies.select(rows)
+        return MixtureEmission(log_prior, weights, projected, kept, truncated, self.memory, copies, chosen)
 
 
 class Bound(Output):
@@ -200,6 +232,13 @@ class Bound(Output):
         divergence = (log_q.exp() * (log_q - log_prior)).sum(1)
         expected: Tensor = estimator(gold, log_q, log_prior, gumbel)
         return expected - self.weight * divergence
+
+    def copies(self, switch: Switch, log_prior: Tensor) -> CopyMixture:
+        """What is copied follows the attention, whatever the latent position; see `PointerGenerator`."""
+        logit = switch.by_position
+        of_each = log_prior + F.logsigmoid(-logit)
+        total = torch.logsumexp(of_each, 1, keepdim=True)
+        return CopyMixture(switch, logit, log_prior + total, of_each - total)
 
     def restrict(self, log_q: Tensor) -> Tensor:
         """q (n, m) over its K most probable positions, renormalized: log probabilities (n, m)."""

@@ -41,6 +41,8 @@ class Options(Strict):
     needs_inference: ClassVar[bool] = False  # of a marginalization: whether it is a bound, which an inference tightens
     infers: ClassVar[bool] = False  # of an inference: whether there is one
     draws: ClassVar[bool] = False  # of an estimator: whether it draws positions
+    has_zeros: ClassVar[bool] = False  # of a window or a distribution: whether positions get no probability at all
+    copies: ClassVar[bool] = False  # of copying: whether symbols of the source can be written
 
 
 # score: how well a source position fits the decoder's state
@@ -94,6 +96,14 @@ class Structural(_Perceptron):
     least_variance: Weight = Field(0.0, description="of that Gaussian")
 
 
+class Coverage(_Perceptron):
+    """`mlp` that sees what was attended so far, with a loss where that is attended again."""
+
+    kind: Literal["coverage"] = "coverage"
+    active: ScheduledShare = Field(1.0, description="factor of both, so that a schedule can add them late")
+    weight: ScheduledWeight = Field(1.0, description="of the coverage loss, in nats")
+
+
 class NoScore(Options):
     """Every position fits alike."""
 
@@ -112,6 +122,7 @@ class NoWindow(Options):
 class Monotonic(Options):
     """Local attention, local-m."""
 
+    has_zeros: ClassVar[bool] = True
     kind: Literal["monotonic"] = "monotonic"
     width: Units | None = Field(10, description="positions on each side; null: no bound")
 
@@ -119,6 +130,7 @@ class Monotonic(Options):
 class Predictive(Options):
     """Local attention, local-p."""
 
+    has_zeros: ClassVar[bool] = True
     kind: Literal["predictive"] = "predictive"
     width: Units | None = Field(10, description="positions on each side; null: no bound")
 
@@ -135,12 +147,14 @@ class Softmax(Options):
 class Sparsemax(Options):
     """The nearest point of the simplex."""
 
+    has_zeros: ClassVar[bool] = True
     kind: Literal["sparsemax"] = "sparsemax"
 
 
 class Fusedmax(Options):
     """Sparsemax after total variation denoising."""
 
+    has_zeros: ClassVar[bool] = True
     kind: Literal["fusedmax"] = "fusedmax"
     weight: Weight = Field(0.1, description="of the total variation; 0: sparsemax")
 
@@ -346,6 +360,22 @@ class Gumbel(Options):
     temperature: ScheduledTemperature = Field(0.5, description="of Gumbel-Softmax")
 
 
+# copying: whether symbols of the source can be written as they are
+
+
+class NoCopying(Options):
+    """All symbols are generated from the vocabulary."""
+
+    kind: Literal["none"] = "none"
+
+
+class PointerGenerator(Options):
+    """A mixture of generating a symbol and copying one of the source."""
+
+    copies: ClassVar[bool] = True
+    kind: Literal["pointer"] = "pointer"
+
+
 # architecture: what the model is built of
 
 
@@ -375,7 +405,7 @@ Kinds = dict[str, type[Options]]
 
 SCORES: Kinds = {
     "general": General, "dot": Dot, "concat": Concat, "mlp": Mlp, "location": Location, "structural": Structural,
-    "none": NoScore,
+    "coverage": Coverage, "none": NoScore,
 }  # fmt: skip
 WINDOWS: Kinds = {"none": NoWindow, "monotonic": Monotonic, "predictive": Predictive}
 DISTRIBUTIONS: Kinds = {"softmax": Softmax, "sparsemax": Sparsemax, "fusedmax": Fusedmax}
@@ -390,12 +420,13 @@ INPUT_FEEDINGS: Kinds = {
 }  # fmt: skip
 INFERENCES: Kinds = {"none": NoInference, "prior": PriorInference, "bilstm": BiLSTM}
 ESTIMATORS: Kinds = {"exact": Exact, "reinforce": Reinforce, "gumbel": Gumbel}
+COPYINGS: Kinds = {"none": NoCopying, "pointer": PointerGenerator}
 ARCHITECTURES: Kinds = {"recurrent": Recurrent, "transformer": TransformerOptions, "agreement": AgreementOptions}
 
 COMPONENTS: dict[str, Kinds] = {
     "architecture": ARCHITECTURES, "score": SCORES, "window": WINDOWS, "distribution": DISTRIBUTIONS,
     "coupling": COUPLINGS, "latent": LATENTS, "marginalization": MARGINALIZATIONS, "input_feeding": INPUT_FEEDINGS,
-    "inference": INFERENCES, "estimator": ESTIMATORS,
+    "inference": INFERENCES, "estimator": ESTIMATORS, "copying": COPYINGS,
 }  # fmt: skip
 """Component to its kinds, by the names that YAML writes."""
 
@@ -403,7 +434,7 @@ MODULES = {
     "architecture": "pam.models.build", "score": "pam.models.scores", "window": "pam.models.windows",
     "distribution": "pam.models.distributions", "coupling": "pam.models.couplings", "latent": "pam.models.latents",
     "marginalization": "pam.models.marginalization", "input_feeding": "pam.models.input_feeding",
-    "inference": "pam.models.variational", "estimator": "pam.models.variational",
+    "inference": "pam.models.variational", "estimator": "pam.models.variational", "copying": "pam.models.copying",
 }  # fmt: skip
 """Component to the module with the classes that compute it."""
 

@@ -40,11 +40,16 @@ def gold_log_probs_plain(views: Tensor, query: Tensor, weight: Tensor, bias: Ten
     return torch.log_softmax(logits, 2).gather(2, index).squeeze(2)
 
 
-def mixture_plain(log_weights: Tensor, log_likelihood: Tensor, summed: bool) -> Tensor:
-    """log sum_a w(a) p_a, or sum_a w(a) log p_a, the definition of `mixture_log_likelihood`; weights (n, m) are log w
-    if `summed`, else w, likelihoods (n, m) log p_a."""
+def mixture_plain(
+    log_weights: Tensor, log_likelihood: Tensor, summed: bool, gate: Tensor | None = None, rest: Tensor | None = None
+) -> Tensor:
+    """log (sum_a w(a) p_a + r), or sum_a w(a) log (g(a) p_a + r(a)), the definition of `mixture_log_likelihood`;
+    weights (n, m) are log w if `summed`, else w, likelihoods (n, m) log p_a, `gate` log g, `rest` log r."""
     if summed:
-        return torch.logsumexp(log_weights + log_likelihood, 1)
+        found = torch.logsumexp(log_weights + log_likelihood, 1)
+        return found if rest is None else torch.logaddexp(found, rest)
+    if gate is not None and rest is not None:
+        log_likelihood = torch.logaddexp(gate + log_likelihood, rest)
     return (log_weights * log_likelihood).sum(1)
 
 
@@ -338,9 +343,13 @@ def pieces(kept: Tensor, sentences: Tensor, layer: OutputLayer) -> Iterator[tupl
 
 
 def mixture_log_likelihood(
-    views: Tensor | None, query: Tensor, weights: Tensor, weight: Tensor, bias: Tensor, given: Mixture
-) -> Tensor:
+    views: Tensor | None, query: Tensor, weights: Tensor, weight: Tensor, bias: Tensor, given: Mixture,
+    gate: Tensor | None = None, rest: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """log sum_a exp(weights(a)) p(y | x_a), or sum_a weights(a) log p(y | x_a), of many tokens.
+
+    What else the symbol may come from is added to the sum inside of the logarithm: exp(rest); in an expectation, p is
+    exp(gate(a)) p(y | x_a) + exp(rest(a)).
 
     How much a position counts is known in the forward pass: the posterior, if positions are summed out; the given
     distribution, if a bound is taken; one, if there is a single context. So the gradient is prepared there while logits
@@ -351,22 +360,25 @@ def mixture_log_likelihood(
         query: (N, R) W_s s + b, so that x_a = W_x h_a + W_s s + b.
         weights: (N, m) log probabilities if positions are summed out, else probabilities.
         weight: (V, R); bias: (V,): the output layer.
+        gate: (N, m), with `rest` if positions are not summed out; rest: (N,) if they are, else (N, m); or None.
 
     Returns: (N,).
     """
-    found: Tensor = _Mixture.apply(views, query, weights, weight, bias, given)
+    found: Tensor = _Mixture.apply(views, query, weights, weight, bias, gate, rest, given)
     return found
 
 
 class _Mixture(Function):
     @staticmethod
     def forward(
-        ctx: Any, views: Tensor | None, query: Tensor, weights: Tensor, weight: Tensor, bias: Tensor, given: Mixture
-    ) -> Tensor:
+        ctx: Any, views: Tensor | None, query: Tensor, weights: Tensor, weight: Tensor, bias: Tensor,
+        gate: Tensor | None, rest: Tensor | None, given: Mixture,
+    ) -> Tensor:  # fmt: skip
         differentiable = any(ctx.needs_input_grad)
         layer, found = OutputLayer(weight, bias, given.bf16), query.new_empty(len(query))
         share, dweights, dquery = torch.empty_like(weights), torch.empty_like(weights), torch.empty_like(query)
         dviews = None if views is None or not differentiable else torch.zeros_like(views)
+        drest = None if rest is None else torch.empty_like(rest)
         for tokens, pairs in pieces(given.kept, given.sentences, layer):
             z, gold = pairs.hidden(views, query[tokens]), pairs.of_rows(given.symbols[tokens])
             log_likelihood, error = layer.errors(z, gold)
@@ -374,33 +386,47 @@ class _Mixture(Function):
             if given.summed:
                 joint = (weights[tokens] + each).masked_fill_(~pairs.kept, -torch.inf)
                 found[tokens] = torch.logsumexp(joint, dim=1)
+                if rest is not None and drest is not None:
+                    found[tokens] = torch.logaddexp(found[tokens], rest[tokens])
+                    drest[tokens] = (rest[tokens] - found[tokens]).exp_()
                 share[tokens] = dweights[tokens] = (joint - found[tokens, None]).exp_()
             else:
-                share[tokens], dweights[tokens] = weights[tokens] * pairs.kept, each * pairs.kept
-                found[tokens] = (share[tokens] * each).sum(1)
+                share[tokens] = weights[tokens] * pairs.kept
+                if gate is not None and rest is not None and drest is not None:
+                    generated, each = each + gate[tokens], torch.logaddexp(each + gate[tokens], rest[tokens])
+                    found[tokens] = (share[tokens] * each).sum(1)
+                    drest[tokens] = share[tokens] * (rest[tokens] - each).exp_()
+                    share[tokens] *= (generated - each).exp_()
+                else:
+                    found[tokens] = (share[tokens] * each).sum(1)
+                dweights[tokens] = each * pairs.kept
             if differentiable:
                 dx = backward_rows(layer, z, error, gold, pairs.of(share[tokens]))
                 dquery[tokens] = pairs.backward(dx, dviews)
         if differentiable:
-            ctx.save_for_backward(views, query, weight, bias, share, dweights, dviews, dquery, *layer.gradients())
-            ctx.given = given
+            prepared = share, dweights, drest, dviews, dquery, *layer.gradients()
+            ctx.save_for_backward(views, query, weight, bias, *prepared)
+            ctx.given, ctx.gated = given, gate is not None
         return found
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        views, query, weight, bias, share, dweights, dviews, dquery, dweight, dbias = ctx.saved_tensors
+        views, query, weight, bias, share, dweights, drest, dviews, dquery, dweight, dbias = ctx.saved_tensors
         scale, given = grads[0], ctx.given
         dweights = dweights * scale[:, None]
+        dgate = share * scale[:, None] if ctx.gated else None
+        if drest is not None:
+            drest = drest * scale.view(-1, *[1] * (drest.dim() - 1))
         # As a rule the loss is a plain sum of tokens, and what was prepared is right up to it.
         if bool((scale == scale[0]).all()):
             factor = scale[0]
             dviews = None if dviews is None else dviews * factor
-            return dviews, dquery * factor, dweights, dweight * factor, dbias * factor, None
+            return dviews, dquery * factor, dweights, dweight * factor, dbias * factor, dgate, drest, None
         layer, dquery = OutputLayer(weight, bias, given.bf16), torch.empty_like(query)
         dviews = None if views is None else torch.zeros_like(views)
         for tokens, pairs in pieces(given.kept, given.sentences, layer):
             z, gold = pairs.hidden(views, query[tokens]), pairs.of_rows(given.symbols[tokens])
             dx = backward_rows(layer, z, None, gold, pairs.of(share[tokens] * scale[tokens, None]))
             dquery[tokens] = pairs.backward(dx, dviews)
-        return dviews, dquery, dweights, *layer.gradients(), None
+        return dviews, dquery, dweights, *layer.gradients(), dgate, drest, None

@@ -24,6 +24,10 @@ def posterior(log_prior: Tensor, log_likelihood: Tensor, truncated: Tensor | Non
     Args:
         log_prior: (n, m), `ZERO` at positions that are not summed over; log_likelihood: (n, m), without meaning there.
     """
-    joint = log_prior + log_likelihood
+    return normalized(log_prior + log_likelihood, truncated)
+
+
+def normalized(joint: Tensor, truncated: Tensor | None = None) -> Observation:
+    """The same of log p(a, y_t | y_<t, x), (n, m)."""
     evidence = torch.logsumexp(joint, dim=1)
     return Observation((joint - evidence[:, None]).exp(), evidence, truncated)

@@ -7,7 +7,9 @@ from functools import cached_property
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from pam.models.copying import Copying, CopyMixture, Switch
 from pam.models.interfaces import Sizes
 from pam.models.kernels import SharedLinear
 from pam.models.output_kernels import Mixture, mixture_log_likelihood
@@ -48,6 +50,7 @@ class Tokens:
     shift: Tensor | None  # (N, R) what a latent vector of the sentence adds to W_s s, or None
     views: Tensor | None  # (B, m, R) W_x h_a, or None where positions have no output of their own
     bf16: bool  # whether large products are taken in bfloat16
+    switch: Switch | None = None  # what decides whether y_t is generated or copied, or None: it is generated
 
     def padded(self, values: Tensor) -> Tensor:
         """(N, ...) to (T, B, ...), zeros where a row has ended."""
@@ -71,6 +74,7 @@ class TokenGold:
 
     readout: Readout  # the model's
     tokens: Tokens
+    copying: Copying  # the model's
 
     @cached_property
     def projected(self) -> Tensor:
@@ -84,27 +88,50 @@ class TokenGold:
         assert self.tokens.views is not None
         by_sentence = self.tokens.padded(weights).transpose(0, 1)
         views = torch.bmm(by_sentence, self.tokens.views).transpose(0, 1)
-        return self._log_likelihood(self.tokens.packed(views) + self.projected)
+        hidden, switch = self.tokens.packed(views) + self.projected, self.tokens.switch
+        return self._log_likelihood(hidden, None if switch is None else (weights * switch.of_values).sum(1))
 
     def of_context(self) -> Tensor:
         """log p(y_t | s_t, c_t) with the context of the prior, (N,); without one, of s_t alone."""
-        hidden = self.projected
-        if self.tokens.context is not None:
-            weight = self.readout.of_values.weight
-            hidden = hidden + SharedLinear(weight, None, self.tokens.bf16)(self.tokens.context)
-        return self._log_likelihood(hidden)
+        hidden, context = self.projected, self.tokens.context
+        if context is None:
+            return self._log_likelihood(hidden)
+        weight = self.readout.of_values.weight
+        hidden = hidden + SharedLinear(weight, None, self.tokens.bf16)(context)
+        return self._log_likelihood(hidden, None if self.tokens.switch is None else self.copying.of_context(context))
 
-    def mixture(self, weights: Tensor, kept: Tensor, summed: bool = True) -> Tensor:
-        """log sum_a exp(weights(a)) p(y_t | s_t, h_a), or sum_a weights(a) log p, (N,), over the positions `kept`."""
+    def mixture(self, weights: Tensor, kept: Tensor, summed: bool = True, copies: CopyMixture | None = None) -> Tensor:
+        """log sum_a exp(weights(a)) p(y_t | s_t, h_a), or sum_a weights(a) log p, (N,), over the positions `kept`; what
+        is copied is summed by `copies`, and follows the attention in an expectation."""
         assert self.tokens.views is not None
-        return self._mixture(self.tokens.views, self.projected, weights, kept, summed)
+        gate = rest = None
+        if copies is not None:
+            weights, rest = weights + copies.gate(self.tokens.symbols), copies.total(self.tokens.symbols)
+        elif self.tokens.switch is not None:
+            gate, rest = self._gated(self.tokens.switch, self.tokens.switch.by_position)
+        return self._mixture(self.tokens.views, self.projected, weights, kept, summed, gate, rest)
 
-    def _log_likelihood(self, hidden: Tensor) -> Tensor:
-        """log p(y_t) from a hidden layer (N, R): (N,)."""
-        one = hidden.new_zeros(len(hidden), 1)
-        return self._mixture(None, hidden, one, torch.ones_like(one, dtype=torch.bool), True)
+    def _gated(self, switch: Switch, logit: Tensor) -> tuple[Tensor, Tensor]:
+        """log p_gen and log (1 - p_gen) sum_a prior_t(a) [x_a = y_t], (N, k) each, from the logits (N, k)."""
+        symbols = self.tokens.symbols
+        attended = torch.logsumexp(switch.of_symbol(self.tokens.log_prior, symbols), 1)
+        return switch.gate(logit, symbols), F.logsigmoid(-logit) + attended[:, None]
 
-    def _mixture(self, views: Tensor | None, query: Tensor, weights: Tensor, kept: Tensor, summed: bool) -> Tensor:
+    def _log_likelihood(self, hidden: Tensor, of_context: Tensor | None = None) -> Tensor:
+        """log p(y_t), (N,), from a hidden layer (N, R) and what its context adds to the switch's logit, (N,), where
+        symbols are copied too."""
+        weights, rest, switch = hidden.new_zeros(len(hidden), 1), None, self.tokens.switch
+        if switch is not None and of_context is not None:
+            weights, copied = self._gated(switch, (switch.logit + of_context)[:, None])
+            rest = copied.squeeze(1)
+        kept = torch.ones_like(weights, dtype=torch.bool)
+        return self._mixture(None, hidden, weights, kept, True, None, rest)
+
+    def _mixture(
+        self, views: Tensor | None, query: Tensor, weights: Tensor, kept: Tensor, summed: bool, gate: Tensor | None,
+        rest: Tensor | None,
+    ) -> Tensor:  # fmt: skip
         tokens, output = self.tokens, self.readout.output
-        given = Mixture(tokens.symbols, kept, tokens.sentence, summed, tokens.bf16)
-        return mixture_log_likelihood(views, query, weights, output.weight, output.bias, given)
+        symbols = tokens.symbols if tokens.switch is None else tokens.switch.known(tokens.symbols)
+        given = Mixture(symbols, kept, tokens.sentence, summed, tokens.bf16)
+        return mixture_log_likelihood(views, query, weights, output.weight, output.bias, given, gate, rest)

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from pam.models import options
 from pam.models.interfaces import AttentionHistory, Memory, Score, Sizes
-from pam.models.kernels import SourceMatrix
+from pam.models.kernels import SourceMatrix, additive
 from pam.models.logspace import ZERO, tanh
 
 
@@ -23,9 +23,9 @@ class General(Score):
     """e_t(a) = s_t^T W h_a (Luong et al. 2015, equation 8, `general`).
 
     With `scale`, the default, it is divided by the root of the decoder's units, as Vaswani et al. (2017, equation 1) do
-    with dot products. Adam moves each entry of W by about the learning rate, so that the more units there are the more a step
-    changes e: undivided, at 256 units, all attention is on one word of each sentence within 25 steps, before any is
-    learnt.
+    with dot products. Adam moves each entry of W by about the learning rate, so that the more units there are the more
+    a step changes e: undivided, at 256 units, all attention is on one word of each sentence within 25 steps, before any
+    is learnt.
     """
 
     def __init__(self, options: options.General, sizes: Sizes) -> None:
@@ -61,7 +61,9 @@ class Dot(Score):
 class Mlp(Score):
     """e_t(a) = v^T tanh(W s_t + U h_a) (Bahdanau et al. 2015, appendix A.1.2)."""
 
-    def __init__(self, options: options.Mlp | options.Concat | options.Structural, sizes: Sizes) -> None:
+    def __init__(
+        self, options: options.Mlp | options.Concat | options.Structural | options.Coverage, sizes: Sizes
+    ) -> None:
         super().__init__()
         self.units = options.units or sizes.query
         self.of_query = nn.Linear(sizes.query, self.units, bias=False)
@@ -73,14 +75,7 @@ class Mlp(Score):
         return keys
 
     def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
-        hidden = self.hidden(query, memory, history)
-        scores: Tensor = self.weight(tanh(hidden))
-        return scores.squeeze(2)
-
-    def hidden(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
-        """The hidden layer before its tanh, (n, m, units)."""
-        hidden: Tensor = memory.keys + self.of_query(query)[:, None]
-        return hidden
+        return additive(memory.keys, self.of_query(query), self.weight.weight.squeeze(0))
 
 
 class Concat(Mlp):
@@ -145,18 +140,20 @@ class Structural(Mlp):
         self.gaussian = nn.Linear(sizes.values, 2) if options.global_fertility else None
         self.costs = self.gaussian is not None
 
-    def hidden(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
-        hidden = super().hidden(query, memory, history)
+    def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
+        hidden = memory.keys + self.of_query(query)[:, None]
         if self.of_place is not None:
             hidden = hidden + self.of_place(places(memory, history).to(hidden.dtype))
         for window, seen in ((self.of_previous, history.alignment), (self.of_sum, history.summed)):
             if window is not None and seen is not None:
                 hidden = hidden + window(seen[:, None]).transpose(1, 2)
-        return hidden
+        scores: Tensor = self.weight(tanh(hidden))
+        return scores.squeeze(2)
 
-    def cost(self, memory: Memory, summed: Tensor) -> Tensor | None:
+    def cost(self, memory: Memory, prior: Tensor, alignment: Tensor) -> Tensor | None:
         if self.gaussian is None:
             return None
+        summed = alignment.sum(0)
         mean, log_variance = self.gaussian(memory.values).unbind(2)
         if self.least:
             log_variance = F.softplus(log_variance - math.log(self.least)) + math.log(self.least)
@@ -164,6 +161,35 @@ class Structural(Mlp):
         log_density = -(square + log_variance + math.log(2 * math.pi)) / 2
         total: Tensor = (log_density * memory.mask).sum(1)
         return -self.penalty * total
+
+
+class Coverage(Mlp):
+    """e_t(a) = v^T tanh(W s_t + U h_a + w k_t(a) + b), with what was attended before, the coverage k_t(a) =
+    sum_{t' < t} alignment_{t'}(a) (See et al. 2017, equations 10, 11; 'Amortized Context Vector Inference', 7, 8).
+
+    The objective pays weight * sum_t sum_a min(prior_t(a), k_t(a)) nats (See et al., equation 12; there, 9). Both w and
+    the weight are multiplied by `active`: as the papers add coverage to a trained model, a schedule is 0 until then.
+    """
+
+    costs = True
+    active: float
+    penalty: float
+
+    def __init__(self, options: options.Coverage, sizes: Sizes) -> None:
+        super().__init__(options, sizes)
+        self.follow("active", options.active)
+        self.follow("penalty", options.weight)
+        self.of_sum = nn.Linear(1, self.units)
+
+    def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
+        given = memory.keys, self.of_query(query) + self.of_sum.bias, self.weight.weight.squeeze(0)
+        if history.summed is None:
+            return additive(*given)
+        return additive(*given, self.active * history.summed, self.of_sum.weight.squeeze(1))
+
+    def cost(self, memory: Memory, prior: Tensor, alignment: Tensor) -> Tensor | None:
+        covered = alignment.cumsum(0) - alignment
+        return self.active * self.penalty * torch.minimum(prior, covered).sum((0, 2))
 
 
 def places(memory: Memory, history: AttentionHistory) -> Tensor:
@@ -183,5 +209,5 @@ def _window(half: int | None, units: int) -> nn.Conv1d | None:
 
 SCORES: dict[str, type[Score]] = {
     "general": General, "dot": Dot, "concat": Concat, "mlp": Mlp, "location": Location,
-    "structural": Structural, "none": NoScore,
+    "structural": Structural, "coverage": Coverage, "none": NoScore,
 }  # fmt: skip

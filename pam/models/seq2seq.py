@@ -14,9 +14,10 @@ from torch import Tensor
 
 from pam.data.vocabulary import BOS, PAD
 from pam.models import interfaces
-from pam.models.interfaces import Attention, AttentionHistory, Contexts, Emission, Hidden, Memory, Noise, rows_of
+from pam.models.copying import Copying, Switch
+from pam.models.interfaces import Attention, AttentionHistory, Contexts, Emission, Hidden, Memory, Noise, rows_of, taken
 from pam.models.kernels import SearchLinear
-from pam.models.lstm import Decoder, Encoder
+from pam.models.lstm import Decoder, Encoder, known
 from pam.models.marginalization import Bound, Marginalization
 from pam.models.model import Model, TeacherForced
 from pam.models.output_kernels import PositionLikelihood
@@ -91,13 +92,14 @@ class Seq2Seq(Model):
         self, encoder: Encoder, decoder: Decoder, readout: Readout, score: interfaces.Score, window: interfaces.Window,
         distribution: interfaces.Distribution, coupling: interfaces.Coupling, latent: interfaces.Latent,
         marginalization: Marginalization, input_feeding: interfaces.InputFeeding, inference: interfaces.Inference,
-        estimator: interfaces.Estimator,
+        estimator: interfaces.Estimator, copying: Copying,
     ) -> None:  # fmt: skip
         super().__init__()
         self.encoder, self.decoder, self.readout = encoder, decoder, readout
         self.score, self.window, self.distribution = score, window, distribution
         self.coupling, self.latent, self.marginalization = coupling, latent, marginalization
         self.input_feeding, self.inference, self.estimator = input_feeding, inference, estimator
+        self.copying = copying
 
     # The definition, in the order of Figure 1 (right) of Shankar & Sarawagi (2019).
 
@@ -134,6 +136,8 @@ class Seq2Seq(Model):
             project=self.readout.project(bf16),
             views=views,
             transitions=self.coupling.transitions(source.shape[1]),
+            copied=self.copying.symbols(source),
+            pointed=self.copying.of_positions(values),
         )
         return self.latent.of_sentence(memory, final)
 
@@ -163,12 +167,23 @@ class Seq2Seq(Model):
         prior = latent.log_weights.exp()
         return Attention(query, latent.log_weights, prior, hidden, latent.shift, latent.cost, gumbel)
 
-    def emit(self, memory: Memory, attention: Attention) -> Emission:
-        """What a step says of its symbol."""
+    def emit(self, memory: Memory, attention: Attention, before: Tensor) -> Emission:
+        """What a step says of its symbol, after `before` (n,)."""
         projected = memory.project(attention.query)
         if memory.readout_shift is not None:
             projected = projected + memory.readout_shift
-        return self.marginalization.emission(attention, projected, memory)
+        switch = self.switch(memory.copied, memory.pointed, attention.query, before)
+        of_shift = None
+        if switch is not None and attention.shift is not None:
+            of_shift = self.copying.of_context(attention.shift)
+        return self.marginalization.emission(attention, projected, memory, switch, of_shift)
+
+    def switch(self, copied: Tensor | None, pointed: Tensor | None, query: Tensor, before: Tensor) -> Switch | None:
+        """What decides whether symbols are copied; see `Copying.switch`."""
+        if not self.copying.copies:
+            return None
+        embedding = self.decoder.embedding
+        return self.copying.switch(copied, pointed, query, embedding(known(before, embedding)))
 
     def step(self, memory: Memory, state: State, symbol: Tensor) -> Step:
         """The step after `symbol` (n,) was written last; latents are their means, unless they are to be sampled at test
@@ -176,7 +191,7 @@ class Seq2Seq(Model):
         noise = Noise.draw(1, memory.values, memory.beam).at(0, len(symbol)) if self.latent.sampling else None
         assert memory.gates is not None
         attention = self.attend(memory, state, memory.gates(symbol), noise=noise)
-        return Step(attention, self.emit(memory, attention), state.history)
+        return Step(attention, self.emit(memory, attention, symbol), state.history)
 
     def update(self, memory: Memory, step: Step, symbol: Tensor) -> State:
         """The state after y_t = `symbol` (n,) was written."""
@@ -211,18 +226,19 @@ class Seq2Seq(Model):
             given = memory.views, output.weight, output.bias, pairs, self.bf16 and self.training
             memory = replace(memory, likelihood=PositionLikelihood(*given))
         symbols = _packed(target, counts)
-        before = torch.cat([torch.full_like(target[:, :1], BOS), target[:, :-1]], dim=1)
-        gates = self.decoder.gates(_packed(before, counts), self.bf16 and self.training)
+        before = _packed(torch.cat([torch.full_like(target[:, :1], BOS), target[:, :-1]], dim=1), counts)
+        gates = self.decoder.gates(before, self.bf16 and self.training)
         masks = self.decoder.draw_masks(len(counts), len(target))
         parts = self.latent, self.input_feeding, self.estimator
         draws = draws and any(part.draws for part in parts)
         noise = Noise.draw(len(counts), memory.values) if draws else None
-        steps = self._unroll(memory, gates.split(counts), symbols.split(counts), masks, noise)
-        return self._forced(order, target, memory, counts, symbols, steps, noise)
+        by_step = gates.split(counts), before.split(counts), symbols.split(counts)
+        steps = self._unroll(memory, *by_step, masks, noise)
+        return self._forced(order, target, memory, counts, symbols, before, steps, noise)
 
     def _unroll(
-        self, memory: Memory, gates: Sequence[Tensor], symbols: Sequence[Tensor], masks: Tensor | None,
-        noise: Noise | None,
+        self, memory: Memory, gates: Sequence[Tensor], before: Sequence[Tensor], symbols: Sequence[Tensor],
+        masks: Tensor | None, noise: Noise | None,
     ) -> list[tuple[Attention, Tensor, Tensor | None, Tensor | None]]:  # fmt: skip
         """Of each step its attention, the alignment handed on, the evidence if it is known, and the context of the
         prior if it is read."""
@@ -233,7 +249,8 @@ class Seq2Seq(Model):
                 rest, state = memory.first(n), state.select(slice(n))
             random = None if masks is None else masks[:, t, :n], None if noise is None else noise.at(t, n)
             attention = self.attend(rest, state, gates[t], *random)
-            seen = self.emit(rest, attention).observe(symbol) if self.input_feeding.needs_positions else None
+            observes = self.input_feeding.needs_positions
+            seen = self.emit(rest, attention, before[t]).observe(symbol) if observes else None
             alignment = self.input_feeding(attention, seen, symbol, rest.mask)
             reads = self.marginalization.needs_context
             context = rest.fed.read(attention.prior, attention.shift) if reads else None
@@ -243,21 +260,24 @@ class Seq2Seq(Model):
         return steps
 
     def _forced(
-        self, order: Tensor, target: Tensor, memory: Memory, counts: list[int], symbols: Tensor,
+        self, order: Tensor, target: Tensor, memory: Memory, counts: list[int], symbols: Tensor, before: Tensor,
         steps: list[tuple[Attention, Tensor, Tensor | None, Tensor | None]], noise: Noise | None,
     ) -> Forced:  # fmt: skip
         attentions, alignments, evidence, contexts = (list(parts) for parts in zip(*steps, strict=True))
         sentence = torch.cat([torch.arange(n, device=target.device) for n in counts])
+        query = torch.cat([attention.query for attention in attentions])
+        of_source = taken(memory.copied, sentence), taken(memory.pointed, sentence)
         tokens = Tokens(
             counts=counts,
             sentence=sentence,
             symbols=symbols,
-            query=torch.cat([attention.query for attention in attentions]),
+            query=query,
             log_prior=torch.cat([attention.log_prior for attention in attentions]),
             context=_joined(contexts),
             shift=None if memory.readout_shift is None else memory.readout_shift[sentence],
             views=memory.views,
             bf16=self.bf16 and self.training,
+            switch=self.switch(*of_source, query, before),
         )
         cost = _joined([attention.cost for attention in attentions])
         return Forced(order, target, memory, tokens, _joined(evidence), torch.cat(alignments), cost, noise)
@@ -270,7 +290,7 @@ class Seq2Seq(Model):
         """log p(y_t | y_<t, x) of all tokens, (N,)."""
         if forced.evidence is not None:
             return forced.evidence
-        return self.marginalization.log_likelihood(TokenGold(self.readout, forced.tokens))
+        return self.marginalization.log_likelihood(TokenGold(self.readout, forced.tokens, self.copying))
 
     def objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         """What training maximizes, (B, T): log p(y_t | y_<t, x), or a bound of it, less what latents cost; what a whole
@@ -305,12 +325,14 @@ class Seq2Seq(Model):
             by_time = log_q.to(tokens.log_prior.dtype)[forced.order].transpose(0, 1)
             log_q = tokens.packed(by_time[: len(tokens.counts)])
         gumbel = None if forced.noise is None else tokens.packed(forced.noise.gumbel)
-        return bound.objective(TokenGold(self.readout, tokens), log_q, self.estimator, gumbel)
+        return bound.objective(TokenGold(self.readout, tokens, self.copying), log_q, self.estimator, gumbel)
 
     def subtract_costs(self, values: Tensor, forced: Forced, target: Tensor) -> Tensor:
         """Values (B, T) less what the latent and the score cost a whole sentence."""
-        summed = forced.tokens.padded(forced.alignment).sum(0) if self.score.costs else None
-        of_score = None if summed is None else self.score.cost(forced.memory, summed)
+        tokens, of_score = forced.tokens, None
+        if self.score.costs:
+            given = tokens.padded(tokens.log_prior.exp()), tokens.padded(forced.alignment)
+            of_score = self.score.cost(forced.memory, *given)
         costs = [cost for cost in (forced.memory.cost, of_score) if cost is not None]
         if not costs:
             return values

@@ -17,14 +17,16 @@ from functools import partial
 from pam.config import Experiment
 
 RESULTS, COSTS = "1. Results", "3. Data and cost"  # headings of the report's menu under which tables are listed
-INFLECTION, TRANSLATION = "inflection", "translation"
+INFLECTION, TRANSLATION, SUMMARIZATION = "inflection", "translation", "summarization"
 ANALYZED = frozenset({TRANSLATION})  # kinds of task whose scores have the perplexity of an analysis
 
 SCORES, GOLD_SCORES = {"scores": "{run}/scores.json"}, {"scores": "{run}/gold_scores.json"}
 DEV_SCORES = {"scores": "{run}/dev/scores.json"}
 SIZED_SCORES = SCORES | {"data": "{task}/data/summary.json"}
 ANALYSES, HISTORIES = {"analyses": "{run}/analysis.json"}, {"histories": "{run}/history.csv"}
+PREDICTIONS = {"predictions": "{run}/beam{beam}/predictions.tsv"}
 RUN_CONFIG = ("{run}/run.yaml",)
+ROUGE = ("rouge1", "rouge2", "rougeL")
 LATENT, SAMPLED = ("acvi", "ved"), ("variational-sample",)  # models by which such comparisons are known
 
 
@@ -56,6 +58,7 @@ class Item:
     needs: tuple[str, ...] = ()  # what a task must have to be shown, of `abilities`
     of: tuple[str, ...] = ()  # models of which it must have one; empty: whatever it has
     also_reads: tuple[str, ...] = ()  # files in the folders of those that it reads without being given them
+    controls: tuple[str, ...] = ()  # outputs that no model made, whose scores it shows below the models'
     trained: bool = False  # whether it shows only models with a training of their own
 
     def shows(self, experiment: Experiment, kinds: Mapping[str, str]) -> list[str]:
@@ -86,6 +89,7 @@ def gains_of(spec: TableSpec, label: str = "") -> TableSpec:
 
 _translation = partial(TableSpec, kind=TRANSLATION, files=SCORES)
 _inflection = partial(TableSpec, kind=INFLECTION, files=SCORES)
+_summaries = partial(TableSpec, kind=SUMMARIZATION, files=SCORES)
 _costs = partial(TableSpec, kind=None, files=SCORES, category=COSTS)
 
 _TABLE1 = _translation(
@@ -104,6 +108,12 @@ _TABLE3 = _translation(
     "Table 3: alignment", title="Agreement of attention with gold word alignments (the paper's Table 3)",
     metrics=("one_minus_aer", "aer", "one_minus_aer_prior", "one_minus_aer_late"), paper="table3",
     files=GOLD_SCORES, needs=("gold",), front=True,
+)  # fmt: skip
+_SUMMARIES = _summaries(
+    "Summaries: ROUGE and METEOR",
+    title="ROUGE and METEOR of summaries (Amortized Context Vector Inference, Tables 1 and 5)",
+    metrics=(*ROUGE, "meteor_exact", "meteor_full"), paper="table_acvi_summaries", controls=("lead", "random"),
+    front=True,
 )  # fmt: skip
 
 TABLES: dict[str, TableSpec] = {
@@ -149,12 +159,22 @@ TABLES: dict[str, TableSpec] = {
     "table_ablation_aer": _translation(
         "Alignment error of attentions", title="Alignment error rate of attention (Luong et al. 2015, Table 6)",
         metrics=("aer",), paper="table_ablation", files=GOLD_SCORES, needs=("gold",), of=("local-m", "local-p")),
+    "table_acvi_summaries": _SUMMARIES,
+    "table_acvi_summaries_gains": gains_of(_SUMMARIES, "Summaries: gains over the baseline"),
+    "table_acvi_novelty": _summaries(
+        "Summaries: what is new, and what is copied",
+        title="New and copied words of summaries (Amortized Context Vector Inference, Table 2)",
+        metrics=("novel_words", "novel_*grams", "oov_words", "copied_sentences", "repeated_trigrams", "summary_words"),
+        paper="table_acvi_novelty", controls=("reference", "lead", "random")),
     "attentions": TableSpec(
         "All models at a glance", None, SCORES | {"gold-scores": "{run}/gold_scores.json"} | ANALYSES,
         title="All models at a glance", builder="attentions"),
     "examples": _translation(
         "Examples of translations", title="Translations of all models", builder="examples",
-        files={"predictions": "{run}/beam{beam}/predictions.tsv"}, also_reads=RUN_CONFIG),
+        files=PREDICTIONS, also_reads=RUN_CONFIG),
+    "summary_examples": _summaries(
+        "Examples of summaries", title="Summaries of all models", builder="examples",
+        files=PREDICTIONS, also_reads=RUN_CONFIG),
     "overhead": _costs(
         "Time over the baseline's", title="Time of every model over the baseline's",
         builder="overhead", paper="overhead"),
@@ -198,6 +218,8 @@ FIGURES: dict[str, FigureSpec] = {
     "bleu_by_length": FigureSpec("BLEU by sentence length", TRANSLATION, SCORES, draws="bleu_by_length"),
     "bleu_by_size": FigureSpec("BLEU by training pairs", TRANSLATION, SIZED_SCORES, ("sizes",), draws="bleu_by_size"),
     "bleu_cost": _compared("BLEU against cost", TRANSLATION, "cost", "bleu_b*"),
+    "rouge": _compared("ROUGE-L", SUMMARIZATION, "quality", "rougeL", "table_acvi_summaries"),
+    "rouge_gains": _compared("Gains in ROUGE-L", SUMMARIZATION, "gains", "rougeL", "table_acvi_summaries"),
     "accuracy": _compared("Accuracy over forms", INFLECTION, "quality", "accuracy", "table2"),
     "accuracy_paradigms": _compared("Accuracy over paradigms", INFLECTION, "quality", "paradigm_accuracy"),
     "gains": _compared("Gains, forms", INFLECTION, "gains", "accuracy", "table2"),

@@ -16,7 +16,7 @@ from pam.config import Experiment
 from pam.evaluation import bootstrap
 from pam.evaluation.bootstrap import LEVEL, MANY, RESAMPLES, RESAMPLES_OF_MANY, Interval
 from pam.evaluation.metrics import Floats, Metric, metric_of
-from pam.io import Strict, UserError, parse, read_yaml
+from pam.io import Strict, UserError, find_file, parse, read_yaml
 from pam.reporting.catalogue import TableSpec
 from pam.reporting.runs import TaskRuns, check_known, load_runs
 
@@ -37,7 +37,7 @@ class PaperTable(Strict):
 
 def load_papers(path: Path | str) -> dict[str, PaperTable]:
     """Reads all tables of `path`; a `UserError` names file and line of what is not YAML or not a number."""
-    content = read_yaml(path)
+    content = read_yaml(find_file(path))
     if not isinstance(content, dict):
         raise UserError("expected tables by name", file=path, hint="see config/README.md")
     return {str(name): parse(PaperTable, value, path, [str(name)]) for name, value in content.items()}

@@ -17,7 +17,7 @@ from pam.evaluation.metrics import perplexity
 from pam.evaluation.translation import Significance
 from pam.io import UserError, unknown
 from pam.reporting import data_and_cost, lengths
-from pam.reporting.catalogue import TABLES, TableSpec, gains_of
+from pam.reporting.catalogue import SUMMARIZATION, TABLES, TableSpec, gains_of
 from pam.reporting.comparison import RULE, Inputs, Row, compare, frame_of
 from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, probability, signed, table_of
 from pam.reporting.runs import ScoredRun, label_of, load_outputs, load_runs, processor_seconds
@@ -84,6 +84,8 @@ def comparison(spec: TableSpec, inputs: Inputs) -> Table:
     signatures = dict.fromkeys(signed_by)
     said = [f"Signatures of sacreBLEU: {'; '.join(signatures)}."] if signatures else []
     said += [SACREBLEU_NOTE] if sacrebleu else []
+    runs = [run.scores.details for task in inputs.tasks for run in task.runs]
+    said += [f"Left out: {why}." for why in dict.fromkeys(one for own in runs for one in own.get("left_out", ()))]
     notes = _notes(spec, inputs, rows, OURS_NOTE, said)
     return table_of(inputs.title(spec), frame, csv, DIGITS, shown, notes, group=len(names) - 1)
 
@@ -200,7 +202,7 @@ GLANCE_NOTE = (
 
 def attentions(spec: TableSpec, inputs: Inputs) -> Table:
     """One row per task and model, means over seeds; what was not measured is empty."""
-    rows = compare(inputs.tasks, inputs.experiment, ("accuracy", "bleu_b*"), None, first=True)
+    rows = compare(inputs.tasks, inputs.experiment, ("accuracy", "bleu_b*", "rouge1"), None, first=True)
     gold = load_runs(inputs.gold_scores, inputs.experiment) if inputs.gold_scores else []
     aligned = compare(gold, inputs.experiment, ["one_minus_aer"], None, first=True) if gold else []
     certain = []
@@ -246,6 +248,7 @@ def _means(records: Sequence[tuple[Any, ...]], columns: Sequence[str]) -> pd.Dat
 
 COUNT = 6  # sentences of each task
 WORDS = range(6, 26)  # lengths of the sources that are shown: neither trifling nor too long to be compared by eye
+SHOWN_WORDS = 100  # of a source that is summarized, at most
 EXAMPLES = ("task", "sentence", "model", "label", "text")
 EXAMPLES_SHOWN = (TASK, Column("Sentence", "{sentence}"), Column("", "{label}", "l"), Column("Text", "{shown}", "p"))
 EXAMPLES_NOTE = (
@@ -254,31 +257,41 @@ EXAMPLES_NOTE = (
     "drawn at random."
 )
 
+SUMMARIES_NOTE = (
+    f"First seed, main beam, words as the models write them. {COUNT} texts, spread evenly over those of the test split "
+    f"on which the models differ most: not the best ones, nor drawn at random. Of a source the first {SHOWN_WORDS} "
+    "words are shown."
+)
+
 
 def examples(spec: TableSpec, inputs: Inputs) -> Table:
     """Some sentences of each task with the outputs of every model's first seed; a `UserError` if they are of others."""
     lines: list[tuple[str, str, int, str, str, str]] = []
+    whole = spec.kind == SUMMARIZATION  # whatever their length
     for task, by_model in load_outputs(inputs.predictions, inputs.experiment).items():
         first, *others = models = [seeds[0] for seeds in by_model.values()]
         for other in others:
             if [line[:2] for line in other.lines] != [line[:2] for line in first.lines]:
                 words, hint = f"these are not the sentences of {first.path}", "predict again on the same prepared data"
                 raise UserError(words, file=other.path, hint=hint)
-        for place in _most_different([one.lines for one in models]):
+        for place in _most_different([one.lines for one in models], range(2**31) if whole else WORDS):
             source, target, _ = first.lines[place]
+            if whole and len(source.split()) > SHOWN_WORDS:
+                source = " ".join([*source.split()[:SHOWN_WORDS], "…"])
             texts = [("", "Source", source), ("", "Reference", target)]
             texts += [(one.model, one.label, one.lines[place][2]) for one in models]
             lines += [(label_of(task, inputs.experiment), task, place + 1, *text) for text in texts]
     frame = pd.DataFrame(lines, columns=["task_label", *EXAMPLES], dtype=object)
+    notes = (SUMMARIES_NOTE if whole else EXAMPLES_NOTE,)
     frame["shown"] = frame["text"].replace("", "(empty)")
-    return table_of(inputs.title(spec), frame, EXAMPLES, {}, EXAMPLES_SHOWN, (EXAMPLES_NOTE,), group=2)
+    return table_of(inputs.title(spec), frame, EXAMPLES, {}, EXAMPLES_SHOWN, notes, group=2)
 
 
-def _most_different(outputs: Sequence[Sequence[tuple[str, ...]]]) -> list[int]:
-    """Of each of `COUNT` stretches the sentence with most different outputs, of a length in `WORDS` if there is one."""
+def _most_different(outputs: Sequence[Sequence[tuple[str, ...]]], lengths: range) -> list[int]:
+    """Of each of `COUNT` stretches the sentence with most different outputs, of one of `lengths` if there is one."""
 
     def rank(number: int) -> tuple[bool, int]:
-        return len(outputs[0][number][0].split()) in WORDS, len({lines[number][2] for lines in outputs})
+        return len(outputs[0][number][0].split()) in lengths, len({lines[number][2] for lines in outputs})
 
     bounds = [place * len(outputs[0]) // COUNT for place in range(COUNT + 1)]
     return [max(range(*ends), key=rank) for ends in pairwise(bounds) if range(*ends)]

@@ -90,7 +90,8 @@ class Reporter:
         self.bar.set_postfix_str(f"dev {quality}")
         log.info(
             f"{self.name}: epoch {row['epoch']} of {self.epochs}, train loss {row['train_loss']:.4f}, "
-            f"dev loss {row['dev_loss']:.4f}, dev {quality}, {row['cpu_s']:.0f} CPU s"
+            f"dev loss {row['dev_loss']:.4f}, dev {quality}, {row['cpu_s']:.0f} CPU s, "
+            f"{row['tokens'] / max(row['wall_s'], 1e-9):,.0f} target tokens/s"
         )
 
 

@@ -22,6 +22,7 @@ from pam.fingerprint import fingerprint, model_modules
 from pam.io import UserError, sha256_of, write_json, write_text
 from pam.models.build import build, parameters_of
 from pam.models.checkpoint import belongings, load_model, save_model
+from pam.models.copying import match
 from pam.models.model import Model
 from pam.run_folder import RunFolder, command_line
 from pam.training import devices, distributed
@@ -87,7 +88,9 @@ def _train_in_group(
         else:
             torch.manual_seed(run.seed)  # decides the first weights
             with devices.enough_for("making the network", "lower the sizes in `network`"):
-                model = build(run.components, run.network, *_sizes(data, run)).to(group.device)
+                model = build(run.components, run.network, *_sizes(data, run))
+                match(model, data.source, data.target)
+                model = model.to(group.device)
             if starts:
                 take_over(model, starts)
             name = f"{run.task}/{run.model}/seed{run.seed}"
@@ -109,7 +112,7 @@ def _train_in_group(
 
 def _split(data: Prepared, name: str, run: RunConfig) -> Split:
     """A split in the direction in which a model learns."""
-    split = data.split(name)
+    split = data.split(name, run.components.copying.copies)
     return split.turned() if run.components.reversed else split
 
 
@@ -125,7 +128,7 @@ def _examples(data: Prepared, name: str, run: RunConfig) -> Examples:
     if len(split) == 0:
         raise UserError("no rows", file=path, hint="prepare data that has some")
     try:
-        return Examples(split, run.components.targets)
+        return Examples(split, run.components.targets, _sizes(data, run)[1])
     except UserError as error:
         raise UserError(error.message, file=path, hint=error.hint) from error
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from pam.config import Decoding, RunConfig
+from pam.config import Decoding, Phase, RunConfig
 from pam.data.dataset import Batch, Examples, Rows
 from pam.data.vocabulary import EOS, strip
 from pam.decoding.search import search
@@ -79,6 +79,9 @@ class Trainer:
         else:
             first, second = training.adam_betas
             self.optimizer = torch.optim.Adam(self.model.parameters(), betas=(first, second), **given)
+        phases = training.phases or [Phase()]
+        self.cut = {phase.until: self.train.cut(phase.source, phase.target) for phase in phases}
+        self.dev = self.dev.cut(phases[-1].source, phases[-1].target)
         self.progress = Progress()
         self.best: Weights = {}
         self.recent: list[Weights] = []
@@ -126,6 +129,10 @@ class Trainer:
     def step(self) -> int:
         return self.progress.steps(self.steps_per_epoch)
 
+    def _examples(self) -> Examples:
+        """What is learned from at the current step, as its phase cuts it."""
+        return self.cut[self.config.training.phase(self.step).until]
+
     def _learning_rate(self, step: int) -> float:
         """That of a step of the current epoch; what came before it is in the progress, so that a resumed run has it."""
         bounds = [-row["dev_objective"] for row in self.progress.history] if self._watches_bound else []
@@ -169,7 +176,7 @@ class Trainer:
             group["lr"] = self._learning_rate(self.step)
         self.model.progress(self.step, self.total_steps)
         self.optimizer.zero_grad()
-        tokens = int(self.train.target_lengths[rows].sum())
+        tokens = int(self._examples().target_lengths[rows].sum())
         # Long and short rows are mixed in each part as in the batch; of one that is too small a part is empty.
         units = tokens if training.normalize == "tokens" else len(rows)
         own_loss = self._backward(rows[self.group.rank :: self.group.size], units)
@@ -195,7 +202,7 @@ class Trainer:
         count = min(self.config.training.accumulate, len(rows))
         parts = np.array_split(rows, count) if count else [rows]
         for index, part in enumerate(parts, start=1):
-            batch = self.train.batch(part).to(self.group.device) if len(part) else None
+            batch = self._examples().batch(part).to(self.group.device) if len(part) else None
             objective, more = self.objective, index < len(parts)
             with objective.no_sync() if more and isinstance(objective, DistributedDataParallel) else nullcontext():
                 total = objective(batch)
@@ -245,6 +252,7 @@ class Trainer:
     def _evaluate(self) -> tuple[Weights, dict[str, float]]:
         """Weights that may be the best, a mean over the last epochs, and their scores on `dev`."""
         config, average = self.config, self.config.training.average
+        self.model.progress(self.step - 1, self.total_steps)  # as it was, if the training was stopped in between
         mean = own = self.model.state_dict()
         recent = self.recent
         if average > 1:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from pam.data.dataset import Prepared
+from pam.data.tokenizers import InflectionCodec
 from pam.models.checkpoint import load_model
 from tests.cli.conftest import Call
 from tests.training import small
@@ -42,6 +43,19 @@ def test_a_typed_line_gives_what_the_prepared_row_gives(
     found = called("predict", *model, typed=typed).out.splitlines()
     assert found == [row[3] for row in rows] == [row[5] for row in rows]
     assert len({row[3] for row in rows}) > 2
+
+
+def test_where_a_text_has_lines_all_of_them_are_one_source(
+    called: Call, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(InflectionCodec, "by_line", False)
+    model = ("--model", trained / "model")
+    lines = "Hand\t\n\ncase=nominative,number=plural\n"
+    whole = called("predict", *model, typed=lines)
+    assert whole.code == 0
+    assert whole.out == called("predict", *model, "--each-line", typed=lines.replace("\n", "") + "\n").out
+    # Line by line the first would have no features.
+    assert called("predict", *model, "--each-line", typed="Hand\n").code == 2
 
 
 def test_blank_lines_are_answered_by_blank_ones_and_other_line_ends_are_taken(called: Call, trained: Path) -> None:

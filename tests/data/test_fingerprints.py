@@ -27,12 +27,14 @@ pair = {"source": "de", "target": "en"}
 json.dump({
     **stages("inflection"),
     **stages("translation", **pair),
+    **stages("summarization", read="lines"),
     "talks": stages("translation", read="wit3", **pair)["translation extract"],
     "prepare": fingerprint("pam.data.prepare:prepare"),
     "train": fingerprint("pam.data.dataset:Examples"),
 }, sys.stdout)
 """
 
+PAIRS = ("translation", "summarization")
 PREPARED = ("extract", "tokenize", "segment", "index", "codec")
 
 
@@ -55,11 +57,18 @@ def fingerprints(folder: Path) -> dict[str, str]:
     ("file", "line", "changed"),
     [
         ("readers", "class Wit3(Reader):", {"talks"}),
-        ("readers", "class Lines(DividingReader):", {"translation extract"}),
+        ("readers", "class Lines(DividingReader):", {"translation extract", "summarization extract"}),
+        ("readers", "class JsonLines(DividingReader):", set()),
+        ("summarization", "class IndexSummaries(Index):", {"summarization index"}),
+        (
+            "tokenizers",
+            "class SummarizationCodec(TranslationCodec):",
+            {f"summarization {name}" for name in ("tokenize", "segment", "codec")},
+        ),
         ("tokenizers", "class UniDic(Tokenizer):", set()),
-        ("tokenizers", "class Moses(Tokenizer):", {f"translation {name}" for name in PREPARED[1:]}),
+        ("tokenizers", "class Moses(Tokenizer):", {f"{kind} {name}" for kind in PAIRS for name in PREPARED[1:]}),
         ("tokenizers", "class InflectionCodec(Codec):", {"inflection index", "inflection codec"}),
-        ("translation", "class Segment(Stage[TranslationFormat]):", {"translation segment"}),
+        ("translation", "class Segment(Stage[PairsFormat]):", {"translation segment", "summarization segment"}),
         ("inflection", "class Index(Stage[InflectionFormat]):", {"inflection index"}),
         ("translation", "class Links:", set()),
         ("dataset", "class Batch:", {"train"}),

@@ -33,6 +33,15 @@ UNPINNED = {
     ("wat17-ja-en", "train/train-1.txt"),
     ("wat17-ja-en", "dev/dev.txt"),
     ("wat17-ja-en", "test/test.txt"),
+    *(
+        (name, file)
+        for name in ("cnndm-see", "cnndm-see-duc2004")
+        for file in ("train.txt.src", "train.txt.tgt.tagged", "val.txt.src", "val.txt.tgt.tagged")
+    ),
+    ("cnndm-see", "test.txt.src"),
+    ("cnndm-see", "test.txt.tgt.tagged"),
+    ("cnndm-see-duc2004", "duc.src"),
+    ("cnndm-see-duc2004", "duc.tgt"),
 }
 """Files of which no SHA-256 is known; what comes first is what they are held to."""
 
@@ -63,6 +72,12 @@ def test_our_own_registry_has_what_the_papers_used_and_what_stands_in_for_it() -
         "tatoeba-en-vi": "translation",
         "wat17-ja-en": "translation",
         "wmt16-ro-en": "translation",
+        "acl-titles": "summarization",
+        "aeslc": "summarization",
+        "cnn-to-daily-mail": "summarization",
+        "cnndm-see": "summarization",
+        "cnndm-see-39k": "summarization",
+        "cnndm-see-duc2004": "summarization",
         "cldr-de-en-gold": "alignment",
         "rwth-de-en": "alignment",
     }

@@ -100,7 +100,7 @@ def test_a_typed_line_without_words_is_refused(tmp_path: Path, line: str) -> Non
 @pytest.mark.parametrize("content", ["", "{}", '{"source": 3}', "\xff"])
 def test_a_damaged_codec_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "codec.json").write_bytes(content.encode("latin-1"))
-    with pytest.raises(UserError, match="not a codec of translation"):
+    with pytest.raises(UserError, match="not a codec of this kind of task"):
         TranslationCodec.load(tmp_path)
 
 

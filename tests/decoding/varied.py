@@ -24,6 +24,9 @@ SEEDS = {
     "structural": (20, 20),
     "fertility": (1, 17),
     "local-p": (2, 36),
+    "soft-pointer": (9, 13),
+    "soft-pointer-coverage": (9, 152),
+    "postr-joint-pointer": (9, 252),
 }
 """Of `model` and of `short`, chosen for what they write for `SOURCES`; (9, 17) for the others."""
 ACTIONS = {name: name == "hard-mono" for name in tiny.NAMED}

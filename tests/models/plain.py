@@ -16,16 +16,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pam.data.vocabulary import BOS, PAD
+from pam.data.vocabulary import BOS, PAD, UNK
 from pam.models import couplings, interfaces, lstm, options, readout, scores
 from pam.models.agreement import Agreement, turned_round
 from pam.models.distributions import Softmax
 from pam.models.interfaces import Attention, Memory, Noise
-from pam.models.kernels import SourceMatrix, lstm_cell_plain, read_plain, scores_plain
+from pam.models.kernels import SourceMatrix, additive_plain, lstm_cell_plain, read_plain, scores_plain
 from pam.models.logspace import ZERO
 from pam.models.marginalization import Bound, Output
 from pam.models.output_kernels import mixture_plain
-from pam.models.posterior import Observation, posterior
+from pam.models.posterior import Observation, normalized
 from pam.models.seq2seq import Seq2Seq, State
 from tests.models import tiny
 
@@ -80,6 +80,7 @@ def plain_kernels() -> Iterator[None]:
         patch.setattr(lstm._Mirrored, "apply", _turned)
         patch.setattr(readout, "SharedLinear", PlainLinear)
         patch.setattr(couplings, "coupled_softmax", _coupled)
+        patch.setattr(scores, "additive", additive_plain)
         for module in (interfaces, scores):
             patch.setattr(module, "SourceMatrix", PlainMatrix)
         yield
@@ -91,9 +92,12 @@ class PlainStep:
 
     Attributes:
         projected: (n, R) W_s s + b, with what a latent vector of the sentence adds.
-        positions: (n, m, V) log p(y | s_t, h_a), or None where positions have no output.
+        positions: (n, m, V) log p(y | s_t, h_a), or None where positions have no output; with what is copied, that of
+            V + m symbols.
         kept: (n, m) positions that are summed over, or None where positions have no output.
+        joint: (n, m, V) log p(a, y), likewise.
         log_probs: (n, V).
+        before: (n,) y_{t-1}.
         symbol: (n,) y_t, once it is known.
     """
 
@@ -104,7 +108,9 @@ class PlainStep:
     projected: Tensor
     positions: Tensor | None
     kept: Tensor | None
+    joint: Tensor | None
     log_probs: Tensor
+    before: Tensor
     symbol: Tensor | None = None
 
     def observe(self, symbol: Tensor) -> Observation:
@@ -112,8 +118,9 @@ class PlainStep:
         truncated = None
         if self.model.marginalization.top_k is not None:
             truncated = self.kept.sum(1) < (self.attention.log_prior > ZERO / 2).sum(1)
-        weights = _weights(self.model, self.attention.log_prior, self.kept)
-        return posterior(weights, self.of_each(symbol), truncated)
+        assert self.joint is not None
+        index = symbol[:, None, None].expand(-1, self.joint.shape[1], 1)
+        return normalized(self.joint.gather(2, index).squeeze(2), truncated)
 
     def of_each(self, symbol: Tensor) -> Tensor:
         """log p(symbol | s_t, h_a), (n, m)."""
@@ -134,16 +141,15 @@ class PlainStep:
     def at(self, weights: Tensor) -> Tensor:
         """log p(y_t | s_t, sum_a weights(a) h_a), (n,)."""
         assert self.symbol is not None
-        made = self.model.readout
         context = read_plain(self.memory.values, weights)
-        hidden = made.of_values(context) + self.projected
-        log_probs = torch.log_softmax(made.output(torch.tanh(hidden)), 1)
+        log_probs = _of_context(self.model, self.memory, self.attention, self.projected, context, self.before)
         return log_probs.gather(1, self.symbol[:, None]).squeeze(1)
 
 
 def step(
-    model: Seq2Seq, memory: Memory, state: State, gates: Tensor, masks: Tensor | None = None, noise: Noise | None = None
-) -> PlainStep:
+    model: Seq2Seq, memory: Memory, state: State, gates: Tensor, before: Tensor, masks: Tensor | None = None,
+    noise: Noise | None = None,
+) -> PlainStep:  # fmt: skip
     """One step, with the probability of every symbol at every position."""
     attention = model.attend(memory, state, gates, masks, noise)
     made, marginalization = model.readout, model.marginalization
@@ -152,18 +158,68 @@ def step(
         projected = projected + memory.readout_shift
     given = model, memory, state, attention, projected
     if not marginalization.gives_positions:
-        hidden = projected
-        if marginalization.needs_context:
-            hidden = hidden + made.of_values(_context(memory, attention, attention.prior))
-        return PlainStep(*given, None, None, torch.log_softmax(made.output(torch.tanh(hidden)), 1))
+        context = _context(memory, attention, attention.prior) if marginalization.needs_context else None
+        log_probs = _of_context(model, memory, attention, projected, context, before)
+        return PlainStep(*given, None, None, None, log_probs, before)
     hidden = made.of_values(memory.values) + projected[:, None]
     positions = torch.log_softmax(made.output(torch.tanh(hidden)), 2)
     kept = attention.log_prior > ZERO / 2
     if marginalization.top_k is not None or marginalization.mass is not None:
         for row, log_prior in zip(kept, attention.log_prior, strict=True):
             row &= torch.tensor(_summed(log_prior.exp().tolist(), marginalization))
-    joint = _weights(model, attention.log_prior, kept)[:, :, None] + positions
-    return PlainStep(*given, positions, kept, torch.logsumexp(joint, 1))
+    weights = _weights(model, attention.log_prior, kept)[:, :, None]
+    joint = weights + positions
+    if model.copying.copies:
+        generated, copied = _with_copies(model, memory, attention, positions, before)
+        positions = _log(generated + copied)
+        joint = _log(weights.exp() * generated + attention.prior[:, :, None] * copied)
+    return PlainStep(*given, positions, kept, joint, torch.logsumexp(joint, 1), before)
+
+
+def _of_context(
+    model: Seq2Seq, memory: Memory, attention: Attention, projected: Tensor, context: Tensor | None, before: Tensor
+) -> Tensor:
+    """log p(y) of all symbols, (n, V) or (n, V + m), of one context (n, D), or of none."""
+    made = model.readout
+    hidden = projected if context is None else projected + made.of_values(context)
+    log_probs = torch.log_softmax(made.output(torch.tanh(hidden)), 1)
+    if not model.copying.copies:
+        return log_probs
+    p_gen = _p_gen(model, attention, context, before)
+    copied = torch.einsum("nm,nmv->nv", attention.log_prior.exp(), _one_hot(model, memory))
+    return _log(p_gen * F.pad(log_probs.exp(), (0, copied.shape[1] - log_probs.shape[1])) + (1 - p_gen) * copied)
+
+
+def _with_copies(
+    model: Seq2Seq, memory: Memory, attention: Attention, positions: Tensor, before: Tensor
+) -> tuple[Tensor, Tensor]:
+    """p(y is generated | s_t, h_a), by `positions`, and p(y is copied | s_t, h_a), (n, m, V + m) each."""
+    own = _one_hot(model, memory)
+    p_gen = _p_gen(model, attention, memory.values, before)
+    if isinstance(model.marginalization, Bound):
+        own = torch.einsum("nm,nmv->nv", attention.log_prior.exp(), own)[:, None]
+    generated = F.pad(positions.exp(), (0, own.shape[2] - positions.shape[2]))
+    return p_gen * generated, (1 - p_gen) * own
+
+
+def _log(probs: Tensor) -> Tensor:
+    """Logs whose gradient is finite where there is no probability."""
+    return probs.clamp_min(1e-300).log()
+
+
+def _p_gen(model: Seq2Seq, attention: Attention, context: Tensor, before: Tensor) -> Tensor:
+    """p_gen of contexts (n, D) or (n, m, D): (n, 1) or (n, m, 1)."""
+    made, embedding = model.copying, model.decoder.embedding.weight
+    fed = embedding[torch.where(before < len(embedding), before, UNK)]
+    of_row = attention.query @ made.of_query.weight.t() + made.of_query.bias + fed @ made.of_symbol.weight.t()
+    of_row = of_row if context.dim() == 2 else of_row[:, None]
+    return torch.sigmoid(context @ made.of_values.weight.t() + of_row)
+
+
+def _one_hot(model: Seq2Seq, memory: Memory) -> Tensor:
+    """[x_a = y], (n, m, V + m), zeros at padding."""
+    found = F.one_hot(memory.copied, tiny.VOCABULARY + memory.copied.shape[1])
+    return found.to(memory.values) * memory.mask[:, :, None]
 
 
 def _summed(prior: list[float], marginalization: Output) -> list[bool]:
@@ -266,6 +322,7 @@ def _steps(
             memory,
             state,
             gates[t],
+            before[:, t],
             None if masks is None else masks[:, now],
             None if noise is None else noise.at(now, len(target)),
         )
@@ -302,7 +359,9 @@ def _costs(model: Seq2Seq, memory: Memory, steps: list[PlainStep], alignment: Te
     if each[0] is not None:
         costs = costs + torch.stack([cost for cost in each if cost is not None], 1)
     real = target != PAD
-    of_score = model.score.cost(memory, (alignment * real[:, :, None]).sum(1))
+    prior = torch.stack([made.attention.log_prior.exp() for made in steps], 1)
+    attended = [(part * real[:, :, None]).transpose(0, 1) for part in (prior, alignment)]
+    of_score = model.score.cost(memory, *attended)
     at_end = real & (real.sum(1, keepdim=True) == real.cumsum(1))
     for cost in (memory.cost, of_score):
         if cost is not None:

@@ -22,6 +22,8 @@ from pam.models.kernels import (
     SharedLinear,
     SourceMatrix,
     Tape,
+    additive,
+    additive_plain,
     lstm_cell_plain,
     read_plain,
     scores_plain,
@@ -143,6 +145,20 @@ def test_an_lstm_cell_saturates_without_overflow(scale: float) -> None:
 
 
 # The linear layer.
+
+
+@pytest.mark.parametrize("covers", [False, True])
+def test_the_additive_score_keeps_no_hidden_layer_and_has_its_gradient(covers: bool) -> None:
+    shapes = [(3, 5, 4), (3, 4), (4,), *([(3, 5), (4,)] if covers else [])]
+    given = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    torch.testing.assert_close(additive(*given), additive_plain(*given))
+    assert gradcheck(additive, given)
+    hidden, saved = 3 * 5 * 4, []
+    with torch.autograd.graph.saved_tensors_hooks(saved.append, lambda kept: kept):
+        additive(*given)
+    assert [one is given[0] or one.data_ptr() == given[0].data_ptr() for one in saved if one.numel() == hidden] == [
+        True
+    ]
 
 
 def test_a_linear_layer_that_steps_share() -> None:

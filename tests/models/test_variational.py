@@ -119,7 +119,10 @@ def test_q_over_its_best_positions_sums_to_one() -> None:
     torch.testing.assert_close(q.gather(1, best).sum(1), torch.ones(len(q), dtype=torch.float64))
 
 
-PAID = {"variational", "variational-sample", "variational-gumbel", "hard", "fertility", "acvi", "ved"}
+PAID = {
+    *("variational", "variational-sample", "variational-gumbel", "hard", "fertility", "acvi", "ved"),
+    "soft-pointer-coverage",
+}
 """Models whose objective is a bound, or pays for something besides the likelihood."""
 
 

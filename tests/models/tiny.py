@@ -21,6 +21,7 @@ NAMED = (
     *("variational", "variational-sample", "variational-gumbel", "hard"),
     *("hard-mono", "none", "soft-location", "soft-no-input-feeding"),
     *("structural", "fertility", "local-m", "local-p", "structured"),
+    *("soft-pointer", "soft-pointer-coverage", "postr-joint-pointer"),
 )
 """Models of `config/models`, one or more with each kind of component."""
 

@@ -13,6 +13,7 @@ from pam.reporting.tables import BUILDERS
 
 INFLECTION = {"table2", "table2_gains", "table2_paradigms", "table2_paradigms_gains"}
 TRANSLATION = {"table1", "table1_gains", "table1_more", "examples"}
+SUMMARIZATION = {*("table_acvi_summaries", "table_acvi_summaries_gains"), *("table_acvi_novelty", "summary_examples")}
 ANY = {"attentions", "overhead", "costs", "environment"}
 
 
@@ -27,6 +28,7 @@ def experiment(**tasks: dict[str, Any]) -> Experiment:
     [
         (["inflection"], INFLECTION | ANY),
         (["translation"], TRANSLATION | ANY),
+        (["summarization"], SUMMARIZATION | ANY),
         (["inflection", "translation"], INFLECTION | TRANSLATION | ANY),
     ],
 )

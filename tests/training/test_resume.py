@@ -67,6 +67,27 @@ def test_what_a_training_draws_and_averages_is_resumed_too(model: str, data: Pat
     assert runs.result(killed) == runs.result(whole)
 
 
+PHASES = [{"until": 2, "source": 3, "target": 2}, {"until": 6, "source": 6}, {"source": 9, "target": 7}]
+
+
+@pytest.mark.parametrize("step", [2, 3, 4, 6, 7])
+def test_a_training_in_phases_is_resumed_within_a_phase_and_between_two(step: int, data: Path, tmp_path: Path) -> None:
+    run, whole, killed = small.run("soft-pointer-coverage", phases=PHASES), tmp_path / "whole", tmp_path / "killed"
+    assert runs.train(run, data, whole).end() == 0
+    assert runs.train(run, data, killed, Fault(*STEP, step)).end() == -signal.SIGKILL
+    assert runs.train(run, data, killed).end() == 0
+    assert runs.result(killed) == runs.result(whole)
+
+
+def test_a_training_stopped_in_an_evaluation_evaluates_what_its_schedules_say(data: Path, tmp_path: Path) -> None:
+    """Coverage that is not active yet would change the loss."""
+    run, whole, stopped = small.run("soft-pointer-coverage"), tmp_path / "whole", tmp_path / "stopped"
+    assert runs.train(run, data, whole).end() == 0
+    assert runs.train(run, data, stopped, Fault("pam.training.trainer", "evaluate", 2, "interrupted")).end() == 130
+    assert runs.train(run, data, stopped).end() == 0
+    assert runs.result(stopped) == runs.result(whole)
+
+
 def test_a_training_killed_again_and_again_goes_on_to_the_same_result(
     data: Path, undisturbed: Path, tmp_path: Path
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from tests.workflow.checkouts import Checkout, Outcome, with_own_pairs
@@ -87,6 +89,45 @@ def test_a_mistake_in_a_target(fresh: Checkout, target: str, texts: tuple[str, .
     check(fresh, fresh.run(target, *OWN), *texts)
 
 
+@pytest.mark.parametrize(
+    ("target", "meant"),
+    [
+        ("tabels", "did you mean `tables`"),
+        ("results/tiny/nouns/soft/seed1/score.json", "`results/tiny/nouns/soft/seed1/scores.json`"),
+    ],
+)
+def test_an_unknown_target_is_answered_with_the_nearest(fresh: Checkout, target: str, meant: str) -> None:
+    outcome = fresh.plan(target, *OWN)
+    assert outcome.code != 0
+    assert f"unknown target `{target}`" in outcome.said
+    assert meant in outcome.said
+
+
+def test_lists_and_sections_on_the_command_line_are_read_as_yaml(fresh: Checkout) -> None:
+    outcome = fresh.plan("train", *OWN, "--config", "seeds=[1, 2]", "training={epochs: 2, precision: float32}")
+    assert outcome.code == 0, outcome.said
+    assert outcome.jobs["train_run"] == 4
+
+
+@pytest.mark.parametrize(
+    ("given", "texts"),
+    [
+        ("sedes=[1]", ("--config: unknown key `sedes`", "did you mean `seeds`?")),
+        ("seeds=1", ("--config: `seeds`: ", "not 1", "--config 'seeds=[1, 2]'")),
+        ("training={epochs: two}", ("--config: `training.epochs`: ", "not 'two'")),
+    ],
+)
+def test_a_mistake_on_the_command_line_blames_no_file(fresh: Checkout, given: str, texts: tuple[str, ...]) -> None:
+    outcome = fresh.run(*OWN, "--config", given)
+    check(fresh, outcome, *texts)
+    assert "experiment.yaml" not in outcome.said.partition("error: ")[2]
+
+
+def test_yaml_that_is_none_is_named_with_its_line(fresh: Checkout) -> None:
+    fresh.write("config/config.yaml", "experiment: x\nmodels: [soft\ntasks: {}\n")
+    check(fresh, fresh.run(), "config/config.yaml:3: this is not valid YAML")
+
+
 def test_a_file_of_ones_own_that_is_not_there(fresh: Checkout) -> None:
     (fresh.folder / "own/dev.tsv").unlink()
     texts = ("own/dev.tsv: ", "no such file", "hint: correct its `path:`")
@@ -114,3 +155,14 @@ def test_names_are_never_read_by_a_shell(fresh: Checkout) -> None:
     outcome = fresh.run("data", "--configfile", str(experiment))
     assert outcome.code == 0, outcome.said
     assert not list(fresh.folder.rglob("pwned"))
+
+
+def test_the_front_door_says_first_how_long_it_will_take_and_what_is_wrong(fresh: Checkout) -> None:
+    door = [sys.executable, "workflow/scripts/run.py", "--config", "seeds=[1, 2]", *OWN, "--dry-run"]
+    outcome = fresh.command(door)
+    assert outcome.code == 0, outcome.said
+    assert outcome.said.startswith("==> in all about ")
+    assert outcome.jobs["train_run"] == 4
+    fresh.edit("own/experiment.yaml", "models: [soft", "models: {soft")
+    outcome = fresh.command(door)
+    check(fresh, outcome, "error: own/experiment.yaml:4: this is not valid YAML")

@@ -94,6 +94,7 @@ def test_the_front_door_says_where_the_report_is_and_that_nothing_is_to_be_done(
     outcome = front_door(finished)
     assert outcome.code == 0
     assert "everything is up to date: results/tiny/report.html" in outcome.said
+    assert "no training is left to do" in outcome.said
     report.unlink()
     outcome = front_door(finished)
     assert outcome.code == 0

@@ -5,10 +5,12 @@ localrules:
     score_run,
     score_dev,
     score_word_alignments,
+    score_control,
 
 
 wildcard_constraints:
     beam=r"\d+",
+    control=r"[^/]+",
 
 
 rule predict_run:
@@ -226,6 +228,29 @@ use rule score_run as score_word_alignments with:
     params:
         code=flow.code("score", "alignment"),
         split="gold",
+
+
+# Of outputs that no model made, such as the first sentences of a text.
+rule score_control:
+    input:
+        data=flow.prepared("test"),
+    output:
+        predictions=f"{flow.controls()}/predictions.tsv",
+        scores=f"{flow.controls()}/scores.json",
+    log:
+        f"{flow.logs}/{{task}}/controls/{{control}}.log",
+    conda:
+        CONDA
+    params:
+        code=lambda wildcards: flow.code("control", flow.kinds[wildcards.task]),
+        data=input_folder("data"),
+        out=output_folder("scores"),
+        experiment=EXPERIMENT.experiment,
+    message:
+        "Scoring {wildcards.control} on {wildcards.task}"
+    shell:
+        "logged {log:q} python -m pam control --name {wildcards.control:q} --data {params.data:q} "
+        "--experiment {params.experiment:q} --task {wildcards.task:q} --out {params.out:q}"
 
 
 rule test_significance:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pam.reporting.catalogue import FIGURES, TABLES
 
-TEXTS = Path(os.path.relpath(os.path.join(workflow.basedir, "workflow/report")))
-PAPER = "config/paper_results.yaml"
+TEXTS = Path(os.path.relpath(SHIPPED / "workflow/report"))
+PAPER = str(find_file("config/paper_results.yaml"))
 
 
 localrules:
@@ -143,7 +143,7 @@ rule write_report:
         CONDA
     params:
         folder=output_folder("page"),
-        snakefile=os.path.relpath(workflow.main_snakefile),
+        snakefile=os.path.relpath(SHIPPED / "Snakefile"),
     shell:
         # Written aside, as every file is that may be read while it is made again.
         "aside={params.folder:q}/.report.$$.html; trap 'rm -f \"$aside\"' EXIT; "

@@ -2,9 +2,10 @@
 
     python workflow/scripts/run.py [arguments of snakemake]
 
-A plain `snakemake --cores all` does the same, but for what is said at the end.
+A plain `snakemake --cores all` does the same, but for what is said before (`python -m pam check`) and at the end.
 """
 
+import argparse
 import os
 import subprocess
 import sys
@@ -14,19 +15,25 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from pam.io import UserError, read_yaml  # noqa: E402
+from pam.progress import LINES  # noqa: E402
 
+CHECK = [sys.executable, "-m", "pam", "check", "--brief"]
 SNAKEMAKE = [sys.executable, "-m", "snakemake"]
+LOUD = {"--verbose", "-n", "--dry-run", "--dryrun"}
 PLACES = ("--cores", "-c", "--profile", "--jobs", "-j")
 
 
-def report_of(arguments: list[str]) -> Path:
-    """The report of the experiment that `arguments` name."""
-    file = "config/config.yaml"
-    for place, argument in enumerate(arguments):
-        option, _, value = argument.partition("=")
-        if option in ("--configfile", "--configfiles"):
-            file = value or arguments[place + 1]
-    content = read_yaml(file)
+def of_experiment(arguments: list[str]) -> dict[str, list[str]]:
+    """The options, with their values, that say which experiment Snakemake runs."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--configfile", "--configfiles", nargs="+", default=[])
+    parser.add_argument("--config", "-C", nargs="*", default=[])
+    return vars(parser.parse_known_args(arguments)[0])
+
+
+def report_of(files: list[str]) -> Path:
+    """The report of the experiment in the last of these files."""
+    content = read_yaml(files[-1] if files else "config/config.yaml")
     name = content.get("experiment", "") if isinstance(content, dict) else ""
     return Path("results", str(name), "report.html")
 
@@ -42,14 +49,23 @@ def modified(path: Path) -> float | None:
 def main(arguments: list[str]) -> int:
     """Runs; the exit code is Snakemake's."""
     os.chdir(ROOT)
+    chosen = of_experiment(arguments)
     try:
-        report = report_of(arguments)
-    except (UserError, IndexError) as error:
+        report = report_of(chosen["configfile"])
+    except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    given = [word for option, words in chosen.items() if words for word in (f"--{option}", *words)]
+    expected = subprocess.run([*CHECK, *given], stdout=subprocess.PIPE, text=True)
+    if expected.returncode == 2:  # it has said what is wrong
+        return 2
+    for line in expected.stdout.splitlines():
+        say(line)
     before = modified(report)
     where = [] if any(one.split("=")[0] in PLACES for one in arguments) else ["--cores", "all"]
-    code = subprocess.run([*SNAKEMAKE, *where, *arguments]).returncode
+    # A line for each job (pam.progress); what Snakemake says of them is in its log. A dry run is for reading that.
+    environment = os.environ if LOUD.intersection(arguments) else os.environ | {LINES: "lines"}
+    code = subprocess.run([*SNAKEMAKE, *where, *arguments], env=environment).returncode
     if code == 0 and report.is_file():
         done = "everything is up to date" if modified(report) == before else "done"
         say(f"{done}: {report}")

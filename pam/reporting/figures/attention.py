@@ -12,17 +12,19 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from pydantic import Field
 
 from pam.evaluation.attention import COVERED, Analysis
 from pam.evaluation.inputs import load
-from pam.io import Strict, UserError
+from pam.io import Strict, UserError, parse
 from pam.reporting import style
 from pam.reporting.runs import label_of, labels, load_analyses, load_experiment
 
 # Heat maps of two models' alignments and their difference (Shankar & Sarawagi, Figures 2, 5).
 
 ACROSS = 18  # target symbols up to which three panels fit side by side and words stay legible
+Floats = NDArray[np.float64]
 _LABEL, _SIGNS = 7.5, {"</s>": "⏎"}
 _ROW, _LETTER, _BAR = 0.165, 0.066, 0.9  # inches of a source symbol's row, a letter written upwards, and a scale
 
@@ -105,21 +107,38 @@ def _draw_row(panels: Sequence[Axes], base: Row, other: Row, across: bool) -> No
     first, second = np.array(base.alignment).T, np.array(other.alignment).T
     looks = (first, "Blues", 0), (second, "Reds", 0), (second - first, "RdBu_r", -1)
     for panel, (matrix, palette, low) in zip(panels, looks, strict=True):
-        panel.imshow(matrix, cmap=palette, vmin=low, vmax=1, aspect="auto", interpolation="none")
-        symbols = [_SIGNS.get(one, one) for one in base.target]
-        panel.set_xticks(range(len(symbols)), symbols, rotation=90 if _upright(base) else 0)
-        # This axis has room to explain the short sign on the other one.
-        named = [f"{one} {_SIGNS[one]}" if one in _SIGNS else one for one in base.source]
-        panel.set_yticks(range(len(base.source)), named)
-        panel.tick_params(length=0, labelsize=_LABEL, labelleft=panel is panels[0] or not across)
-        panel.set_xticks(np.arange(len(base.target) - 1) + 0.5, minor=True)
-        panel.set_yticks(np.arange(len(base.source) - 1) + 0.5, minor=True)
-        panel.tick_params(which="minor", length=0)
-        panel.grid(visible=False)
-        panel.grid(which="minor", color="#eeeeee", lw=0.5)
-        panel.spines[:].set_visible(True)
+        _draw_map(panel, base, matrix, palette, low)
+        panel.tick_params(labelleft=panel is panels[0] or not across)
     if base.lemma and base.form:
         panels[0].set_title(f"{base.lemma} → {base.form}", fontsize=9, weight="normal")
+
+
+def _draw_map(panel: Axes, row: Row, matrix: Floats, palette: str, low: float) -> None:
+    """One heat map (source x target) with the symbols of its row."""
+    panel.imshow(matrix, cmap=palette, vmin=low, vmax=1, aspect="auto", interpolation="none")
+    symbols = [_SIGNS.get(one, one) for one in row.target]
+    panel.set_xticks(range(len(symbols)), symbols, rotation=90 if _upright(row) else 0)
+    # This axis has room to explain the short sign on the other one.
+    named = [f"{one} {_SIGNS[one]}" if one in _SIGNS else one for one in row.source]
+    panel.set_yticks(range(len(row.source)), named)
+    panel.tick_params(length=0, labelsize=_LABEL)
+    panel.set_xticks(np.arange(len(row.target) - 1) + 0.5, minor=True)
+    panel.set_yticks(np.arange(len(row.source) - 1) + 0.5, minor=True)
+    panel.tick_params(which="minor", length=0)
+    panel.grid(visible=False)
+    panel.grid(which="minor", color="#eeeeee", lw=0.5)
+    panel.spines[:].set_visible(True)
+
+
+def of_outputs(content: dict[str, Any]) -> Figure:
+    """Alignments of one model's own outputs, a panel each; `content` is like that of `attention.json`."""
+    shown = parse(Alignments, content, "alignments")
+    heights = [0.45 + _ROW * len(row.source) + _LETTER * _upright(row) for row in shown.rows]
+    figure, panels = style.panels(len(heights), 1, 0.4 + sum(heights), height_ratios=heights)
+    for panel, row in zip(panels, shown.rows, strict=True):
+        _draw_map(panel, row, np.array(row.alignment).T, "Blues", 0)
+    panels[0].set_title(f"{shown.label}: attention, source down, output to the right", fontsize=9)
+    return figure
 
 
 # How uncertain attention is, and how much of a sentence it covers, under teacher forcing.

@@ -1,0 +1,178 @@
+"""Summarization: a text gives its summary, or its title. Rows and symbols are those of translation.
+
+A prepared row holds both texts whole, as words. Of a long one a model reads only the first symbols, which the format's
+`truncate` says. References are stored sentence by sentence, as ROUGE-L needs them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from itertools import product
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from pam.data.dataset import SPLITS, Limits
+from pam.data.prepare import Stage, Task
+from pam.data.readers import REFERENCE
+from pam.data.tokenizers import SIDES, SummarizationCodec, SummarizationSettings
+from pam.data.translation import (
+    LANGUAGE,
+    SCORED,
+    Extract,
+    Index,
+    PairsFormat,
+    Segment,
+    VocabularyFormat,
+    pair_modules,
+    pair_writer,
+    read_pairs,
+)
+from pam.io import Strict
+
+ENDS = frozenset(".!?")  # words that end a sentence
+CLOSING = frozenset({"''", "'", "”", "’", ")", "-rrb-"})  # words that may follow and still belong to it
+SENTENCE_TAGS = re.compile(r"</?[st]>")  # around each sentence, in See et al.'s files `<s>`, in OpenNMT's `<t>`
+
+
+class Truncate(Strict):
+    """How many symbols of a longer text are read."""
+
+    source: int | None = Field(None, ge=1, description="of a source; null: all")
+    target: int | None = Field(None, ge=1, description="of a target, its end symbol included; null: all")
+
+
+class SummarizationFormat(PairsFormat):
+    """Keys that a data set of texts and summaries may have under `format`."""
+
+    source: str = Field("article", min_length=1, description="what holds the text: a key of JSON lines or of the split")
+    target: str = Field("summary", min_length=1, description="what holds the summary, likewise")
+    language: str = Field("en", pattern=LANGUAGE, description="code of the language of both")
+    tokenize: str = Field("moses", description="tokenizer (pam.data.tokenizers)")
+    vocabulary: VocabularyFormat = Field(VocabularyFormat(joint=True), description="which symbols have ids")
+    sentences: Literal["stops", "tags"] = Field(
+        "stops", description="where sentences of a reference end: at `.`, `!` and `?`, or at tags `<s>` or `<t>`"
+    )
+    truncate: Truncate = Field(Truncate(), description="how many symbols of a longer text are read")
+    lead: int = Field(3, ge=1, description="sentences of the extracts that models are compared with")
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        return self.language, self.language
+
+    @property
+    def limits(self) -> Limits:
+        return self.truncate.source, self.truncate.target
+
+    def codec(self, *merges: list[str]) -> SummarizationCodec:
+        """The codec, with merges of source and target if they are given."""
+        return SummarizationCodec(SummarizationSettings(**self.sides(merges), longest=self.truncate.source))
+
+
+def sentences_of(words: Sequence[str]) -> Iterator[list[str]]:
+    """Words sentence by sentence: one ends at a stop and the marks that close after it, or at the last word."""
+    sentence: list[str] = []
+    ended = False
+    for word in words:
+        # A straight quotation mark closes where one is open.
+        closes = word in CLOSING or (word == '"' and sentence.count('"') % 2 == 1)
+        if ended and word not in ENDS and not closes:
+            yield sentence
+            sentence, ended = [], False
+        sentence.append(word)
+        ended = ended or word in ENDS
+    if sentence:
+        yield sentence
+
+
+class ExtractSummaries(Extract):
+    """Files to one line a text."""
+
+    blank = "`{}` is empty"
+    hint = "complete it or delete the record"
+
+
+class TokenizeSummaries(Stage[SummarizationFormat]):
+    """Texts to words: `tokenize/{train,dev,test}.{source,target}`, and references in `{dev,test}.target.txt`.
+
+    The target is the first of a text's references; a line of these is a JSON list of them, each a list of sentences.
+    """
+
+    keys = ("language", "tokenize", "tokenized", "lowercase", "train_pairs", "sentences")
+
+    def run(self) -> dict[str, Any]:
+        """For each split its pairs, its words, and the pairs left out."""
+        counts = []
+        for split in SPLITS:
+            with pair_writer(self.out / "tokenize", split, references=split in SCORED) as writer:
+                for source, target in read_pairs(self.out / "extract", split):
+                    if split == "train" and writer.count == self.layout.train_pairs:
+                        writer.dropped[f"not of the first {self.layout.train_pairs}"] += 1
+                        continue
+                    words = self._codec.source.words(source, tokenized=self.layout.tokenized)
+                    references = [list(self._sentences(text)) for text in target.split(REFERENCE)]
+                    if words and all(references):
+                        summary = " ".join(references[0])
+                        readable = partial(json.dumps, references, ensure_ascii=False)
+                        writer.write(" ".join(words), summary, readable=readable)
+                    else:
+                        writer.dropped["a text without words"] += 1
+            counts.append(writer.stats(split, "words"))
+        return {"splits": counts}
+
+    @cached_property
+    def _codec(self) -> SummarizationCodec:
+        return self.layout.codec()
+
+    def _sentences(self, text: str) -> Iterator[str]:
+        """Sentences of a summary, none empty, in words with one space between two."""
+        side, tokenized = self._codec.target, self.layout.tokenized
+        if self.layout.sentences == "tags":
+            found: Iterator[list[str]] = (side.words(one, tokenized=tokenized) for one in SENTENCE_TAGS.split(text))
+        else:
+            found = sentences_of(side.words(text, tokenized=tokenized))
+        return (" ".join(words) for words in found if words)
+
+
+class SegmentSummaries(Segment):
+    """Words to symbols, and the codec, which says how many of a text's are read."""
+
+    keys = (*Segment.keys, "truncate")
+    layout: SummarizationFormat
+
+
+class IndexSummaries(Index):
+    """Symbols to numbers, of a long text the first ones."""
+
+    keys = (*Index.keys, "lead")
+
+    def run(self) -> dict[str, Any]:
+        """As of pairs, with how many texts of each side are longer than what is read of them, and warnings of it."""
+        counts = super().run()
+        for split, side in product(SPLITS, SIDES):
+            limit = self.layout.limits[SIDES.index(side)]
+            longest = limit and limit - (side == "target")  # which has an end symbol too
+            own = 0 if longest is None else sum(len(row) > longest for row in self.symbols(split, side))
+            counts["splits"][split][side]["cut"] = own
+            if own:
+                counts["warnings"].append(f"{own} {side}s of {split} are longer than {limit} symbols, and cut there")
+        return counts
+
+
+class Summarization(Task[SummarizationFormat]):
+    """The kind of task."""
+
+    Format = SummarizationFormat
+    STAGES: ClassVar[Mapping[str, type[Stage[Any]]]] = {
+        "extract": ExtractSummaries, "tokenize": TokenizeSummaries,
+        "segment": SegmentSummaries, "index": IndexSummaries,
+    }  # fmt: skip
+
+    def splits(self, layout: SummarizationFormat) -> tuple[str, ...]:
+        return layout.read.splits
+
+    def modules(self, stage: str, layout: SummarizationFormat) -> list[str]:
+        return pair_modules(self.STAGES.get(stage, SummarizationCodec), layout)

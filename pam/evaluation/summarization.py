@@ -1,0 +1,192 @@
+"""Summaries: ROUGE, METEOR, and how much of a summary is new, copied or said twice; counted per summary.
+
+ROUGE is that of the package rouge-score, with stems, which agrees with the Perl program ROUGE-1.5.5 to some hundredths.
+Its ROUGE-L is the summary's (Lin 2004, section 3.2), sentence by sentence: that of the whole text as one sentence,
+which some wrappers give, is several points lower. Of several references the one that fits best counts. Texts are
+compared in the words of the task, sources whole: also what a model did not read is no novelty.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pam.data.dataset import Prepared
+from pam.data.readers import read_lines
+from pam.data.summarization import sentences_of
+from pam.data.vocabulary import Vocabulary
+from pam.evaluation import meteor
+from pam.evaluation.inputs import Counts, EvalInputs, check_against_split, read_predictions
+from pam.evaluation.metrics import (
+    METEOR_COUNTS,
+    METRICS,
+    NGRAMS,
+    ROUGE,
+    Floats,
+    Units,
+    digest_of,
+    join,
+    numbered,
+    of_beam,
+)
+from pam.io import UserError, unknown
+
+NAMES = (
+    *ROUGE, "novel_words", *(f"novel_{n}grams" for n in NGRAMS[1:]), "oov_words", "copied_sentences",
+    "repeated_trigrams", "summary_words",
+)  # fmt: skip
+METEORS = ("meteor_exact", "meteor_full")
+SEED = 2019  # of the sentences of a random extract
+Reference = list[str]  # its sentences
+log = logging.getLogger(__name__)
+
+
+class Summary(NamedTuple):
+    source: str
+    target: str  # the first reference
+    predicted: str
+
+
+def count(inputs: EvalInputs) -> Counts:
+    """Counts per summary, of every beam; those of the main beam are named without a beam.
+
+    METEOR is left out, with the reason among the details, where Java or its package is missing. A UserError names a
+    file that is missing or faulty, or is about other texts.
+    """
+    references, known = read_references(inputs), inputs.prepared.target
+    parts, names, details = list[Units](), list[str](), dict[str, Any]()
+    missing = meteor.unavailable()
+    if missing:
+        log.warning(missing)
+        details["left_out"] = [missing]
+    for path, beam in inputs.by_beam:
+        # Plain `rouge1` is of the main beam, the first.
+        beam, rows = beam if parts else None, read_checked(path, inputs)
+        columns = {"summaries": np.ones(len(rows))} | rouge(rows, references) | wording(rows, known)
+        for name in () if missing else METEORS:
+            found = meteor.counts([row.predicted for row in rows], _whole(references), name.removeprefix("meteor_"))
+            columns |= dict(zip((f"{name}_{one}" for one in METEOR_COUNTS), found.T, strict=True))
+        names += [of_beam(name, beam) for name in (*NAMES, *(() if missing else METEORS))]
+        details[of_beam("empty", beam)] = sum(not row.predicted for row in rows)
+        given = {column for metric in METRICS.values() for column in metric.given}
+        named = [column if column in given else of_beam(column, beam) for column in columns]
+        digest = digest_of((*row[:2], json.dumps(own)) for row, own in zip(rows, references, strict=True))
+        parts.append(Units(numbered(len(rows)), tuple(named), np.stack(list(columns.values()), axis=1), digest))
+    return Counts(join(parts), tuple(names), "summaries", details)
+
+
+def read_checked(path: Path, inputs: EvalInputs) -> list[Summary]:
+    """Reads predictions of the split, of which one may be empty; a UserError if they are faulty, or of others."""
+    rows = [Summary(*row) for row in read_predictions(path, Summary._fields)]
+    check_against_split(rows, path, inputs.prepared.folder / f"{inputs.split}.tsv")
+    return rows
+
+
+def read_references(inputs: EvalInputs) -> list[list[Reference]]:
+    """The references of each text; a UserError if they are not what was prepared."""
+    path = inputs.prepared.file(f"{inputs.split}.target.txt")
+    try:
+        return [json.loads(line) for line in read_lines(path)]
+    except ValueError as error:
+        hint = "name the prepared data of a task of summarization"
+        raise UserError("these are not references of summaries", file=path, hint=hint) from error
+
+
+def _whole(references: Sequence[Sequence[Reference]]) -> list[list[str]]:
+    return [[" ".join(sentences) for sentences in own] for own in references]
+
+
+def rouge(rows: Sequence[Summary], references: Sequence[Sequence[Reference]]) -> dict[str, Floats]:
+    """ROUGE-1, -2 and -L as F1, 0 to 1, of each summary against that of its references which fits best."""
+    from rouge_score.rouge_scorer import RougeScorer  # optional: other tasks are scored without it
+    from rouge_score.tokenizers import DefaultTokenizer
+
+    # The package's `rougeLsum` is ROUGE-L of a summary, whose sentences are lines.
+    names = dict(zip(ROUGE, ("rouge1", "rouge2", "rougeLsum"), strict=True))
+    scorer = RougeScorer(list(names.values()), tokenizer=DefaultTokenizer(use_stemmer=True))
+    found = dict[str, list[float]]((name, []) for name in names)
+    for row, own in zip(rows, references, strict=True):
+        summary = "\n".join(" ".join(sentence) for sentence in sentences_of(row.predicted.split()))
+        scores = [scorer.score("\n".join(reference), summary) for reference in own]
+        for name, theirs in names.items():
+            found[name].append(max(score[theirs].fmeasure for score in scores))
+    return {name: np.array(values) for name, values in found.items()}
+
+
+def wording(rows: Sequence[Summary], known: Vocabulary) -> dict[str, Floats]:
+    """Counts of n-grams and sentences of each summary, and of those that are new, copied whole or said twice.
+
+    Words outside the target's vocabulary `known` can only have been copied, `<unk>` apart.
+    """
+    counted = [_wording(row, known) for row in rows]
+    return {name: np.array([own[name] for own in counted], dtype=np.float64) for name in counted[0]}
+
+
+def _wording(row: Summary, known: Vocabulary) -> dict[str, int]:
+    words, source = row.predicted.split(), row.source.split()
+    counts = {"summary_words": len(words), "reference_words": len(row.target.split())}
+    for n in NGRAMS:
+        there, own = set(ngrams(source, n)), ngrams(words, n)
+        counts |= {f"ngrams_{n}": len(own), f"novel_{n}": sum(ngram not in there for ngram in own)}
+        if n == 3:
+            counts["repeated"] = sum(times - 1 for times in Counter(own).values())
+    sentences, text = list(sentences_of(words)), f" {row.source} "
+    copied = sum(f" {' '.join(sentence)} " in text for sentence in sentences)
+    outside = sum(word not in known and word != "<unk>" for word in words)
+    return counts | {"output_sentences": len(sentences), "copied_sentences": copied, "oov_words": outside}
+
+
+def ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
+    """All n words in a row."""
+    return list(zip(*(words[place:] for place in range(n)), strict=False))
+
+
+# Outputs that no model made, which every table shows with those of models.
+
+
+@dataclass(frozen=True)
+class Control:
+    """Outputs that are made of the prepared data alone."""
+
+    label: str  # in tables; `{n}` is the number of sentences of an extract
+    output: Callable[[Summary, int], str]  # of a row, whose own output is empty, and that number
+
+
+def _lead(row: Summary, sentences: int) -> str:
+    return _text(list(sentences_of(row.source.split()))[:sentences])
+
+
+def _random(row: Summary, sentences: int) -> str:
+    found = list(sentences_of(row.source.split()))
+    drawn = random.Random(f"{SEED} {row.source}").sample(range(len(found)), min(sentences, len(found)))  # noqa: S311
+    return _text([found[place] for place in sorted(drawn)])
+
+
+def _text(sentences: Sequence[Sequence[str]]) -> str:
+    return " ".join(word for sentence in sentences for word in sentence)
+
+
+CONTROLS = {
+    "lead": Control("Lead-{n}", _lead),
+    "random": Control("Random-{n}", _random),
+    "reference": Control("Reference", lambda row, sentences: row.target),
+}
+"""The first sentences of the source, sentences drawn at random, and the reference itself."""
+
+
+def control_rows(name: str, data: Prepared, split: str) -> tuple[str, list[Summary]]:
+    """A control's label, and predictions of a split with their heading; a UserError if there is no such control."""
+    if name not in CONTROLS:
+        raise unknown("control", name, list(CONTROLS))
+    control, sentences = CONTROLS[name], int(data.summary["format"]["lead"])
+    rows = [Summary(source, target, "") for source, target in data.rows(split)]
+    made = [row._replace(predicted=control.output(row, sentences)) for row in rows]
+    return control.label.format(n=sentences), [Summary(*Summary._fields), *made]

@@ -1,0 +1,90 @@
+"""`pam check`: what is wrong with an experiment, and what it will take, before it runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.cli.conftest import Call
+from tests.workflow.checkouts import Checkout, with_own_data, with_own_pairs
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
+    """A folder with an experiment on made-up nouns and nothing else."""
+    monkeypatch.chdir(tmp_path)
+    made = with_own_data(Checkout(tmp_path))
+    made.edit("own/experiment.yaml", "config/datasets.yaml, ", "")
+    return made
+
+
+CHECK = ("check", "--configfile", "own/experiment.yaml")
+
+
+def test_a_right_experiment_is_told_with_what_it_takes_and_leaves_nothing_behind(own: Checkout, called: Call) -> None:
+    before = sorted(own.folder.rglob("*"))
+    said = called(*CHECK)
+    assert (said.code, said.err) == (0, "")
+    assert "experiment tiny: 1 tasks, 2 runs; the configuration is right" in said.out
+    assert re.search(r"`small`, 3 files here; first row: \w+ \| number=singular \| \w+", said.out)
+    for model in ("soft", "mono-postr-joint"):
+        assert re.search(rf"nouns +{model} +1 +\d+\.\d +\d+ MB", said.out)
+    assert re.search(r"in all about \d+ min, .* GB of disk .* MB of memory", said.out)
+    assert sorted(own.folder.rglob("*")) == before
+
+
+def test_keys_on_the_command_line_count(own: Checkout, called: Call) -> None:
+    assert "6 runs" in called(*CHECK, "--config", "seeds=[1, 2, 3]", "training={epochs: 2}").out
+    assert called(*CHECK, "--config", "sedes=[1]").message()[0] == "--config: unknown key `sedes`"
+    assert called(*CHECK, "--config", "seeds").message() == ("--config seeds", "write KEY=VALUE, such as seeds=[1,2]")
+
+
+def test_pairs_and_word_alignments_are_checked_too(own: Checkout, called: Call) -> None:
+    with_own_pairs(own)
+    said = called("check", "--configfile", "own/translation.yaml")
+    assert said.code == 0
+    assert "data of pairs: `links`, 3 files here" in said.out
+    assert re.search(r"pairs +postr-joint +1 ", said.out)
+    (own.folder / "own/test.links").unlink()
+    assert called("check", "--configfile", "own/translation.yaml").message()[0].startswith("own/test.links: ")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("own/experiment.yaml", "seeds:", "sedes:", "own/experiment.yaml:3: unknown key `sedes`"),
+        ("own/experiment.yaml", "seeds: [1]", "seeds: [1", "own/experiment.yaml:4: this is not valid YAML"),
+        ("own/experiment.yaml", "soft, m", "sotf, m", "own/experiment.yaml:4: unknown model `sotf`"),
+        ("own/experiment.yaml", "encoder: 8", "encoder: 0", "own/experiment.yaml:9: `network.encoder`: "),
+        ("own/datasets.yaml", "dev.tsv}", "dve.tsv}", "own/dve.tsv: data set `small`: no such file"),
+        ("own/dev.tsv", "\tnumber", " number", "own/dev.tsv:1: 2 columns instead of 3"),
+    ],
+)
+def test_a_mistake_is_named_before_anything_is_made(
+    own: Checkout, called: Call, file: str, old: str, new: str, message: str
+) -> None:
+    own.edit(file, old, new)
+    assert called(*CHECK).message()[0].startswith(message)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_gpu_that_is_not_there_is_known_before_the_run(own: Checkout, called: Call) -> None:
+    own.edit("own/experiment.yaml", "device: cpu", "device: cuda")
+    assert called(*CHECK).message()[0] == "no CUDA device is usable here"
+
+
+def test_more_rows_take_more_time_by_a_sample_of_them(own: Checkout, called: Call) -> None:
+    text = (own.folder / "own/train.tsv").read_text(encoding="utf-8")
+    (own.folder / "own/train.tsv").write_text(text * 500, encoding="utf-8")
+    minutes = re.findall(r"nouns +\S+ +1 +(\d+\.\d)", called(*CHECK, "--config", "training={epochs: 100}").out)
+    assert len(minutes) == 2
+    assert min(map(float, minutes)) > 1.0
+
+
+def test_what_is_trained_takes_nothing(own: Checkout, called: Call) -> None:
+    for model in ("soft", "mono-postr-joint"):
+        own.write(f"results/tiny/nouns/{model}/seed1/training.json", "{}")
+    assert called(*CHECK, "--brief").out == "no training is left to do\n"

@@ -1,0 +1,223 @@
+"""Texts and summaries from files to ids: readers, sentences, what is cut, what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import lzma
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pam.data.dataset import Prepared
+from pam.data.prepare import prepare
+from pam.data.registry import Dataset
+from pam.data.summarization import Summarization, sentences_of
+from pam.data.tokenizers import SummarizationCodec
+from pam.data.vocabulary import EOS
+from pam.io import UserError
+
+RECORDS = [
+    {"year": 2018, "text": "A dog barks . A cat sleeps .", "title": "<s> a dog . </s> <s> a cat . </s>"},
+    {"year": 2018, "text": "The cat sat on the mat .", "title": "<s> cat on mat . </s>"},
+    {"year": 2019, "text": "A dog sleeps .", "title": "<s> dog . </s>"},
+    {
+        "year": 2020,
+        "text": "A mouse squeaks .",
+        "title": ["<s> a mouse . </s> <s> it squeaks . </s>", "<s> mouse </s>"],
+    },
+]
+ONLY = {"train": {"year": "201[0-8]"}, "dev": {"year": "2019"}, "test": {"year": "2020"}}
+FORMAT = {"source": "text", "target": "title", "tokenize": "none", "sentences": "tags", "lowercase": True}
+
+
+def written(folder: Path, lines: list[str], **changes: Any) -> tuple[Dataset, Path]:
+    """A data set of JSON lines, and the folder with its file as it was fetched."""
+    raw = folder / "raw"
+    raw.mkdir(exist_ok=True)
+    (raw / "all.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    format_ = FORMAT | {"read": {"kind": "jsonl", "only": ONLY}} | changes
+    splits = dict.fromkeys(("train", "dev", "test"), "all.jsonl")
+    return Dataset(task="summarization", files={"all.jsonl": {"path": "x"}}, splits=splits, format=format_), raw
+
+
+def ready(folder: Path, **changes: Any) -> Prepared:
+    dataset, raw = written(folder, list(map(json.dumps, RECORDS)), **changes)
+    prepare("mine", dataset, raw, folder / "out")
+    return Prepared(folder / "out")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a b . c ! d", ["a b .", "c !", "d"]),
+        ('he said " no . " she left .', ['he said " no . "', "she left ."]),
+        ('he left . " no , " she said .', ["he left .", '" no , " she said .']),
+        ("what ? ! so ( it is . ) yes", ["what ? !", "so ( it is . )", "yes"]),
+        ("no stop", ["no stop"]),
+        ("", []),
+    ],
+)
+def test_a_sentence_ends_at_a_stop_and_the_marks_that_close_it(text: str, expected: list[str]) -> None:
+    assert [" ".join(sentence) for sentence in sentences_of(text.split())] == expected
+
+
+def test_records_are_chosen_by_what_their_keys_hold(tmp_path: Path) -> None:
+    data = ready(tmp_path)
+    assert [len(data.rows(split)) for split in ("train", "dev", "test")] == [2, 1, 1]
+    assert data.rows("train")[0] == ("a dog barks . a cat sleeps .", "a dog . a cat .")
+
+
+def test_references_are_kept_sentence_by_sentence_and_the_first_is_the_target(tmp_path: Path) -> None:
+    data = ready(tmp_path)
+    references = json.loads((data.folder / "test.target.txt").read_text(encoding="utf-8"))
+    assert references == [["a mouse .", "it squeaks ."], ["mouse"]]
+    assert data.rows("test") == [("a mouse squeaks .", "a mouse . it squeaks .")]
+
+
+def test_both_sides_have_one_vocabulary(tmp_path: Path) -> None:
+    data = ready(tmp_path)
+    assert data.source.symbols == data.target.symbols
+    assert {"barks", "on", "."} <= set(data.source.symbols)
+
+
+def test_of_long_texts_the_first_symbols_are_read_and_the_rows_stay_whole(tmp_path: Path) -> None:
+    data = ready(tmp_path, truncate={"source": 4, "target": 5}, source_eos=True)
+    train = data.split("train")
+    assert data.source.spell(train.sources[0]) == ["a", "dog", "barks", ".", "<eos>"]
+    # Of six symbols five are left and no end; of four all, and the end.
+    assert data.target.spell(train.targets[0]) == ["a", "dog", ".", "a", "cat"]
+    assert data.target.spell(train.targets[1]) == ["cat", "on", "mat", ".", "<eos>"]
+    assert data.rows("train")[0] == ("a dog barks . a cat sleeps .", "a dog . a cat .")
+    assert isinstance(data.codec, SummarizationCodec)
+    assert data.codec.source_symbols(("a dog barks . a cat",)) == ["a", "dog", "barks", "."]
+
+
+def test_how_much_is_read_is_settled_where_the_codec_is_written() -> None:
+    assert "truncate" in Summarization.STAGES["segment"].keys
+
+
+def test_what_is_cut_is_counted_and_told(tmp_path: Path) -> None:
+    summary = ready(tmp_path, truncate={"source": 4, "target": 5}).summary
+    cut = {split: {side: own[side]["cut"] for side in ("source", "target")} for split, own in summary["splits"].items()}
+    assert cut["train"] == {"source": 2, "target": 1} and cut["test"] == {"source": 0, "target": 1}
+    assert "2 sources of train are longer than 4 symbols, and cut there" in summary["warnings"]
+    assert not any("cut there" in text for text in ready(tmp_path).summary["warnings"])
+
+
+def test_symbols_that_are_copied_are_those_that_are_read(tmp_path: Path) -> None:
+    vocabulary = {"size": 3, "joint": True}
+    data = ready(tmp_path, truncate={"source": 4, "target": 5}, vocabulary=vocabulary)
+    plain, extended = data.split("train"), data.split("train", extended=True)
+    assert [len(row) for row in extended.targets] == [len(row) for row in plain.targets] == [5, 5]
+    assert [len(row) for row in extended.sources] == [4, 4]
+
+
+def test_no_end_symbol_is_within_a_target(tmp_path: Path) -> None:
+    split = ready(tmp_path, truncate={"target": 2}).split("train")
+    assert EOS not in split.targets.values and split.is_sound()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("", "this is not JSON"),
+        ('{"text": "a"', "this is not JSON"),
+        ('["a", "b"]', "this is not an object"),
+        ('{"year": 2018, "text": "a"}', "no key `title`"),
+        ('{"text": "a", "title": "b"}', "no key `year`"),
+        ('{"year": 2018, "text": 1, "title": "b"}', "`text` is not text"),
+        ('{"year": 2018, "text": "", "title": "b"}', "`text` is empty"),
+        ('{"year": 2018, "text": "a", "title": " "}', "`title` is empty"),
+    ],
+)
+def test_a_faulty_record_is_named_with_its_line(tmp_path: Path, line: str, message: str) -> None:
+    lines = [json.dumps(record) for record in RECORDS]
+    dataset, raw = written(tmp_path, [*lines[:2], line, *lines[2:]])
+    with pytest.raises(UserError, match=message) as raised:
+        prepare("mine", dataset, raw, tmp_path / "out")
+    assert (raised.value.line, raised.value.file) == (3, "x") and raised.value.hint
+    assert not (tmp_path / "out" / "summary.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("only", "message"), [({"trian": {"year": "1"}}, "`trian`"), ({"train": {"year": "(1"}}, "no regular expression")]
+)
+def test_a_choice_of_records_that_cannot_be_is_refused(tmp_path: Path, only: dict[str, Any], message: str) -> None:
+    dataset, raw = written(tmp_path, [], read={"kind": "jsonl", "only": only})
+    with pytest.raises(ValueError, match=message):
+        prepare("mine", dataset, raw, tmp_path / "out")
+
+
+def pair_of_files(folder: Path, ending: str = "") -> tuple[Dataset, Path]:
+    raw = folder / "raw"
+    raw.mkdir()
+    opened = lzma.open if ending == ".xz" else open
+    for name, text in (("long", "one two three . four .\nfive six ."), ("short", "one .\nfive .")):
+        with opened(raw / f"{name}{ending}", "wt", encoding="utf-8") as file:
+            file.write(f"{text}\n")
+    own = {"article": f"long{ending}", "summary": f"short{ending}"}
+    files: dict[str, Any] = {name: {"path": name} for name in own.values()}
+    splits: dict[str, Any] = dict.fromkeys(("train", "dev", "test"), own)
+    return Dataset(task="summarization", files=files, splits=splits, format={"tokenize": "none"}), raw
+
+
+@pytest.mark.parametrize("ending", ["", ".xz"])
+def test_two_aligned_files_need_no_keys(tmp_path: Path, ending: str) -> None:
+    dataset, raw = pair_of_files(tmp_path, ending)
+    prepare("mine", dataset, raw, tmp_path / "out")
+    assert Prepared(tmp_path / "out").rows("test")[1] == ("five six .", "five .")
+
+
+def test_a_compressed_file_that_was_cut_short_is_refused(tmp_path: Path) -> None:
+    dataset, raw = pair_of_files(tmp_path, ".xz")
+    whole = (raw / "long.xz").read_bytes()
+    (raw / "long.xz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match="damaged or cut short"):
+        prepare("mine", dataset, raw, tmp_path / "out")
+
+
+def mails(folder: Path, texts: dict[str, str]) -> tuple[Dataset, Path]:
+    raw = folder / "raw"
+    raw.mkdir()
+    with tarfile.open(raw / "mails.tar", "w") as tar:
+        for name, text in texts.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(text.encode())
+            tar.addfile(info, io.BytesIO(text.encode()))
+    format_ = {"source": "body", "target": "subject", "read": "mails", "tokenize": "none"}
+    files = {"mails.tar": {"path": "mails.tar"}}
+    return Dataset(task="summarization", files=files, splits={"all": "mails.tar"}, format=format_), raw
+
+
+MAILS = {
+    "enron/train/a.subject": "Can we meet ?\nAt ten .\n\n@subject\nMeeting\n",
+    "enron/dev/b.subject": "The deal is done .\n\n@subject\nDeal\n\n@ann0\nThe deal\n",
+    "enron/test/c.subject": "See below .\n@subject\nBelow\n",
+}
+
+
+def test_mails_give_their_bodies_and_subjects(tmp_path: Path) -> None:
+    dataset, raw = mails(tmp_path, MAILS)
+    prepare("mine", dataset, raw, tmp_path / "out")
+    data = Prepared(tmp_path / "out")
+    assert data.rows("train") == [("Can we meet ? At ten .", "Meeting")]
+    assert data.rows("dev") == [("The deal is done .", "Deal")]
+
+
+def test_a_mail_without_a_subject_is_named(tmp_path: Path) -> None:
+    dataset, raw = mails(tmp_path, MAILS | {"enron/train/z.subject": "No subject here .\n"})
+    with pytest.raises(UserError, match="`subject` is empty") as raised:
+        prepare("mine", dataset, raw, tmp_path / "out")
+    assert str(raised.value.file).endswith("enron/train/z.subject")
+
+
+def test_real_titles_are_read_in_the_years_of_their_split(tmp_path: Path, corpora: Path) -> None:
+    from pam.data.registry import find_dataset
+
+    years = {"train": {"year": "2013"}, "dev": {"year": "2021"}, "test": {"year": "1991"}}
+    entry = find_dataset(["config/datasets.yaml"], "acl-titles").with_format({"read": {"kind": "jsonl", "only": years}})
+    summary = prepare("acl-titles", entry, corpora / "acl-titles", tmp_path / "out")
+    assert [summary["splits"][split]["rows"] for split in ("train", "dev", "test")] == [35, 34, 26]

@@ -1,0 +1,79 @@
+"""A model that copies, from two texts to outputs with words that no vocabulary has."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from pam.cli import main
+from pam.config import Decoding
+from pam.data.dataset import Examples, Prepared
+from pam.data.vocabulary import EOS, UNK, Vocabulary
+from pam.decoding.generator import Generator
+from pam.evaluation.analyze import analyze, heat_maps
+from pam.models.checkpoint import load_model
+from tests.data.pairs import ready
+from tests.training import small
+
+NAMES = ["".join(random.Random(number).choices("abdefgiklmnoprstuvz", k=6)) for number in range(90)]
+TEXTS = {
+    split: [(f"hier wohnt {name} .", f"{name} lives here .") for name in names]
+    for split, names in (("train", NAMES[:70]), ("dev", NAMES[70:80]), ("test", NAMES[80:]))
+}
+"""Every name is another one, so that no vocabulary of words that occur twice has it."""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return ready(tmp_path_factory.mktemp("names"), TEXTS, vocabulary={"min_count": 2}, tokenize="none")
+
+
+def test_an_unknown_word_has_the_id_of_its_first_place_in_the_source() -> None:
+    words = Vocabulary(["a", "b"])
+    source = ["x", "a", "y", "x"]
+    assert words.encode(source, source) == [7, 5, 9, 7]
+    assert words.encode(["b", "y", "z", "x"], source) == [6, 9, UNK, 7]
+    assert words.spell([6, 9, UNK, 7, EOS], source) == ["b", "y", "<unk>", "x", "<eos>"]
+
+
+def test_prepared_data_know_what_can_be_copied(data: Path) -> None:
+    prepared = Prepared(data)
+    plain, extended = prepared.split("test"), prepared.split("test", extended=True)
+    known, written = len(prepared.source), len(prepared.target)
+    assert plain.sources[0].tolist()[2] == UNK and plain.targets[0].tolist()[0] == UNK
+    assert extended.sources[0].tolist()[2] == known + 2 and extended.targets[0].tolist()[0] == written + 2
+    assert extended.sources[0].tolist()[:2] == plain.sources[0].tolist()[:2]
+    assert extended.targets[0].tolist()[1:] == plain.targets[0].tolist()[1:]
+
+
+def test_what_is_cut_off_a_source_cannot_be_copied(data: Path) -> None:
+    prepared = Prepared(data)
+    examples = Examples(prepared.split("test", extended=True), "symbols", len(prepared.target))
+    short, batch = examples.cut(2, 3), examples.batch(torch.arange(4).numpy())
+    cut = short.batch(torch.arange(4).numpy())
+    assert cut.source.shape == (4, 2) and cut.lengths.tolist() == [2] * 4
+    assert torch.equal(cut.source, batch.source[:, :2])
+    assert batch.target[0, 0] == len(prepared.target) + 2 and (cut.target[:, 0] == UNK).all()
+    assert torch.equal(cut.target[:, 1:], batch.target[:, 1:3])  # no end
+    assert torch.equal(examples.cut(3, None).batch(torch.arange(4).numpy()).target, batch.target)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["soft-pointer", "postr-joint-pointer"])
+def test_words_that_no_vocabulary_has_are_learned_to_be_copied_and_are_spelt(
+    model: str, data: Path, tmp_path: Path
+) -> None:
+    run = small.run(model, epochs=25, select="loss", learning_rate=0.03, state_every_s=60.0)
+    small.write_run(tmp_path, run.model_copy(update={"network": run.network.model_copy(update={"dropout": 0.0})}))
+    assert main(["train", "--run", str(tmp_path), "--data", str(data), "--device", "cpu"]) == 0
+    trained = load_model(tmp_path / "model")
+    sources = [source.split() for source, _ in TEXTS["test"]]
+    outputs = Generator(trained, tmp_path / "model", Decoding(beam=5))(sources)
+    assert [output.target for (output, *_) in outputs] == [target for _, target in TEXTS["test"]]
+    # Teacher forcing knows of these words too.
+    assert max(analyze(trained, data, "test", 4).sentences.nll) < 2
+    maps = heat_maps(trained, data, "test", 1)["rows"]
+    assert max(range(4), key=maps[0]["alignment"][0].__getitem__) == 2

