@@ -4,7 +4,7 @@
 # make audit                                         whether what is installed is what the lock says
 # make docs                                          the texts as a site, site/index.html
 # make lint                                          style, types and the workflow's form
-# make clean                                         the environment and caches, never results
+# make clean                                         the environment, the site and caches, never results
 #
 # Each makes what it needs: .venv with the pinned packages of envs/.
 
@@ -49,7 +49,7 @@ lint: $(VENV)/dev
 	$(BIN)/snakemake --lint
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache *.egg-info
+	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Some systems ship Python without the part that puts pip into a new environment.
