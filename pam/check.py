@@ -23,8 +23,8 @@ from pam.config import RunConfig
 from pam.data.dataset import SPLITS, Prepared
 from pam.data.download import fetch
 from pam.data.prepare import TaskFormat, files_of, prepare
-from pam.data.readers import Sample
 from pam.data.registry import Dataset
+from pam.data.sampling import Sample
 from pam.experiment import check_local
 from pam.io import Given, UserError
 from pam.reporting.catalogue import FIGURES, TABLES

@@ -57,7 +57,7 @@ IGNORED_MODULES = {
 
 CODE = {  # command to the modules that decide what it makes; a change of one runs its jobs again
     "prepare": ("pam.data.prepare:prepare",),
-    "word-alignments": ("pam.data.translation:prepare_word_alignments",),
+    "word-alignments": ("pam.data.word_alignments:prepare_word_alignments",),
     "train": ("pam.training.run:train",),
     "ensemble": ("pam.training.run:join",),
     "length-penalty": ("pam.evaluation.length_penalty:choose",),

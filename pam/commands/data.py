@@ -67,7 +67,7 @@ def prepare(args: Namespace) -> int:
     folder("--data", "the task's prepared data", required=True),
 )
 def word_alignments(args: Namespace) -> int:
-    from pam.data.translation import prepare_word_alignments
+    from pam.data.word_alignments import prepare_word_alignments
 
     prepare_word_alignments(args.dataset, _dataset(args), args.raw, args.data, args.out)
     return 0

@@ -16,7 +16,8 @@ from pydantic import Field, field_validator
 
 from pam.data.dataset import SPLITS, write_split
 from pam.data.prepare import FEWEST_SYMBOLS, MOST_UNKNOWN, Stage, Task, TaskFormat, class_names
-from pam.data.readers import ALL, Divide, Files, Line, cells_of, drawn_groups, plain_lines
+from pam.data.readers import ALL, Files, Line, cells_of, plain_lines
+from pam.data.sampling import Divide, drawn_groups
 from pam.data.tokenizers import InflectionCodec
 from pam.data.vocabulary import Vocabulary
 from pam.io import UserError

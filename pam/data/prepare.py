@@ -16,7 +16,8 @@ from pydantic import Field
 
 from pam.data.dataset import RECORD, hashes_of, read_checksummed, write_checksummed, write_summary
 from pam.data.download import check_fetched
-from pam.data.readers import Files, Sample
+from pam.data.readers import Files
+from pam.data.sampling import Sample
 from pam.io import Strict, UserError, sha256_of, unknown
 
 if TYPE_CHECKING:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import codecs
 import csv
 import gzip
-import hashlib
-import heapq
 import html
 import json
 import lzma
@@ -18,17 +16,17 @@ import sys
 import tempfile
 import zlib
 from abc import abstractmethod
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, count, islice, zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple, TypeVar
+from typing import IO, Any, Literal, NamedTuple
 
 from pydantic import Field, field_validator
 
 from pam.data.archives import extract_all
 from pam.data.dataset import SPLITS
+from pam.data.sampling import Divide, divided
 from pam.io import Strict, UserError, unknown
 
 if sys.version_info >= (3, 14):
@@ -46,7 +44,6 @@ COMPRESSED: tuple[tuple[bytes, str, Callable[[Path], Any]], ...] = (
     (b"\x1f\x8b", ".gz", gzip.open), (b"\xfd7zXZ\x00", ".xz", lzma.open), (b"\x28\xb5\x2f\xfd", ".zst", zstd.open),
 )  # fmt: skip
 DAMAGED = (gzip.BadGzipFile, lzma.LZMAError, zstd.ZstdError, EOFError, zlib.error)
-Item = TypeVar("Item")
 Languages = tuple[str, str]  # names of source and target: codes of languages, or fields of a record
 
 
@@ -128,32 +125,6 @@ def cells_of(line: Line, delimiter: str, quotes: bool = False) -> list[str]:
         ) from error
 
 
-class Sample(Strict):
-    """How many rows of each split are used, drawn at random, in their own order; null: all."""
-
-    train: int | None = Field(None, ge=1, description="rows for training")
-    dev: int | None = Field(None, ge=1, description="rows for development")
-    test: int | None = Field(None, ge=1, description="rows for testing")
-    seed: int = Field(1, description="another seed draws other rows")
-
-    def of(self, split: str, rows: Iterable[Item]) -> tuple[Iterable[Item], int]:
-        """The rows that a split is left with, and how many are left out.
-
-        A larger sample of the same seed has all rows of a smaller one.
-        """
-        wanted, numbers = getattr(self, split), count()
-        if wanted is None:
-            return rows, 0
-        numbered = zip(rows, numbers, strict=False)  # rows end, numbers do not
-        drawn = heapq.nsmallest(wanted, numbered, key=lambda one: _rank(self.seed, f"{split} {one[1]}"))
-        return [row for row, _ in sorted(drawn, key=lambda one: one[1])], next(numbers) - len(drawn)
-
-
-def _rank(seed: int, name: str) -> bytes:
-    """A place in an order that is random, but the same wherever it is asked for."""
-    return hashlib.sha256(f"{seed} {name}".encode()).digest()
-
-
 def aligned(one: Path, other: Path, read: Callable[[Path], Iterator[Line]] = lines_of) -> Iterator[Pair]:
     """Lines of two files in pairs; a UserError names both counts if one has more."""
     lines, others = read(one), read(other)
@@ -185,14 +156,6 @@ class Reader(Strict):
         """
 
 
-class Divide(Strict):
-    """Pairs for development and testing, drawn at random; the rest is for training."""
-
-    dev: int = Field(ge=1, description="pairs for development")
-    test: int = Field(ge=1, description="pairs for testing")
-    seed: int = Field(1, description="another seed draws other pairs")
-
-
 class DividingReader(Reader):
     """A reader of files that hold one split each, or all pairs to be divided."""
 
@@ -208,8 +171,12 @@ class DividingReader(Reader):
             if self.divide is None:
                 yield split, pairs
             else:
-                for name, drawn in divided(list(pairs), languages, self.divide).items():
+                for name, drawn in divided(list(pairs), languages, self.divide, self.groups(own)).items():
                     yield name, iter(drawn)
+
+    def groups(self, own: Any) -> list[str] | None:
+        """For each pair the name of what stays together when pairs are divided; None: what shares a sentence."""
+        return None
 
     @abstractmethod
     def pairs(self, split: str, own: Any, languages: Languages) -> Iterator[Pair]:
@@ -226,6 +193,12 @@ class Columns(DividingReader):
         False, description="columns may be in double quotes, as in CSV; the separator is one character"
     )
     heading: bool = Field(False, description="the first line names the columns, and is no pair")
+    group: int | None = Field(None, description="column of what `divide` keeps together, such as a pair's article")
+
+    def groups(self, own: Any) -> list[str] | None:
+        if self.group is None:
+            return None
+        return [cells[self.group] for _, cells in self._rows(own, [self.group])]
 
     def pairs(self, split: str, own: Any, languages: Languages) -> Iterator[Pair]:
         for language in languages:
@@ -235,13 +208,18 @@ class Columns(DividingReader):
         if not isinstance(own, Path):
             raise UserError(f"split {split} has several files", hint="name one with columns")
         places = [self.columns[language] for language in languages]
-        for line in islice(lines_of(own), int(self.heading), None):
+        for line, cells in self._rows(own, places):
+            source, target = (line._replace(text=cells[place]) for place in places)
+            yield source, target
+
+    def _rows(self, path: Path, places: list[int]) -> Iterator[tuple[Line, list[str]]]:
+        """Lines with their columns; a UserError names one that lacks one of `places`."""
+        for line in islice(lines_of(path), int(self.heading), None):
             cells = cells_of(line, self.separator, self.quotes)
             if not all(-len(cells) <= place < len(cells) for place in places):
                 message = f"{len(cells)} columns are too few" if line.text.strip() else "the line is blank"
                 raise line.error(message, "complete the line or delete it, or correct `read` in the registry")
-            source, target = (line._replace(text=cells[place]) for place in places)
-            yield source, target
+            yield line, cells
 
 
 class Lines(DividingReader):
@@ -443,52 +421,3 @@ def load_reader(choice: Any) -> Reader:
     if options["kind"] not in READERS:
         raise ValueError(str(unknown("reader", options["kind"], sorted(READERS))))
     return READERS[options["kind"]].model_validate(options)
-
-
-def divided(pairs: list[Pair], languages: Languages, divide: Divide) -> dict[str, list[Pair]]:
-    """Splits that have no sentence in common, on either side; the same in both directions; a UserError if too few.
-
-    Pairs that share a sentence, white space and case aside, stay together, and so do pairs that are linked through
-    others. Groups are ranked by a hash of the seed and of their first sentence in order of code points, so that the
-    draw depends on nothing else; test takes the first that fit, then dev. Within a split, pairs keep their order.
-    """
-    groups = _groups(pairs, languages)
-    sizes = {"test": divide.test, "dev": divide.dev}
-    taken = drawn_groups(groups, sizes, divide.seed)
-    if not taken["train"] or any(len(taken[name]) < size for name, size in sizes.items()):
-        message = f"{len(pairs)} pairs are too few for {divide.dev} of dev and {divide.test} of test"
-        raise UserError(message, hint="ask for fewer in `divide`")
-    return {name: [pairs[number] for number in taken[name]] for name in SPLITS}
-
-
-def drawn_groups(groups: Mapping[str, list[int]], sizes: Mapping[str, int], seed: int) -> dict[str, list[int]]:
-    """Numbers of rows by split, groups whole, by a random rank of their names: the first that fit go to a split of
-    `sizes`, the rest to train."""
-    taken: dict[str, list[int]] = {"train": [], "dev": [], "test": []}
-    for name in sorted(groups, key=lambda first: _rank(seed, first)):
-        group = groups[name]
-        fits = (split for split, size in sizes.items() if len(taken[split]) + len(group) <= size)
-        taken[next(fits, "train")] += group
-    return {split: sorted(numbers) for split, numbers in taken.items()}
-
-
-def _groups(pairs: list[Pair], languages: Languages) -> dict[str, list[int]]:
-    """Numbers of pairs that belong together, by the first of their sentences (union-find)."""
-    above: dict[str, str] = {}
-
-    def top(node: str) -> str:
-        while (higher := above.setdefault(node, node)) != node:
-            above[node] = node = above[higher]
-        return node
-
-    def key(language: str, line: Line) -> str:
-        return f"{language} {' '.join(line.text.lower().split())}"
-
-    keys = [tuple(map(key, languages, pair)) for pair in pairs]
-    for one, other in keys:
-        first, second = sorted((top(one), top(other)))
-        above[second] = first
-    groups: dict[str, list[int]] = defaultdict(list)
-    for number, (one, _) in enumerate(keys):
-        groups[top(one)].append(number)
-    return groups

@@ -20,7 +20,8 @@ from pam.data.generated import find_generator
 from pam.data.inflection import Inflection
 from pam.data.prepare import Task, class_names
 from pam.data.summarization import Summarization
-from pam.data.translation import Translation, WordAlignments
+from pam.data.translation import Translation
+from pam.data.word_alignments import WordAlignments
 from pam.io import Section, Strict, UserError, find_file, parse, placed, read_yaml, unknown
 
 # Kind of task, as `task:` names it, to its class.

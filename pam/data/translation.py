@@ -1,4 +1,4 @@
-"""Translation: a sentence gives its translation; and the alignments of words that belong to it.
+"""Translation: a sentence gives its translation.
 
 A row's columns hold words with one space between two; its symbols are those words, or subwords. Four stages prepare
 them: `extract` (files to sentences), `tokenize` (to words), `segment` (to symbols) and `index` (to ids).
@@ -6,8 +6,6 @@ them: `extract` (files to sentences), `tokenize` (to words), `segment` (to symbo
 
 from __future__ import annotations
 
-import json
-import re
 import shutil
 import unicodedata
 from collections import Counter
@@ -21,16 +19,15 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
-from pam.data.dataset import SPLITS, Prepared, text_file, write_split, write_summary
-from pam.data.download import check_fetched
-from pam.data.prepare import FEWEST_SYMBOLS, MOST_UNKNOWN, Stage, Task, TaskFormat, class_names, files_of, origin_of
-from pam.data.readers import CONTROL, DividingReader, Files, Line, Reader, aligned, lines_of, load_reader
+from pam.data.dataset import SPLITS, text_file, write_split
+from pam.data.prepare import FEWEST_SYMBOLS, MOST_UNKNOWN, Stage, Task, TaskFormat, class_names
+from pam.data.readers import CONTROL, DividingReader, Files, Line, Reader, lines_of, load_reader
 from pam.data.tokenizers import SIDES, TOKENIZERS, Settings, Side, SideSettings, TranslationCodec, learn_merges
 from pam.data.vocabulary import Vocabulary
-from pam.io import Strict, UserError, atomic_write, write_text
+from pam.io import Strict, UserError, atomic_write
 
 if TYPE_CHECKING:
-    from pam.data.registry import Dataset
+    pass
 
 LANGUAGE = r"^[a-z]{2,3}$"
 
@@ -403,117 +400,3 @@ def pair_modules(own: type, layout: PairsFormat) -> list[str]:
         return class_names(own, type(layout.read))
     names = {layout.tokenizer_for(language) for language in layout.languages}
     return class_names(own, *(TOKENIZERS[name] for name in sorted(names)))
-
-
-# Word alignments that people made: the words of two sentences, and links between them. They are no task that a model
-# learns: they are prepared for a task of translation, whose vocabularies and subwords they take.
-
-GOLD = "gold"  # the one split
-LINKS = "links"  # with the two languages, the key of the file that holds the links
-
-Link = tuple[int, int]
-
-
-class AlignmentFormat(Strict):
-    """Keys that a data set of word alignments may have under `format`."""
-
-    source: str = Field(pattern=LANGUAGE, description="language of a link's first number")
-    target: str = Field(pattern=LANGUAGE, description="language of a link's second number")
-    first: int = Field(1, ge=0, le=1, description="number of a sentence's first word")
-
-
-class WordAlignments(Task[AlignmentFormat]):
-    """The kind of data. It has no stages, as no model learns it."""
-
-    Format = AlignmentFormat
-    STAGES: ClassVar[Mapping[str, type[Stage[Any]]]] = {}
-
-    def splits(self, layout: AlignmentFormat) -> tuple[str, ...]:
-        return (GOLD,)
-
-    def modules(self, stage: str, layout: AlignmentFormat) -> list[str]:
-        """The codec, or what prepares them."""
-        return class_names(TranslationCodec if stage == "codec" else WordAlignments)
-
-
-@dataclass(frozen=True)
-class Links:
-    """Links of one sentence pair as (source word, target word), numbered from 0 and sorted (Och and Ney 2003)."""
-
-    sure: tuple[Link, ...]  # those that an alignment must have
-    possible: tuple[Link, ...]  # those that it may have; the sure ones are among them
-
-    def flipped(self) -> Links:
-        sure, possible = (tuple(sorted((j, i) for i, j in links)) for links in (self.sure, self.possible))
-        return Links(sure, possible)
-
-
-def parse_links(line: Line, lengths: tuple[int, int], first: int) -> Links:
-    """Reads `i-j` (sure) and `ipj` (possible), words numbered from `first`; a UserError names one that cannot be."""
-    sure: set[Link] = set()
-    possible: set[Link] = set()
-    for written in line.text.split():
-        match = re.fullmatch(r"(\d+)([-p])(\d+)", written)
-        if match is None:
-            raise line.error(f"`{written}` is not a link", "write SOURCE-TARGET where it is sure, else SOURCEpTARGET")
-        link = int(match[1]) - first, int(match[3]) - first
-        for side, number, length in zip(("source", "target"), link, lengths, strict=True):
-            if not 0 <= number < length:
-                message = f"link `{written}`: the {side} sentence has no word {number + first}"
-                raise line.error(message, f"its words are {first} to {length - 1 + first}")
-        possible.add(link)
-        if match[2] == "-":
-            sure.add(link)
-    return Links(tuple(sorted(sure)), tuple(sorted(possible)))
-
-
-def prepare_word_alignments(name: str, dataset: Dataset, raw: Path, data: Path, out: Path) -> dict[str, Any]:
-    """Makes the prepared folder `out` from the fetched files in `raw`, for the task prepared in `data`; the summary.
-
-    It has one split, and the links in `links.json`. Words stay as they are, in small letters if the task's are, since
-    the links count them; ids are those of the task, and sources end as they do there. Where the task translates in the
-    other direction, all is turned round. A UserError names what does not fit, with file and line.
-    """
-    task = Prepared(data)
-    if not isinstance(dataset.kind, WordAlignments) or "languages" not in task.summary:
-        message = f"`{name}` and the data in {data} are not word alignments and a task of translation"
-        raise UserError(message, hint="name a data set with `task: alignment`")
-    hashes = check_fetched(dataset, raw)
-    layout = AlignmentFormat.model_validate(dataset.format)
-    languages, codec = task.summary["languages"], TranslationCodec.load(data)
-    own, wanted = (layout.source, layout.target), (languages["source"], languages["target"])
-    if sorted(own) != sorted(wanted):
-        message = f"`{name}` aligns {' and '.join(own)}, the task translates {' into '.join(wanted)}"
-        raise UserError(message, hint="choose alignments of the task's languages")
-    pairs = []
-    for source, target, own_links in _read(files_of(dataset, raw), layout):
-        if own != wanted:
-            source, target, own_links = target, source, own_links.flipped()
-        pairs.append((codec.source.cased(source), codec.target.cased(target), own_links))
-    task.source.save(out / "source.vocab")
-    task.target.save(out / "target.vocab")
-    codec.save(out)
-    symbols = (codec.source_symbols([pair[0]]) for pair in pairs), (codec.target_symbols(pair[1]) for pair in pairs)
-    given = (pair[:2] for pair in pairs), symbols, (task.source, task.target)
-    split = write_split(out, GOLD, *given, source_eos=task.split("train").source_eos)
-    links = {"sure": [own.sure for *_, own in pairs], "possible": [own.possible for *_, own in pairs]}
-    write_text(out / "links.json", json.dumps(links) + "\n")
-    counts = {"rows": len(pairs), "links": {kind: sum(map(len, own)) for kind, own in links.items()}}
-    origin = origin_of(name, dataset, hashes)
-    return write_summary(out, {**origin, "languages": languages, **counts, **split.symbol_counts()})
-
-
-def _read(files: Files, layout: AlignmentFormat) -> Iterator[tuple[str, str, Links]]:
-    """Words of source and target, with one space between two, and their links."""
-    own = files[GOLD]
-    wanted = (layout.source, layout.target, LINKS)
-    if isinstance(own, Path) or not set(wanted) <= set(own):
-        hint = f"name them in the registry: {{{': FILE, '.join(wanted)}: FILE}}"
-        raise UserError(f"split {GOLD} needs three files", hint=hint)
-    source, target, links = (own[key] for key in wanted)
-    # Both pairs of files must have the same length; a pair at a time keeps memory small.
-    for (line, other), (_, linked) in zip(aligned(source, target), aligned(source, links), strict=True):
-        words, others = (unicodedata.normalize("NFC", own.text).split() for own in (line, other))
-        if not words or not others:
-            raise (other if words else line).error("the line is blank", "complete it")
-        yield " ".join(words), " ".join(others), parse_links(linked, (len(words), len(others)), layout.first)

@@ -36,7 +36,7 @@ def test_the_format_of_a_task_keeps_what_was_chosen() -> None:
     read = {"kind": "columns", "columns": {"de": 0, "en": 1}, "divide": {"dev": 1, "test": 1}}
     layout = load_task("translation").Format.model_validate({**PAIRS, "read": read})
     again = layout.model_dump()
-    assert again["read"] == {**read, "separator": "\t", "divide": {"dev": 1, "test": 1, "seed": 1}}
+    assert again["read"].items() >= {**read, "separator": "\t", "divide": {"dev": 1, "test": 1, "seed": 1}}.items()
     assert load_task("translation").Format.model_validate(again) == layout
 
 
@@ -59,7 +59,7 @@ def test_only_characters_of_inflection_are_aligned_for_pointer_actions() -> None
             "tokenize",
             ["pam.data.translation:Tokenize", "pam.data.tokenizers:Moses", "pam.data.tokenizers:UniDic"],
         ),
-        ("alignment", "gold", ["pam.data.translation:WordAlignments"]),
+        ("alignment", "gold", ["pam.data.word_alignments:WordAlignments"]),
     ],
 )
 def test_a_stage_depends_on_the_classes_that_it_uses(kind: str, stage: str, expected: list[str]) -> None:

@@ -70,7 +70,6 @@ def fingerprints(folder: Path) -> dict[str, str]:
         ("tokenizers", "class InflectionCodec(Codec):", {"inflection index", "inflection codec"}),
         ("translation", "class Segment(Stage[PairsFormat]):", {"translation segment", "summarization segment"}),
         ("inflection", "class Index(Stage[InflectionFormat]):", {"inflection index"}),
-        ("translation", "class Links:", set()),
         ("dataset", "class Batch:", {"train"}),
     ],
 )

@@ -22,7 +22,7 @@ def written(tmp_path: Path, content: str | bytes) -> Path:
     ("content", "line", "message"),
     [
         ("", None, "the file is empty"),
-        ("\n \n", None, "the file is empty"),
+        ("\n \n", 1, "the line is blank"),
         (GOOD + "Maus\tcase=dative\n", 2, "2 columns instead of 3"),
         (GOOD + "Maus\tcase=dative\tMaus\tx\n", 2, "4 columns instead of 3"),
         (GOOD + "\n" + GOOD, 2, "the line is blank"),

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pam.data.readers import Divide, Line, Pair, Segments, divided, lines_of, read_lines
+from pam.data.readers import Columns, Line, Pair, Segments, lines_of, read_lines
 from pam.data.registry import Dataset
-from pam.io import UserError
+from pam.data.sampling import Divide, divided
+from pam.io import UserError, write_text
 
 from .pairs import columns, prepared
 
@@ -207,3 +208,13 @@ def test_a_faulty_file_is_named(tmp_path: Path, english: str, message: str, line
     with pytest.raises(UserError, match=message) as raised:
         read(tmp_path, english)
     assert raised.value.line == line
+
+
+def test_pairs_of_an_article_stay_together(tmp_path: Path) -> None:
+    rows = [f"article {number % 20}\tJa {number}\tYes {number}" for number in range(100)]
+    write_text(tmp_path / "pairs.tsv", "".join(f"{row}\n" for row in rows))
+    reader = Columns(columns={"ja": 1, "en": 2}, group=0, divide=Divide(dev=10, test=15))
+    made = {name: list(own) for name, own in reader.read({"all": tmp_path / "pairs.tsv"}, ("ja", "en"))}
+    articles = {name: {int(line.text.split()[1]) % 20 for line, _ in own} for name, own in made.items()}
+    assert {name: len(own) for name, own in made.items()} == {"train": 75, "dev": 10, "test": 15}
+    assert {name: len(own) for name, own in articles.items()} == {"train": 15, "dev": 2, "test": 3}

@@ -11,8 +11,8 @@ from pam.data.dataset import Examples, Prepared, Ragged, Split
 from pam.data.inflection import InflectionFormat
 from pam.data.prepare import prepare
 from pam.data.registry import find_dataset, load_task
-from pam.data.translation import prepare_word_alignments
 from pam.data.vocabulary import EOS, STEP, strip
+from pam.data.word_alignments import prepare_word_alignments
 from pam.decoding.hypotheses import LengthPrior
 from pam.io import UserError
 

@@ -13,7 +13,7 @@ from pam.data.download import fetch
 from pam.data.prepare import prepare
 from pam.data.readers import Line
 from pam.data.registry import Dataset, find_dataset
-from pam.data.translation import Links, parse_links, prepare_word_alignments
+from pam.data.word_alignments import Links, parse_links, prepare_word_alignments
 from pam.io import UserError
 
 from .conftest import ROOT

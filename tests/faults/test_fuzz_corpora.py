@@ -16,8 +16,8 @@ from pam.data.dataset import SPLITS, Prepared
 from pam.data.download import fetch
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset
-from pam.data.translation import prepare_word_alignments
 from pam.data.vocabulary import UNK, Vocabulary
+from pam.data.word_alignments import prepare_word_alignments
 from pam.evaluation import translation
 from pam.evaluation.inputs import EvalInputs, check_against_split, read_predictions
 from tests.conftest import Recorder

@@ -183,7 +183,8 @@ def test_the_small_experiment_is_seven_models_with_seeds_where_a_claim_hangs_on_
     aligned = {f"{model} on iwslt14-de-en-35k, seed 1" for model in SEVEN}
     more = ("soft", "postr-joint", "prox-postr-joint")
     aligned |= {f"{model} on iwslt14-de-en-35k, seed {seed}" for model in more for seed in (2, 3)}
-    assert outcome.trained == expected | aligned
+    kyoto = {f"{model} on kyoto-ja-en, seed 1" for model in ("soft", "prior-joint", "postr-joint", "prox-postr-joint")}
+    assert outcome.trained == expected | aligned | kyoto
     assert outcome.jobs["predict_run"] == 2 * len(outcome.trained)
     assert outcome.jobs["choose_length_penalty"] == 2 * len(outcome.trained)
     assert outcome.jobs["score_word_alignments"] == len(aligned)
