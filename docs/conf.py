@@ -24,7 +24,14 @@ if TYPE_CHECKING:
 SECTIONS = {
     "Use": ("docs/data", "docs/models", "docs/extending", "docs/clusters"),
     "Results": ("docs/results", "docs/claims", "docs/gallery", "results/reference/README"),
-    "Reference": ("config/README", "docs/commands", "docs/reliability", "docs/security", "benchmarks/peers/README"),
+    "Reference": (
+        "docs/glossary",
+        "config/README",
+        "docs/commands",
+        "docs/reliability",
+        "docs/security",
+        "benchmarks/peers/README",
+    ),
 }
 """Every page but the start, in the order of the menu."""
 TABLES = "results/reference/*/tables/*"

@@ -74,13 +74,12 @@ def check_prepared(folder: Path) -> None:
         assert len(split) == len(rows) == data.summary["splits"][name]["rows"]
         for number, row in enumerate(rows):
             assert len(row) == len(data.codec.columns) and not re.search(r"[\x00-\x1f\x7f]", "".join(row))
-            for vocabulary, ids, symbols in (
-                (data.source, split.sources[number], data.codec.source_symbols(row[:-1])),
-                (data.target, split.targets[number], data.codec.target_symbols(row[-1])),
+            for vocabulary, ids, symbols, ended in (
+                (data.source, split.sources[number], data.codec.source_symbols(row[:-1]), split.source_eos),
+                (data.target, split.targets[number], data.codec.target_symbols(row[-1]), True),
             ):
-                spelt = vocabulary.spell(ids)[:-1]
                 known = [s if s in vocabulary else "<unk>" for s in symbols]
-                assert spelt == known
+                assert vocabulary.spell(ids) == [*known, *(["<eos>"] if ended else [])]
     if data.summary["task"] == "inflection":
         assert not (data.split("train").sources.values == UNK).any()
     else:

@@ -170,8 +170,8 @@ def test_outputs_of_every_beam_are_scored_with_the_analysis_that_the_kind_needs(
 
 def test_models_are_compared_with_the_baseline_where_it_is_run(pairs: Workflow) -> None:
     where = job(task="pairs", seed="1")
-    assert pairs.compared("pairs") == pairs.posterior("pairs") == ["postr-joint"]
-    assert pairs.compared("yy-xx") == pairs.posterior("yy-xx") == []
+    assert pairs.compared("pairs", 1) == pairs.posterior("pairs", 1) == ["postr-joint"]
+    assert pairs.compared("yy-xx", 1) == pairs.posterior("yy-xx", 1) == []
     folder = "results/translated/pairs/postr-joint/seed1"
     found = pairs.of_models(pairs.compared, "run.yaml", "beam{beam}/predictions.tsv")(where)
     assert found == [f"{folder}/run.yaml", f"{folder}/beam2/predictions.tsv"]
