@@ -80,6 +80,7 @@ class TableSpec(Item):
     paper: str | None = None  # key in the file of the papers' results; None: no paper reports these metrics
     category: str = RESULTS  # its place in the menu
     front: bool = False  # whether it is on the first page too
+    finding: str = ""  # the metric, or its pattern, by which the first page says what was found; empty: the first one
 
 
 def gains_of(spec: TableSpec, label: str = "") -> TableSpec:
@@ -94,7 +95,7 @@ _costs = partial(TableSpec, kind=None, files=SCORES, category=COSTS)
 
 _TABLE1 = _translation(
     "Table 1: perplexity and BLEU", title="Perplexity and BLEU of translation (the paper's Table 1)",
-    metrics=("ppl", "bleu_b*", "bleu_unpenalized_b*"), paper="table1", front=True,
+    metrics=("ppl", "bleu_b*", "bleu_unpenalized_b*"), paper="table1", front=True, finding="bleu_b*",
 )  # fmt: skip
 _TABLE2 = _inflection(
     "Table 2: accuracy over forms", title="Accuracy over test forms, morphological inflection (the paper's Table 2)",
@@ -171,6 +172,9 @@ TABLES: dict[str, TableSpec] = {
         title="All models at a glance", builder="attentions"),
     "examples": _translation(
         "Examples of translations", title="Translations of all models", builder="examples",
+        files=PREDICTIONS, also_reads=RUN_CONFIG),
+    "form_examples": _inflection(
+        "Examples of forms", title="Forms of all models", builder="examples",
         files=PREDICTIONS, also_reads=RUN_CONFIG),
     "summary_examples": _summaries(
         "Examples of summaries", title="Summaries of all models", builder="examples",

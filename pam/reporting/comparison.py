@@ -18,6 +18,7 @@ from pam.evaluation.bootstrap import LEVEL, MANY, RESAMPLES, RESAMPLES_OF_MANY, 
 from pam.evaluation.metrics import Floats, Metric, metric_of
 from pam.io import Strict, UserError, find_file, parse, read_yaml
 from pam.reporting.catalogue import TableSpec
+from pam.reporting.render import FINEST
 from pam.reporting.runs import TaskRuns, check_known, load_runs
 
 # The papers' results, read from one data file.
@@ -78,7 +79,7 @@ class Inputs:
         return self.papers.get(spec.paper) if spec.paper else None
 
 
-# Reproduced, not reproduced, or cannot tell: the one rule for every table.
+# Reproduced, not reproduced, cannot tell, or not judged: the one rule for every table.
 
 RULE = (
     f"Intervals are {100 * LEVEL:g} % percentile bootstrap intervals over test units (lemmas or sentences; "
@@ -86,10 +87,12 @@ RULE = (
     "`reproduced` if the paper's figure lies in our interval, else `not reproduced`. Every other model is judged by "
     "its gain over the baseline, counted so that better is positive, G in the paper and g here, with the paired "
     "interval of g: `reproduced` if the interval excludes 0 on G's side; `not reproduced` if it excludes G and does "
-    "not exclude 0 on G's side; `cannot tell` otherwise. It is `cannot tell` also where the paper has no figure, where "
-    "our data are not the paper's, and with fewer than 2 seeds."
+    "not exclude 0 on G's side; `cannot tell` otherwise. It is `not judged` where the paper has no figure, where "
+    "our data are not the paper's, and with fewer than 2 seeds. Whatever a paper has, a gain is `better` or `worse` if "
+    "its interval excludes 0, else `undecided`."
 )
-Word = Literal["reproduced", "not reproduced", "cannot tell"]
+RULE_NOTE = f"Verdict. {RULE}"
+Word = Literal["reproduced", "not reproduced", "cannot tell", "not judged"]
 
 
 class Verdict(NamedTuple):
@@ -103,11 +106,11 @@ def judge(paper: float | None, ours: Interval, same_data: bool, seeds: int, gain
     The interval of ours is the paired one for a gain; `seeds` is then the fewer of the model's and the baseline's.
     """
     if paper is None:
-        return Verdict("cannot tell", "the paper has no figure")
+        return Verdict("not judged", "the paper has no figure")
     if not same_data:
-        return Verdict("cannot tell", "other data than the paper's")
+        return Verdict("not judged", "other data than the paper's")
     if seeds < 2:
-        return Verdict("cannot tell", "fewer than 2 seeds")
+        return Verdict("not judged", "fewer than 2 seeds")
     if not gain:
         if paper in ours:
             return Verdict("reproduced", "the paper's figure lies in our interval")
@@ -157,9 +160,28 @@ class Row(NamedTuple):
         return len(self.values)
 
     @property
+    def told(self) -> str | None:
+        """What the test says of the gain; None where there is none."""
+        if self.gain_low is None or self.gain_high is None:
+            return None
+        return "better" if self.gain_low > 0 else "worse" if self.gain_high < 0 else "undecided"
+
+    @property
+    def digits(self) -> int:
+        """Digits after the point: the metric's, and as many more as tell the ends of its intervals from each other."""
+        pairs = [(self.low, self.high), (self.gain_low, self.gain_high)]
+        ends = [pair for pair in pairs if None not in pair and not _alike(pair, FINEST)]
+        return next((n for n in range(self.metric.decimals, FINEST) if not any(_alike(one, n) for one in ends)), FINEST)
+
+    @property
     def difference(self) -> float | None:
         """Our mean minus the paper's value, where both were measured on the same data."""
         return self.mean - self.paper if self.paper is not None and self.same_data else None
+
+
+def _alike(ends: tuple[float | None, float | None], digits: int) -> bool:
+    low, high = (one and round(one, digits) for one in ends)
+    return low == high
 
 
 def frame_of(rows: Sequence[Row]) -> pd.DataFrame:
@@ -212,7 +234,7 @@ def _rows(task: TaskRuns, metric: Metric, measured: Measured, baseline: str, pap
     for name, (values, means) in measured.items():
         runs, spread = task.models[name], bootstrap.interval(means)
         gain: dict[str, float | None] = {}
-        verdict = Verdict("cannot tell", "the baseline was not run")
+        verdict = Verdict("not judged", "the baseline was not run")
         if name == baseline:
             verdict = judge(reported[name], spread, same_data, len(values), gain=False)
         elif baseline in measured:

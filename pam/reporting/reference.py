@@ -42,7 +42,7 @@ ARCHIVE, RECORD, SCORES, EXPERIMENT = "runs.tar.xz", "record.json", "scores.json
 
 MEASURED = ("run.yaml", "training.json", "history.csv", "decoding.json", "*scores.json", "*analysis.json")  # of a run
 TEXTS = ("predictions.tsv", "attention.json")  # those that hold text of the data, which not every license lets pass on
-SHOWN = {"tables": (".csv", ".md"), "figures": (".svg", ".png")}
+SHOWN = {"tables": (".csv", ".md"), "figures": (".svg", ".png", ".csv")}
 UNPACKED = 2**30  # bytes of all runs of an experiment, as they are unpacked
 Name = tuple[str, str, int]  # a run: task, model, seed
 
@@ -70,11 +70,11 @@ def store(results: Path, out: Path, command: str, commit: str) -> None:
     made = out.with_name(f".{out.name}.part")
     shutil.rmtree(made, ignore_errors=True)
     # Tables and figures, but those with text of the closed tasks.
-    hidden = tuple(f"attention_{task}_" for task in closed) + (("examples.",) if closed else ())
+    hidden = tuple(f"attention_{task}_" for task in closed)
     for folder, endings in SHOWN.items():
         (made / folder).mkdir(parents=True)
         for path in sorted((results / folder).glob("*")):
-            if path.suffix in endings and not path.name.startswith(hidden):
+            if path.suffix in endings and not (path.name.startswith(hidden) or (closed and "examples" in path.name)):
                 shutil.copyfile(path, made / folder / path.name)
     shutil.copyfile(results / EXPERIMENT, made / EXPERIMENT)
     _write_archive(made / ARCHIVE, results, tasks, closed)

@@ -23,6 +23,7 @@ class Column(NamedTuple):
     align: Literal["l", "p", "r"] = "r"  # `l` for text, `p` for text that may need several lines, `r` for numbers
 
 
+FINEST = 8  # digits after the point, at most
 TASK, MODEL, SEEDS = Column("Task", "{task_label}", "l"), Column("Model", "{label}", "l"), Column("Seeds", "{n}")
 
 
@@ -77,6 +78,16 @@ def signed(value: float | None, digits: int) -> str:
         return ""
     text = f"{value:+.{digits}f}"
     return text[1:] if float(text) == 0 else text
+
+
+def interval(low: float | None, high: float | None, digits: int, sign: bool = False) -> str:
+    """`[84.10, 86.02]`, or with signs; `[0, 0]` where both ends are the same, nothing where they are unknown."""
+    if low is None or high is None:
+        return ""
+    if round(low, FINEST) == round(high, FINEST):
+        return f"[{low:g}, {high:g}]"
+    ends = [signed(one, digits) if sign else f"{one:.{digits}f}" for one in (low, high)]
+    return f"[{', '.join(ends)}]"
 
 
 def probability(value: float) -> str:
@@ -157,12 +168,12 @@ td { white-space: nowrap; }
 .wide { white-space: normal; min-width: 20em; }
 tr.group td { border-top: 1px solid #999; }
 tr:hover td { background: #f3f3f3; }
-.reproduced { color: #00563f; font-weight: 600; }
-.not-reproduced { color: #a03c00; font-weight: 600; }
-.cannot-tell { color: #555; }
+.reproduced, .better { color: #00563f; font-weight: 600; }
+.not-reproduced, .worse { color: #a03c00; font-weight: 600; }
+.cannot-tell, .not-judged, .undecided { color: #555; }
 p { max-width: 62em; color: #333; }
 code { background: #f0f0f0; padding: 0 .2em; }"""
-_VERDICTS = ("reproduced", "not reproduced", "cannot tell")
+_VERDICTS = ("reproduced", "not reproduced", "cannot tell", "not judged", "better", "worse", "undecided")
 _CLASSES: dict[str, list[str]] = {"l": ["text"], "p": ["text", "wide"], "r": []}
 
 

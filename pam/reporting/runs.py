@@ -15,7 +15,7 @@ import numpy as np
 
 from pam.config import Experiment, TaskConfig, load_run
 from pam.evaluation.attention import Analysis
-from pam.evaluation.inputs import load, read_predictions
+from pam.evaluation.inputs import columns_of, load, read_predictions
 from pam.evaluation.metrics import Floats, metric_of
 from pam.evaluation.scores import Scores
 from pam.io import UserError, parse, read_yaml, unknown
@@ -71,23 +71,36 @@ class TaskRuns:
 
 
 def load_experiment(path: Path | str) -> Experiment:
-    """The experiment's configuration (YAML or JSON)."""
-    return parse(Experiment, read_yaml(path), path)
+    """The experiment's configuration (YAML or JSON), its demonstrations after all other tasks."""
+    found = parse(Experiment, read_yaml(path), path)
+    tasks = sorted(found.tasks.items(), key=lambda item: is_demonstration(item[1]))
+    return found.model_copy(update={"tasks": dict(tasks)})
+
+
+DEMONSTRATION = "demonstration"
+
+
+def is_demonstration(task: TaskConfig) -> bool:
+    """Whether the label or the note of a task calls it a demonstration."""
+    return DEMONSTRATION in f"{task.label} {task.note}".lower()
 
 
 def label_of(task: str, experiment: Experiment) -> str:
-    """A task's name in tables and figures."""
-    return experiment.tasks[task].label or task
+    """A task's name in tables and figures, which says of a demonstration that it is one."""
+    own = experiment.tasks[task]
+    label = own.label or task
+    return f"{label} ({DEMONSTRATION})" if is_demonstration(own) and DEMONSTRATION not in label.lower() else label
 
 
 @dataclass(frozen=True)
 class History(OfRun):
     columns: dict[str, Floats]  # of `history.csv`, by name
+    targets: str  # what losses are counted in: symbols, or actions of a pointer
 
 
 @dataclass(frozen=True)
 class Outputs(OfRun):
-    lines: list[tuple[str, ...]]  # source, reference and output of each sentence of a split
+    lines: list[tuple[str, ...]]  # source, reference and output of each row of a split
 
 
 Own = TypeVar("Own", ScoredRun, Analysis, History, Outputs)  # whatever belongs to a run
@@ -188,10 +201,18 @@ def _check_task(task: str, path: Path, experiment: Experiment) -> None:
 
 
 def load_outputs(paths: Sequence[Path], experiment: Experiment) -> ByTask[Outputs]:
-    """Reads and groups translations, each `predictions.tsv` in a folder beside its run's `run.yaml`."""
+    """Reads and groups outputs, each `predictions.tsv` in a folder beside its run's `run.yaml`.
+
+    The source of an inflected form is its lemma with the features.
+    """
     found = []
     for path in paths:
-        run, lines = load_run(path.parents[1] / "run.yaml"), read_predictions(path, ("source", "target", "predicted"))
+        run = load_run(path.parents[1] / "run.yaml")
+        if "lemma" in columns_of(path):
+            rows = read_predictions(path, ("lemma", "features", "form", "predicted"))
+            lines = [(f"{lemma} ({features})", *others) for lemma, features, *others in rows]
+        else:
+            lines = read_predictions(path, ("source", "target", "predicted"))
         found.append(Outputs(path, run.task, run.model, run.label, run.seed, lines))
     return by_task(found, experiment)
 
@@ -202,7 +223,8 @@ def load_histories(paths: Sequence[Path], experiment: Experiment) -> ByTask[Hist
     for path in paths:
         run = load_run(path.with_name("run.yaml"))
         _check_task(run.task, path, experiment)
-        found.append(History(path, run.task, run.model, run.label, run.seed, history_columns(path)))
+        columns, targets = history_columns(path), run.components.targets
+        found.append(History(path, run.task, run.model, run.label, run.seed, columns, targets))
     return by_task(found, experiment)
 
 

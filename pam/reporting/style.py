@@ -16,12 +16,13 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pam.evaluation.metrics import Floats
-from pam.io import atomic_write
+from pam.io import atomic_write, write_text
 
 Drawn = TypeVar("Drawn")  # what is drawn of a task, or of a row
 WIDTH = 7.2  # width of a figure in inches: a text column, and what the report shows without scaling
@@ -39,6 +40,13 @@ _SETTINGS: dict[Any, Any] = {
     "xtick.labelsize": 8.5, "ytick.labelsize": 8.5, "legend.fontsize": 8.5, "legend.frameon": False,
     **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
 }  # fmt: skip
+
+
+class Drawing(NamedTuple):
+    """A figure, and the numbers that it shows."""
+
+    figure: Figure
+    data: pd.DataFrame
 
 
 class Look(NamedTuple):
@@ -193,14 +201,17 @@ def legend_models(figure: Figure, labels: Mapping[str, str], title: str | None =
         legend.remove()
 
 
-def save(figure: Figure, path: Path | str) -> None:
-    """Writes `path` (.svg or .png) and its twin with the other ending; closes the figure.
+def save(drawing: Drawing, path: Path | str) -> None:
+    """Writes `path` (.svg or .png), its twin with the other ending and the data as .csv; closes the figure.
 
     The same figure gives the same SVG, byte for byte: ids are salted, no date is written.
     """
+    figure, data = drawing
     with mpl.rc_context({key: _SETTINGS[key] for key in ("svg.hashsalt", "svg.fonttype")}):
         for ending in ("svg", "png"):
             metadata = {"Date": None} if ending == "svg" else {"Software": None}
             with atomic_write(Path(path).with_suffix(f".{ending}")) as temporary:
                 figure.savefig(temporary, format=ending, metadata=metadata, dpi=_SETTINGS["savefig.dpi"])
+    text = data.map(lambda value: f"{value:.6g}" if isinstance(value, float) and value == value else value)
+    write_text(Path(path).with_suffix(".csv"), text.to_csv(index=False, lineterminator="\n"))
     plt.close(figure)

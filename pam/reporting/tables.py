@@ -17,9 +17,9 @@ from pam.evaluation.metrics import perplexity
 from pam.evaluation.translation import Significance
 from pam.io import UserError, unknown
 from pam.reporting import data_and_cost, lengths
-from pam.reporting.catalogue import SUMMARIZATION, TABLES, TableSpec, gains_of
-from pam.reporting.comparison import RULE, Inputs, Row, compare, frame_of
-from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, probability, signed, table_of
+from pam.reporting.catalogue import INFLECTION, SUMMARIZATION, TABLES, TRANSLATION, TableSpec, gains_of
+from pam.reporting.comparison import RULE_NOTE, Inputs, Row, compare, frame_of
+from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, interval, probability, signed, table_of
 from pam.reporting.runs import ScoredRun, label_of, load_outputs, load_runs, processor_seconds
 
 
@@ -45,7 +45,7 @@ DIGITS = {
     **dict.fromkeys(("p", "p_vs_soft"), 6),
     **dict.fromkeys(("cpu_s", "gpu_s"), 1),
 }
-VERDICT = Column("Verdict", "{verdict}", "l")
+VERDICT = Column("Paper's claim", "{verdict_text}", "l")
 OTHER_DATA_NOTE = (
     "* The paper's figure is for the paper's own data, which are not ours; it is shown for orientation and decides "
     "nothing."
@@ -71,13 +71,13 @@ def comparison(spec: TableSpec, inputs: Inputs) -> Table:
     csv, sacrebleu = COMPARISON, _p_by_sacrebleu(rows, inputs.significance)
     if sacrebleu is not None:
         csv, frame["p_sacrebleu"] = (*COMPARISON, "p_sacrebleu"), sacrebleu
-    names, paper, gained = _columns(rows)
+    names, paper, gained, verdict = _columns(rows, inputs.experiment.baseline)
     shown = [
         *(*names, *paper, Column("Ours", "{ours}"), Column("95 % interval", "{interval}"), *gained),
         *([Column("p, sacreBLEU", "{p_sacrebleu}")] if sacrebleu else []),
         *(SEEDS, Column("CPU s", "{cpu_s:,.0f}")),
         *([Column("GPU s", "{gpu_s:,.0f}")] if any(row.gpu_s for row in rows) else []),
-        VERDICT,
+        *verdict,
     ]
     known = [task.runs[0].scores.details.get("signatures", {}) for task in inputs.tasks]
     signed_by = [f"{name} `{text}`" for one in known for name, text in one.items() if f"{name}_b*" in spec.metrics]
@@ -96,8 +96,8 @@ def gains(spec: TableSpec, inputs: Inputs) -> Table:
     rows = compare(inputs.tasks, inputs.experiment, spec.metrics, inputs.paper(spec))
     frame = _with_texts(rows).drop(columns=["low", "high"]).rename(columns={"gain_low": "low", "gain_high": "high"})
     frame["baseline"] = baseline
-    names, _, gained = _columns(rows)
-    shown = [*names, *gained, VERDICT, Column("Reason", "{reason}", "l")]
+    names, _, gained, verdict = _columns(rows, baseline)
+    shown = [*names, *gained, *verdict, *([Column("Reason", "{reason}", "l")] if verdict else [])]
     title = f"Gain over {_label(rows, baseline)}. {inputs.title(spec)}"
     notes = _notes(spec, inputs, rows, "{units} {gain}")
     return table_of(title, frame[frame["gain"].notna()], GAINS, DIGITS, shown, notes, group=len(names) - 1)
@@ -107,17 +107,20 @@ def _with_texts(rows: Sequence[Row]) -> pd.DataFrame:
     """The rows as a frame, with what people read of them."""
     texts = []
     for row in rows:
-        digits, mark = row.metric.decimals, "" if row.same_data else "*"
-        low, high, paper_gain = (signed(value, digits) for value in (row.gain_low, row.gain_high, row.paper_gain))
+        digits, mark = row.digits, "" if row.same_data else "*"
+        paper_gain = signed(row.paper_gain, row.metric.decimals)
         text = {
             "metric_label": row.metric.label,
             "ours": _spread(row, digits),
-            "interval": f"[{row.low:.{digits}f}, {row.high:.{digits}f}]",
-            "paper_text": None if row.paper is None else f"{row.paper:.{digits}f}{mark}",
+            "interval": interval(row.low, row.high, digits),
+            "paper_text": None if row.paper is None else f"{row.paper:.{row.metric.decimals}f}{mark}",
             "gain_text": signed(row.gain, digits),
-            "gain_interval": low and f"[{low}, {high}]",
+            "gain_interval": interval(row.gain_low, row.gain_high, digits, sign=True),
             "p_text": None if row.p is None else probability(row.p),
+            "told": row.told,
             "paper_gain_text": paper_gain and paper_gain + mark,
+            # No word about a claim that the paper does not make.
+            "verdict_text": row.verdict if row.paper is not None else None,
         }
         texts.append(text)
     return pd.concat([frame_of(rows), pd.DataFrame(texts, dtype=object)], axis=1)
@@ -128,14 +131,18 @@ def _spread(row: Row, digits: int) -> str:
     return f"{row.mean:.{digits}f}" + ("" if row.sd is None else f" ± {row.sd:.{digits}f}")
 
 
-def _columns(rows: Sequence[Row]) -> tuple[list[Column], list[Column], list[Column]]:
-    """Columns of names, with the metric where there are several; of the paper, if it has any value; of gains."""
+def _columns(rows: Sequence[Row], baseline: str) -> tuple[list[Column], list[Column], list[Column], list[Column]]:
+    """Columns of names, with the metric where there are several; of the paper; of gains; of the verdict.
+
+    Where the paper has no value, there is no column of it, and nothing to be judged.
+    """
     several = len({row.metric.name for row in rows}) > 1
     names = [TASK, *([Column("Metric", "{metric_label}", "l")] if several else []), MODEL]
     gained = [Column("Gain, ours", "{gain_text}"), Column("95 % interval", "{gain_interval}"), Column("p", "{p_text}")]
+    gained.append(Column(f"Than {_label(rows, baseline)}", "{told}", "l"))
     if not any(row.paper is not None for row in rows):
-        return names, [], gained
-    return names, [Column("Paper", "{paper_text}")], [Column("Gain, paper", "{paper_gain_text}"), *gained]
+        return names, [], gained, []
+    return names, [Column("Paper", "{paper_text}")], [Column("Gain, paper", "{paper_gain_text}"), *gained], [VERDICT]
 
 
 def _label(rows: Sequence[Row], baseline: str) -> str:
@@ -158,7 +165,7 @@ def _notes(spec: TableSpec, inputs: Inputs, rows: Sequence[Row], first: str, mor
         *more,
         *([OTHER_DATA_NOTE] if not all(reported) else []),
         *([f"Paper: {paper.source}. {paper.note}".strip()] if paper else []),
-        f"Verdict. {RULE}",
+        RULE_NOTE,
     ]
 
 
@@ -182,7 +189,7 @@ GLANCE = (
 )  # fmt: skip
 GLANCE_DIGITS = dict.fromkeys(GLANCE[3:10], 4) | {"trained_per_s": 2, "decoded_per_s": 2}
 GLANCE_SHOWN = (
-    TASK, MODEL, Column("Quality", "{quality}"), Column("95 %", "[{low:.2f}, {high:.2f}]", "l"),
+    TASK, MODEL, Column("Quality", "{quality}"), Column("95 %", "{interval}", "l"),
     Column("Perplexity", "{ppl:.3f}"), Column("1 - AER", "{one_minus_aer:.3f}"), Column("Entropy", "{entropy:.3f}"),
     Column("Trained/s", "{trained_per_s:,.0f}"), Column("Decoded/s", "{decoded_per_s:,.0f}"),
     Column("Parameters", "{parameters:,.0f}"), SEEDS,
@@ -209,7 +216,9 @@ def attentions(spec: TableSpec, inputs: Inputs) -> Table:
     for found in (load(Analysis, path) for path in inputs.analyses):
         sums = np.array([sum(found.sentences.nll), sum(found.sentences.tokens)])
         certain.append((found.task, found.model, float(perplexity(sums)), found.entropy.mean))
-    frame = frame_of(rows).assign(quality=[_spread(row, 2) for row in rows])
+    quality = [_spread(row, row.digits) for row in rows]
+    intervals = [interval(row.low, row.high, row.digits) for row in rows]
+    frame = frame_of(rows).assign(quality=quality, interval=intervals)
     for measured, columns in (
         ([_speed_and_size(run) for task in inputs.tasks for run in task.runs], GLANCE[10:13]),
         (certain, ("ppl", "entropy")),
@@ -244,45 +253,45 @@ def _means(records: Sequence[tuple[Any, ...]], columns: Sequence[str]) -> pd.Dat
     return frame.groupby(["task", "model"], as_index=False).agg(mean)
 
 
-# Translations of all models, side by side with the reference.
+# Outputs of all models, side by side with the reference.
 
-COUNT = 6  # sentences of each task
-WORDS = range(6, 26)  # lengths of the sources that are shown: neither trifling nor too long to be compared by eye
+COUNT = 6  # rows of each task
+WORDS = range(6, 26)  # lengths of the sentences that are shown: neither trifling nor too long to be compared by eye
 SHOWN_WORDS = 100  # of a source that is summarized, at most
 EXAMPLES = ("task", "sentence", "model", "label", "text")
-EXAMPLES_SHOWN = (TASK, Column("Sentence", "{sentence}"), Column("", "{label}", "l"), Column("Text", "{shown}", "p"))
-EXAMPLES_NOTE = (
-    f"First seed, main beam, words as the models write them. {COUNT} sentences of {WORDS.start} to {WORDS.stop - 1} "
-    "source words, spread evenly over those of the test split on which the models differ most: not the best ones, nor "
-    "drawn at random."
+EXAMPLES_SHOWN = (TASK, Column("Row", "{sentence}"), Column("", "{label}", "l"), Column("Text", "{shown}", "p"))
+_SPREAD = (
+    "spread evenly over those of the test split on which the models differ most: not the best ones, nor drawn at "
+    "random."
 )
-
-SUMMARIES_NOTE = (
-    f"First seed, main beam, words as the models write them. {COUNT} texts, spread evenly over those of the test split "
-    f"on which the models differ most: not the best ones, nor drawn at random. Of a source the first {SHOWN_WORDS} "
-    "words are shown."
-)
+EXAMPLES_NOTES = {
+    TRANSLATION: "First seed, main beam, words as the models write them. "
+    f"{COUNT} sentences of {WORDS.start} to {WORDS.stop - 1} source words, {_SPREAD}",
+    SUMMARIZATION: f"First seed, main beam, words as the models write them. {COUNT} texts, {_SPREAD} Of a source the "
+    f"first {SHOWN_WORDS} words are shown.",
+    INFLECTION: f"First seed, main beam. {COUNT} forms, {_SPREAD}",
+}
 
 
 def examples(spec: TableSpec, inputs: Inputs) -> Table:
-    """Some sentences of each task with the outputs of every model's first seed; a `UserError` if they are of others."""
+    """Some rows of each task with the outputs of every model's first seed; a `UserError` if they are of others."""
     lines: list[tuple[str, str, int, str, str, str]] = []
-    whole = spec.kind == SUMMARIZATION  # whatever their length
+    lengths = WORDS if spec.kind == TRANSLATION else range(2**31)
     for task, by_model in load_outputs(inputs.predictions, inputs.experiment).items():
         first, *others = models = [seeds[0] for seeds in by_model.values()]
         for other in others:
             if [line[:2] for line in other.lines] != [line[:2] for line in first.lines]:
-                words, hint = f"these are not the sentences of {first.path}", "predict again on the same prepared data"
+                words, hint = f"these are not the rows of {first.path}", "predict again on the same prepared data"
                 raise UserError(words, file=other.path, hint=hint)
-        for place in _most_different([one.lines for one in models], range(2**31) if whole else WORDS):
+        for place in _most_different([one.lines for one in models], lengths):
             source, target, _ = first.lines[place]
-            if whole and len(source.split()) > SHOWN_WORDS:
+            if spec.kind == SUMMARIZATION and len(source.split()) > SHOWN_WORDS:
                 source = " ".join([*source.split()[:SHOWN_WORDS], "…"])
             texts = [("", "Source", source), ("", "Reference", target)]
             texts += [(one.model, one.label, one.lines[place][2]) for one in models]
             lines += [(label_of(task, inputs.experiment), task, place + 1, *text) for text in texts]
     frame = pd.DataFrame(lines, columns=["task_label", *EXAMPLES], dtype=object)
-    notes = (SUMMARIES_NOTE if whole else EXAMPLES_NOTE,)
+    notes = (EXAMPLES_NOTES[str(spec.kind)],)
     frame["shown"] = frame["text"].replace("", "(empty)")
     return table_of(inputs.title(spec), frame, EXAMPLES, {}, EXAMPLES_SHOWN, notes, group=2)
 

@@ -87,14 +87,14 @@ def test_other_data_show_the_papers_figure_and_decide_nothing(tmp_path: Path) ->
     row = find(rows_of(made), "de-noun", "soft")
     assert row.paper == 85.50
     assert row.difference is None
-    assert (row.verdict, row.reason) == ("cannot tell", "other data than the paper's")
+    assert (row.verdict, row.reason) == ("not judged", "other data than the paper's")
 
 
 def test_one_seed_has_no_deviation_and_no_verdict(tmp_path: Path) -> None:
     made = make_experiment(tmp_path, tasks=["de-noun"], seeds=[1], count=20)
     row = find(rows_of(made), "de-noun", "postr-joint")
     assert row.sd is None
-    assert (row.verdict, row.reason) == ("cannot tell", "fewer than 2 seeds")
+    assert (row.verdict, row.reason) == ("not judged", "fewer than 2 seeds")
 
 
 def test_a_baseline_of_one_seed_decides_nothing(tmp_path: Path) -> None:
@@ -102,14 +102,14 @@ def test_a_baseline_of_one_seed_decides_nothing(tmp_path: Path) -> None:
     (made.run("de-noun", "soft", 2) / "scores.json").unlink()
     row = find(rows_of(made), "de-noun", "postr-joint")
     assert row.seeds == 2
-    assert (row.verdict, row.reason) == ("cannot tell", "fewer than 2 seeds")
+    assert (row.verdict, row.reason) == ("not judged", "fewer than 2 seeds")
 
 
 def test_without_the_baseline_there_is_no_gain(tmp_path: Path) -> None:
     made = make_experiment(tmp_path, tasks=["de-noun"], models=["postr-joint"], count=20)
     row = find(rows_of(made), "de-noun", "postr-joint")
     assert row.gain is None
-    assert (row.verdict, row.reason) == ("cannot tell", "the baseline was not run")
+    assert (row.verdict, row.reason) == ("not judged", "the baseline was not run")
 
 
 def test_a_metric_of_the_outputs_is_the_one_that_scoring_measured(translated: MadeExperiment) -> None:

@@ -58,7 +58,7 @@ def body(table: Table) -> list[tuple[str, ...]]:
 
 
 def test_both_kinds_of_task_stages_and_alignments_have_a_table() -> None:
-    experiment = made(nouns={}, talks={"label": "TED", "note": "a demonstration"})
+    experiment = made(nouns={}, talks={"label": "TED", "note": "not for sale"})
     found = datasets(experiment, {"nouns": NOUNS, "talks": TALKS}, {"talks": LINKS})
     titles = ["Morphological inflection", "Translation", "Stages of preparing", "Word alignments"]
     assert [table.title for table in found] == titles
@@ -67,7 +67,7 @@ def test_both_kinds_of_task_stages_and_alignments_have_a_table() -> None:
     assert "nouns: one lemma stands twice" in nouns.notes
     assert body(talks)[2][:5] == ("TED", "talks", "test", "100", "de")
     assert body(talks)[2][-1] == "3"
-    assert talks.notes[0] == "TED: a demonstration"
+    assert talks.notes[0] == "TED: not for sale"
     expected = ("TED", "tokenize", "train", "34,893", "34,341", "552")
     assert body(stages) == [(*expected, "too long: 500; empty: 52")]
     assert body(links) == [("TED", "links", "508", "9,613", "10,534", "14")]

@@ -62,7 +62,7 @@ def drawn(kind: str, made: MadeExperiment, *more: object) -> Iterator[Figure]:
     """The figure before it is written."""
     options = [str(one) for one in (*arguments(kind, made), *more)]
     with style.styled():
-        figure = KINDS[kind](**vars(parser_of(kind).parse_args(options)))
+        figure = KINDS[kind](**vars(parser_of(kind).parse_args(options))).figure
         yield figure
         plt.close(figure)
 

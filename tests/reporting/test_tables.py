@@ -60,7 +60,7 @@ def test_csv_is_in_per_cent_and_empty_where_nothing_is_known(made: MadeExperimen
     assert 0 < float(mono["p_vs_soft"]) <= 1
     paradigms = make(made, "table2_paradigms", tmp_path)
     assert (paradigms[0]["paper"], paradigms[0]["difference"]) == ("", "")
-    assert paradigms[0]["verdict"] == "cannot tell"
+    assert paradigms[0]["verdict"] == "not judged"
 
 
 def test_an_unreadable_figure_of_the_paper_is_an_empty_cell(made: MadeExperiment, tmp_path: Path) -> None:
@@ -68,8 +68,8 @@ def test_an_unreadable_figure_of_the_paper_is_an_empty_cell(made: MadeExperiment
     text = made.paper.read_text(encoding="utf-8").replace("soft: 85.50", "soft: null")
     figures.write_text(text, encoding="utf-8")
     rows = make(MadeExperiment(made.folder, made.config, figures), "table2", tmp_path)
-    assert (rows[0]["paper"], rows[0]["verdict"]) == ("", "cannot tell")
-    assert (rows[1]["paper"], rows[1]["verdict"]) == ("85.88", "cannot tell")
+    assert (rows[0]["paper"], rows[0]["verdict"]) == ("", "not judged")
+    assert (rows[1]["paper"], rows[1]["verdict"]) == ("85.88", "not judged")
 
 
 def test_people_read_the_papers_figure_the_verdict_and_the_rule(made: MadeExperiment, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_table_1_has_the_columns_of_table_2_and_a_row_per_metric_and_model(
     expected = [(metric, model) for metric in metrics for model in models]
     assert [(row["metric"], row["model"]) for row in rows] == expected
     assert [row["paper"] for row in rows[:6]] == ["9.61", "8.47", "8.51", "", "", ""]
-    assert rows[3]["verdict"] == "cannot tell"
+    assert rows[3]["verdict"] == "not judged"
     page = (tmp_path / "table1.html").read_text(encoding="utf-8")
     assert page.count('<tr class="group">') == 2
     for text in ("lower is better", "positive where the model is better", "smooth:none"):
@@ -225,7 +225,7 @@ def test_outputs_of_other_sentences_are_refused(tmp_path: Path) -> None:
     path = made.run("de-en", "postr-joint") / "beam4" / "predictions.tsv"
     lines = path.read_text(encoding="utf-8").split("\n")
     path.write_text("\n".join([lines[0], *lines[2:]]), encoding="utf-8")
-    with pytest.raises(UserError, match="not the sentences") as raised:
+    with pytest.raises(UserError, match="not the rows") as raised:
         make(made, "examples", tmp_path, predictions=made.predictions)
     assert raised.value.file == str(path)
 

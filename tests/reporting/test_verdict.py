@@ -52,14 +52,14 @@ def test_other_models_are_judged_by_their_gain(paper: float, low: float, high: f
         (1.0, True, 1, "fewer than 2 seeds"),
     ],
 )
-def test_without_evidence_nobody_can_tell(
+def test_without_evidence_nothing_is_judged(
     gain: bool, paper: float | None, same_data: bool, seeds: int, reason: str
 ) -> None:
-    assert judge(paper, Interval(0.5, 1.5), same_data, seeds, gain) == ("cannot tell", reason)
+    assert judge(paper, Interval(0.5, 1.5), same_data, seeds, gain) == ("not judged", reason)
 
 
 def test_the_printed_rule_states_the_figures_in_use() -> None:
     assert f"{100 * LEVEL:g} %" in RULE
     assert f"{RESAMPLES:,} draws" in RULE
-    for word in ("reproduced", "not reproduced", "cannot tell"):
+    for word in ("reproduced", "not reproduced", "cannot tell", "not judged"):
         assert f"`{word}`" in RULE

@@ -1,6 +1,6 @@
-"""Every kind of figure, drawn and written as SVG and PNG.
+"""Every kind of figure, drawn and written as SVG and PNG, its data as CSV.
 
-To add a kind: a function that returns a figure, its arguments being its `OPTIONS`, and a line in `KINDS` and in
+To add a kind: a function that returns a `Drawing`, its arguments being its `OPTIONS`, and a line in `KINDS` and in
 `pam.reporting.catalogue.FIGURE_CODE`.
 """
 
@@ -12,13 +12,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from pam.io import unknown
 from pam.reporting import style
 from pam.reporting.figures import attention, curves, models
 
-KINDS: dict[str, Callable[..., Figure]] = {
+KINDS: dict[str, Callable[..., style.Drawing]] = {
     "quality": models.quality, "gains": models.gains, "cost": models.cost,
     "attention": attention.attention, "curves": curves.curves, "bleu_by_length": curves.bleu_by_length,
     "bleu_by_size": curves.bleu_by_size, "entropy_accuracy": attention.entropy_accuracy, "coverage": attention.coverage,

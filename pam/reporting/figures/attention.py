@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -47,7 +47,7 @@ class Alignments(Strict, extra="ignore"):
     rows: list[Row] = Field(min_length=1)
 
 
-def attention(base: Path, other: Path, rows: int) -> Figure:
+def attention(base: Path, other: Path, rows: int) -> style.Drawing:
     """Three panels per row of the test split: base, other, other minus base.
 
     Source symbols run down and target symbols to the right. The panels are side by side
@@ -85,7 +85,20 @@ def attention(base: Path, other: Path, rows: int) -> Figure:
         bar.set_label(words, fontsize=8)
         bar.outline.set_visible(False)
         bar.ax.tick_params(labelsize=_LABEL)
-    return figure
+    return style.Drawing(figure, _weights(pairs, (ours, theirs)))
+
+
+def _weights(rows: Sequence[tuple[Row, ...]], models: Sequence[Alignments]) -> pd.DataFrame:
+    """A row for each source symbol of each target symbol of each row and model."""
+    found: list[tuple[Any, ...]] = []
+    for number, of_models in enumerate(rows, start=1):
+        for model, row in zip(models, of_models, strict=True):
+            for target, weights in enumerate(row.alignment):
+                for source, weight in enumerate(weights):
+                    symbols = target, row.target[target], source, row.source[source]
+                    found.append((number, model.model, model.label, *symbols, round(float(weight), 4)))
+    columns = ["row", "model", "label", "target_place", "target", "source_place", "source", "weight"]
+    return pd.DataFrame(found, columns=columns, dtype=object)
 
 
 def _read(path: Path) -> Alignments:
@@ -130,7 +143,7 @@ def _draw_map(panel: Axes, row: Row, matrix: Floats, palette: str, low: float) -
     panel.spines[:].set_visible(True)
 
 
-def of_outputs(content: dict[str, Any]) -> Figure:
+def of_outputs(content: dict[str, Any]) -> style.Drawing:
     """Alignments of one model's own outputs, a panel each; `content` is like that of `attention.json`."""
     shown = parse(Alignments, content, "alignments")
     heights = [0.45 + _ROW * len(row.source) + _LETTER * _upright(row) for row in shown.rows]
@@ -138,7 +151,7 @@ def of_outputs(content: dict[str, Any]) -> Figure:
     for panel, row in zip(panels, shown.rows, strict=True):
         _draw_map(panel, row, np.array(row.alignment).T, "Blues", 0)
     panels[0].set_title(f"{shown.label}: attention, source down, output to the right", fontsize=9)
-    return figure
+    return style.Drawing(figure, _weights([(row,) for row in shown.rows], [shown]))
 
 
 # How uncertain attention is, and how much of a sentence it covers, under teacher forcing.
@@ -146,33 +159,55 @@ def of_outputs(content: dict[str, Any]) -> Figure:
 FEWEST_SYMBOLS = 50  # below that a bin's accuracy is noise and is left out
 
 
-def entropy_accuracy(experiment: Path, analyses: Sequence[Path]) -> Figure:
+def entropy_accuracy(experiment: Path, analyses: Sequence[Path]) -> style.Drawing:
     """Accuracy as attention grows uncertain, and how often it is (Shankar & Sarawagi, Figure 3).
 
     Two panels per task: accuracy above, the histogram of entropies below; seeds together.
     """
-    return _analyzed(experiment, analyses, _entropy_panels, ("right symbols (%)", "share of symbols (%)"))
+
+    def bins(own: list[Analysis]) -> pd.DataFrame:
+        counts = {name: np.sum([getattr(one.entropy, name) for one in own], axis=0) for name in ("count", "correct")}
+        return _bins(own[0].entropy.edges, symbols=counts["count"], right=counts["correct"])
+
+    return _analyzed(experiment, analyses, _entropy_panels, bins, ("right symbols (%)", "share of symbols (%)"))
 
 
-def coverage(experiment: Path, analyses: Sequence[Path]) -> Figure:
+def coverage(experiment: Path, analyses: Sequence[Path]) -> style.Drawing:
     """How much of a source sentence attention covers (Shankar & Sarawagi, Figure 4).
 
     Two panels per task: distribution over sentences above, over source words below.
     """
-    return _analyzed(experiment, analyses, _coverage_panels, ("sentences (%)", "source words (%)"), marker=None)
+
+    def bins(own: list[Analysis]) -> pd.DataFrame:
+        names = ("sentences", "words")
+        counts = {name: np.sum([getattr(one.coverage, name) for one in own], axis=0) for name in names}
+        return _bins(own[0].coverage.edges, **counts)
+
+    return _analyzed(experiment, analyses, _coverage_panels, bins, ("sentences (%)", "source words (%)"), marker=None)
+
+
+def _bins(edges: Sequence[float], **counts: Any) -> pd.DataFrame:
+    """A histogram's bins from `low` to `high` with what was counted in each."""
+    return pd.DataFrame({"low": edges[:-1], "high": edges[1:]} | counts)
 
 
 Models = dict[str, list[Analysis]]  # model to the analyses of its seeds
 
 
 def _analyzed(
-    experiment: Path, analyses: Sequence[Path], draw: Callable[..., None], left: tuple[str, str], **legend: Any
-) -> Figure:
+    experiment: Path,
+    analyses: Sequence[Path],
+    draw: Callable[..., None],
+    bins: Callable[[list[Analysis]], pd.DataFrame],
+    left: tuple[str, str],
+    **legend: Any,
+) -> style.Drawing:
     known = load_experiment(experiment)
     tasks = load_analyses(analyses, known)
     figure = style.draw_tasks([(label_of(task, known), tasks[task]) for task in tasks], draw, 4.4, left)
     style.legend_models(figure, labels(tasks), **legend)
-    return figure
+    named = {(task, model): bins(own) for task, models in tasks.items() for model, own in models.items()}
+    return style.Drawing(figure, pd.concat(named, names=["task", "model"]).reset_index(["task", "model"]))
 
 
 def _entropy_panels(models: Models, upper: Axes, lower: Axes) -> None:

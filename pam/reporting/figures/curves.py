@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from pam.evaluation.metrics import Floats
 from pam.evaluation.translation import by_length
 from pam.io import UserError, read_json
 from pam.reporting import runs, style
-from pam.reporting.comparison import Row, compare
+from pam.reporting.comparison import Row, compare, frame_of
 from pam.reporting.runs import History, TaskRuns
 
 # What was measured on the development split after each epoch.
@@ -24,7 +24,7 @@ from pam.reporting.runs import History, TaskRuns
 class Kind(NamedTuple):
     column: str  # of the history
     words: str
-    unit: str
+    unit: str  # with the place of what is counted, such as a symbol
     read: Callable[[Floats], Floats] = np.asarray
 
 
@@ -34,43 +34,74 @@ def _in_per_cent(values: Floats) -> Floats:
 
 LEFT = (  # the first one that all histories of a task have
     Kind("dev_accuracy", "development accuracy", "%", _in_per_cent),
-    Kind("train_loss", "training loss", "nats a symbol"),
+    Kind("train_loss", "training loss", "nats {}"),
 )
-RIGHT = Kind("dev_loss", "development loss", "nats a symbol")
+RIGHT = Kind("dev_loss", "development loss", "nats {}")
 EVAL_METRICS = (  # what Figures 1 to 3 of Orlova et al. show, on the development split
     Kind("dev_token_accuracy", "next symbol right", "%", _in_per_cent),
-    Kind("dev_objective", "objective", "nats a symbol"),
-    Kind("dev_loss", "perplexity", "a symbol", np.exp),
+    Kind("dev_objective", "objective", "nats {}"),
+    Kind("dev_loss", "perplexity", "{}", np.exp),
 )
-POSITIONS = Kind("dev_positions", "positions summed over", "a symbol")
+POSITIONS = Kind("dev_positions", "positions summed over", "{}")
 
 
-def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> Figure:
-    """A row of panels per task: accuracy or training loss, then development loss; or `EVAL_METRICS`."""
+COUNTED = {"symbols": "a symbol", "actions": "an action"}  # what models write: what losses are divided by
+Panel = tuple[Kind, dict[str, list[History]]]  # what it shows, of which models
+
+
+def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> style.Drawing:
+    """A row of panels per task: accuracy or training loss, then development loss; or `EVAL_METRICS`.
+
+    What is counted by symbol and what by action has a panel of its own.
+    """
     known = runs.load_experiment(experiment)
     tasks = runs.load_histories(histories, known)
     every = [one for of_task in tasks.values() for seeds in of_task.values() for one in seeds]
     summed = all(POSITIONS.column in one.columns for one in every)
     measured = (*EVAL_METRICS, POSITIONS) if summed else EVAL_METRICS
-    columns = len(measured) if eval_metrics else 2
-    figure, axes = style.panels(len(tasks), columns, height=0.75 + 2.5 * len(tasks))
-    for index, (task, of_task) in enumerate(tasks.items()):
+    shown: dict[str, list[Panel]] = {}
+    for task, of_task in tasks.items():
         own = [one for seeds in of_task.values() for one in seeds]
         left = next(kind for kind in LEFT if all(kind.column in one.columns for one in own))
+        shown[task] = _by_unit(of_task, measured if eval_metrics else (left, RIGHT))
+    columns = max(map(len, shown.values()))
+    figure, axes = style.panels(len(tasks), columns, height=0.75 + 2.5 * len(tasks))
+    for index, (task, panels) in enumerate(shown.items()):
+        own = [one for seeds in tasks[task].values() for one in seeds]
         # An epoch is named by its steps of training where they are the same for all.
         steps = {int(one.columns["step"][0]) for one in own}
         epoch = f"epoch of {steps.pop():,} steps" if len(steps) == 1 else "epoch"
-        row = axes[columns * index :]
-        for panel, kind in zip(row, measured if eval_metrics else (left, RIGHT), strict=False):
-            _panel(panel, of_task, kind)
+        row = axes[columns * index :][:columns]
+        for panel, (kind, models) in zip(row, panels, strict=False):
+            _panel(panel, models, kind)
             panel.set_xlabel(epoch)
+        for panel in row[len(panels) :]:
+            panel.set_visible(False)
         style.head(row[0], runs.label_of(task, known), across=columns)
     several = len({one.seed for task in tasks.values() for own in task.values() for one in own}) > 1
     title = "mean over seeds; thin lines: each seed" if several else None
     names = runs.labels(tasks)
-    models = {model: names[model] for model in [*known.models, *names] if model in names}
-    style.legend_models(figure, models, title=title, marker=None)
-    return figure
+    listed = {model: names[model] for model in [*known.models, *names] if model in names}
+    style.legend_models(figure, listed, title=title, marker=None)
+    return style.Drawing(figure, _measured(every))
+
+
+def _measured(histories: Sequence[History]) -> pd.DataFrame:
+    """A row for each epoch of each run, with all that was measured."""
+    names = ("task", "model", "seed", "targets")
+    frames = [pd.DataFrame({name: getattr(one, name) for name in names} | one.columns) for one in histories]
+    return pd.concat(frames).astype({"epoch": int, "step": int})
+
+
+def _by_unit(models: dict[str, list[History]], kinds: Sequence[Kind]) -> list[Panel]:
+    """A panel for each kind, or one for symbols and one for actions where its unit is of them and a task has both."""
+    found: list[Panel] = []
+    units = list(dict.fromkeys(seeds[0].targets for seeds in models.values()))
+    for kind in kinds:
+        for unit in units if "{}" in kind.unit else [None]:
+            own = {name: seeds for name, seeds in models.items() if unit in (None, seeds[0].targets)}
+            found.append((kind._replace(unit=kind.unit.format(COUNTED.get(unit or "", ""))), own))
+    return found
 
 
 def _panel(axes: Axes, models: dict[str, list[History]], kind: Kind) -> None:
@@ -108,11 +139,12 @@ def _panel(axes: Axes, models: dict[str, list[History]], kind: Kind) -> None:
 FEWEST_SENTENCES = 10  # below that the BLEU of a bin of lengths is noise and is left out
 
 
-def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> Figure:
+def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> style.Drawing:
     """BLEU by sentence length (Luong et al. 2015, Figure 6): a panel per task, a line per model."""
     tasks = runs.load_runs(scores, runs.load_experiment(experiment))
     runs.check_known(["bleu_b*"], tasks)
     tasks = [task for task in tasks if task.metrics(["bleu_b*"])]
+    data: list[tuple[str, str, int, int | None, int, float]] = []
 
     def draw(task: TaskRuns, axes: Axes) -> None:
         beam = int(task.metrics(["bleu_b*"])[0].rpartition("_b")[2])
@@ -120,7 +152,10 @@ def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> Figure:
         lows = [one.low for one in shown]
         for model, own in task.models.items():
             by_seed = [[one.value for one in by_length(run.scores.counts(), beam) if one.low in lows] for run in own]
-            style.curve(axes, model, range(len(shown)), np.mean(np.array(by_seed, dtype=np.float64), axis=0))
+            means = np.mean(np.array(by_seed, dtype=np.float64), axis=0)
+            style.curve(axes, model, range(len(shown)), means)
+            for one, mean in zip(shown, means, strict=True):
+                data.append((task.name, model, one.low, one.high, one.sentences, float(mean)))
         lengths = [f"{one.low}+" if one.high is None else f"{max(one.low, 1)}–{one.high - 1}" for one in shown]
         counts = [f"{one.sentences:,}" for one in shown]
         axes.set_xticks(range(len(shown)), map("\n".join, zip(lengths, counts, strict=True)))
@@ -128,10 +163,11 @@ def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> Figure:
 
     figure = style.draw_tasks([(task.label, task) for task in tasks], draw, 3.0, ("BLEU",))
     style.legend_models(figure, runs.labels({task.name: task.models for task in tasks}))
-    return figure
+    columns = ["task", "model", "words_from", "words_below", "sentences", "bleu"]
+    return style.Drawing(figure, pd.DataFrame(data, columns=columns, dtype=object))
 
 
-def bleu_by_size(experiment: Path, scores: Sequence[Path], data: Sequence[Path]) -> Figure:
+def bleu_by_size(experiment: Path, scores: Sequence[Path], data: Sequence[Path]) -> style.Drawing:
     """BLEU by the amount of training data (Koehn & Knowles 2017, Figure 1).
 
     One panel per data set, one line per model, one point per task; pairs on a log scale.
@@ -169,4 +205,5 @@ def bleu_by_size(experiment: Path, scores: Sequence[Path], data: Sequence[Path])
 
     figure = style.draw_tasks(named, draw, 3.0, ("BLEU, 95 %",))
     style.legend_models(figure, {row.model: row.label for row in rows})
-    return figure
+    drawn = frame_of(rows)[["task", "model", "metric", "mean", "low", "high"]]
+    return style.Drawing(figure, drawn.assign(pairs=[sizes[row.task] for row in rows]))

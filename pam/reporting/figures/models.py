@@ -18,8 +18,10 @@ from matplotlib.lines import Line2D
 from pam.evaluation.metrics import Metric
 from pam.io import UserError, unknown
 from pam.reporting import style
-from pam.reporting.comparison import Inputs, Row, compare, load_papers
+from pam.reporting.comparison import Inputs, Row, compare, frame_of, load_papers
 from pam.reporting.runs import load_experiment, load_runs
+
+NAMES = ("task", "model", "metric")  # columns of the data
 
 
 def compared(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> list[Row]:
@@ -32,19 +34,22 @@ def compared(experiment: Path, scores: Sequence[Path], metric: str, paper: Path,
     return compare(tasks, known, [metric], papers.get(paper_table or ""), first=True)
 
 
-def quality(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> Figure:
+def quality(
+    experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None
+) -> style.Drawing:
     """A metric by model with 95 % intervals, seeds and the paper's mark."""
     rows = compared(experiment, scores, metric, paper, paper_table)
     seeds = sorted({row.seeds for row in rows})
     count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    return _line_per_model(
+    figure = _line_per_model(
         [(row, Mark(row.mean, row.low, row.high, row.paper, row.values)) for row in rows],
         _worded,
         f"mean of {count} seeds," if seeds[-1] > 1 else "one seed,",
     )
+    return style.Drawing(figure, frame_of(rows)[[*NAMES, "mean", "low", "high", "n", "paper"]])
 
 
-def gains(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> Figure:
+def gains(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> style.Drawing:
     """Gains over the baseline with paired 95 % intervals, better to the right, and the paper's."""
     rows = compared(experiment, scores, metric, paper, paper_table)
     baseline = next((row.label for row in rows if row.gain is None), "the baseline")
@@ -60,10 +65,12 @@ def gains(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, pa
         unit = "points" if metric.unit == "%" else metric.unit
         return f"{metric.label}: gain over {baseline}{f' ({unit})' if unit else ''}"
 
-    return _line_per_model(marks, axis, "ours, paired", zero=True)
+    drawn = frame_of([row for row, _ in marks])
+    columns = [*NAMES, "gain", "gain_low", "gain_high", "p", "n", "paper_gain"]
+    return style.Drawing(_line_per_model(marks, axis, "ours, paired", zero=True), drawn[columns])
 
 
-def cost(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> Figure:
+def cost(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> style.Drawing:
     """A metric against CPU (or GPU) seconds of training and decoding.
 
     An ensemble costs what its members do, besides its own decoding.
@@ -93,7 +100,9 @@ def cost(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, pap
 
     figure = style.draw_tasks([(task[0][0].task_label, task) for task in _by_task(spent)], draw, 3.1)
     style.legend_models(figure, {row.model: row.label for row, _ in spent}, ls="none", ms=7)
-    return figure
+    seconds = {f"{'gpu' if on_gpu else 'cpu'}_seconds": [own for _, own in spent]}
+    drawn = frame_of([row for row, _ in spent])[[*NAMES, "mean", "low", "high"]]
+    return style.Drawing(figure, drawn.assign(**seconds))
 
 
 def _seconds(row: Row, rows: Sequence[Row], on_gpu: bool) -> float | None:
