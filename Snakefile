@@ -38,7 +38,7 @@ if not workflow.is_main_process:
 jobs.name_nearest(
     MissingRuleException,
     lambda: [rule.name for rule in workflow.rules if not rule.output],
-    lambda: [*flow.files(), *shown.tables(), *shown.figures(), flow.report],
+    lambda: [*flow.files(), *shown.tables(), *shown.figures(), flow.page, flow.report],
 )
 
 
@@ -67,6 +67,7 @@ localrules:
 rule all:
     default_target: True
     input:
+        flow.page,
         flow.report,
 
 
@@ -93,4 +94,5 @@ rule figures:
 
 rule report:
     input:
+        flow.page,
         flow.report,

@@ -70,6 +70,7 @@ CODE = {  # command to the modules that decide what it makes; a change of one ru
     "tables": ("pam.reporting.tables", "pam.reporting.render"),
     "figures": ("pam.reporting.style",),
     "report": ("pam.reporting.data_and_cost:datasets",),
+    "page": ("pam.reporting.page",),
 }
 SCORED = {
     "inflection": "pam.evaluation.inflection",

@@ -84,6 +84,7 @@ class Workflow:
         self._configs: dict[tuple[str, str, int], RunConfig] = {}
         self.results = f"results/{self.experiment.experiment}"
         self.logs, self.report = f"{self.results}/logs", f"{self.results}/report.html"
+        self.page = f"{self.results}/index.html"
         self.resolved = f"{self.results}/experiment.yaml"
         # Patterns of folders: of a run, of a task's prepared data and of its word alignments.
         self.run = RunFolder(Path(self.results, "{task}/{model}/seed{seed}"))

@@ -127,6 +127,7 @@ def datasets(experiment: Experiment, data: Mapping[str, Summary], gold: Mapping[
 
     They are made of each task's summary of its prepared data, and that of its word alignments, `gold`, if it has some.
     """
+    data, gold = ({name: own[name] for name in experiment.tasks if name in own} for own in (data, gold))
     labels = {name: label_of(name, experiment) for name in experiment.tasks}
     tables = []
     for kind, (title, headings, align, rows_of) in KINDS.items():
@@ -154,9 +155,10 @@ def datasets(experiment: Experiment, data: Mapping[str, Summary], gold: Mapping[
 
 def _table(title: str, headings: str, align: str, rows: Sequence[tuple[Any, ...]], notes: Sequence[str] = ()) -> Table:
     """A table for the report alone."""
+    data = pd.DataFrame(rows, columns=headings.split("|"), dtype=object)
     texts = [[one if isinstance(one, str) else "" if one is None else f"{one:,.0f}" for one in row] for row in rows]
     shown = pd.DataFrame(texts, columns=headings.split("|"), dtype=object)
-    return Table(title, pd.DataFrame(), shown, align, tuple(notes))
+    return Table(title, data, shown, align, tuple(notes))
 
 
 def _inflection(found: Summary) -> Iterator[tuple[Any, ...]]:

@@ -1,8 +1,9 @@
-"""One table as CSV, Markdown, LaTeX and HTML, and how its numbers are written."""
+"""One table as CSV, Markdown, LaTeX, HTML and JSON, and how its numbers are written."""
 
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 
-from pam.io import write_text
+from pam.io import read_json, write_text
 
 
 class Column(NamedTuple):
@@ -95,18 +96,37 @@ def probability(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
-# The four formats.
+# The formats.
 
 
 def write(table: Table, folder: Path | str, name: str) -> None:
-    """Writes `<folder>/<name>` in all four formats."""
-    texts = {".csv": to_csv(table), ".md": to_markdown(table), ".tex": to_latex(table, name)}
+    """Writes `<folder>/<name>` in all formats."""
+    texts = {".csv": to_csv(table), ".md": to_markdown(table), ".tex": to_latex(table, name), ".json": to_json(table)}
     for ending, text in (texts | {".html": page(table.title, [table])}).items():
         write_text(Path(folder) / f"{name}{ending}", text)
 
 
 def to_csv(table: Table) -> str:
     return table.data.to_csv(index=False, lineterminator="\n")
+
+
+def to_json(table: Table) -> str:
+    """What people read, for a page that holds several tables; `read` is the way back."""
+    shown = {"columns": list(table.shown.columns), "rows": table.shown.to_numpy().tolist()}
+    own = {"title": table.title, **shown, "align": table.align, "notes": table.notes, "group": table.group}
+    return json.dumps(own, ensure_ascii=False, indent=1) + "\n"
+
+
+def read(folder: Path | str, name: str) -> Table:
+    """The table `<folder>/<name>` of its CSV, whose cells are texts here, and its JSON."""
+    own = read_json(Path(folder) / f"{name}.json")
+    shown = pd.DataFrame(own["rows"], columns=own["columns"], dtype=object)
+    return Table(own["title"], read_csv(Path(folder) / f"{name}.csv"), shown, own["align"], own["notes"], own["group"])
+
+
+def read_csv(path: Path | str) -> pd.DataFrame:
+    """A table's or a figure's data, every cell a text."""
+    return pd.read_csv(path, dtype=str, keep_default_na=False)
 
 
 def to_markdown(table: Table) -> str:
@@ -187,7 +207,9 @@ def page(title: str, tables: Sequence[Table]) -> str:
     )
 
 
-def _section(table: Table) -> str:
+def grid(table: Table) -> str:
+    """The table alone as HTML, without title and notes."""
+
     def cells(tag: str, texts: Iterable[str]) -> str:
         found = ""
         for text, side in zip(texts, table.align, strict=True):
@@ -199,6 +221,14 @@ def _section(table: Table) -> str:
     group = ' class="group"'
     head = f"<thead><tr>{cells('th', table.shown.columns)}</tr></thead>"
     rows = "\n".join(f"<tr{group * above}>{cells('td', row)}</tr>" for above, row in table.rows)
-    notes = [re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(note)) for note in table.notes]
-    below = "\n".join(f"<p>{note}</p>" for note in notes)
-    return f"<h2>{html.escape(table.title)}</h2>\n<table>\n{head}\n<tbody>\n{rows}\n</tbody>\n</table>\n{below}"
+    return f"<table>\n{head}\n<tbody>\n{rows}\n</tbody>\n</table>"
+
+
+def paragraph(note: str) -> str:
+    """A note as HTML; what is between backticks is code."""
+    text = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(note))
+    return f"<p>{text}</p>"
+
+
+def _section(table: Table) -> str:
+    return "\n".join([f"<h2>{html.escape(table.title)}</h2>", grid(table), *map(paragraph, table.notes)])

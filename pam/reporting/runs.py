@@ -210,7 +210,7 @@ def load_outputs(paths: Sequence[Path], experiment: Experiment) -> ByTask[Output
         run = load_run(path.parents[1] / "run.yaml")
         if "lemma" in columns_of(path):
             rows = read_predictions(path, ("lemma", "features", "form", "predicted"))
-            lines = [(f"{lemma} ({features})", *others) for lemma, features, *others in rows]
+            lines = [(f"{lemma} ({features.replace(',', ', ')})", *others) for lemma, features, *others in rows]
         else:
             lines = read_predictions(path, ("source", "target", "predicted"))
         found.append(Outputs(path, run.task, run.model, run.label, run.seed, lines))

@@ -12,6 +12,7 @@ from pathlib import Path
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from made_runs import MadeExperiment, attention_record, make_experiment
@@ -168,7 +169,7 @@ def test_bleu_by_size_puts_tasks_of_the_same_data_by_their_training_pairs(tmp_pa
         summaries.append(made.folder / name / "data" / "summary.json")
         write_json(summaries[-1], {"splits": {"train": {"rows": rows}}})
     with style.styled():
-        figure = KINDS["bleu_by_size"](made.config, made.scores, summaries)
+        figure = KINDS["bleu_by_size"](made.config, made.scores, summaries).figure
         (panel,) = figure.axes
         assert panel.get_xscale() == "log"
         assert {tuple(line.get_xdata()) for line in panel.lines} == {(100, 10_000)}
@@ -206,6 +207,22 @@ def test_curves_show_the_mean_over_seeds_in_per_cent(made: MadeExperiment) -> No
         thick = [line for line in figure.axes[0].lines if line.get_linewidth() > 1]
         np.testing.assert_allclose(thick[0].get_ydata(), 50 * (own[0] + own[1]))
         assert len(figure.axes[0].lines) == 3 * (1 + 2)
+
+
+def test_losses_by_symbol_and_by_action_are_on_axes_of_their_own(tmp_path: Path) -> None:
+    made = make_experiment(tmp_path, tasks=["de-noun"], models=["soft", "hard-mono"], seeds=[1], count=5)
+    path = made.run("de-noun", "hard-mono") / "run.yaml"
+    run = yaml.safe_load(path.read_text(encoding="utf-8"))
+    run["components"]["targets"] = "actions"
+    path.write_text(yaml.safe_dump(run), encoding="utf-8")
+    with drawn("curves", made) as figure:
+        named = {panel.get_ylabel(): [line.get_color() for line in panel.lines] for panel in figure.axes}
+    soft, hard = (style.look(model).color for model in ("soft", "hard-mono"))
+    assert named == {
+        "development accuracy (%)": [soft, hard],
+        "development loss (nats a symbol)": [soft],
+        "development loss (nats an action)": [hard],
+    }
 
 
 def test_measured_trainings_show_symbols_bound_and_perplexity(tmp_path: Path) -> None:
@@ -268,6 +285,8 @@ def test_each_figure_is_written_as_svg_and_png_and_is_the_same_every_time(
     png = (tmp_path / "first" / "figure.png").read_bytes()
     assert png.startswith(b"\x89PNG")
     assert png == (tmp_path / "second" / "figure.png").read_bytes()
+    data = pd.read_csv(tmp_path / "first" / "figure.csv")
+    assert len(data) and "model" in data.columns
 
 
 @pytest.mark.parametrize("kind", ["quality", "gains", "cost", "curves"])
@@ -335,7 +354,7 @@ class TestAttention:
             content = {"model": name, "label": name, "rows": [sentence(words)]}
             files[-1].write_text(json.dumps(content), encoding="utf-8")
         with style.styled():
-            figure = attention(*files, rows=4)
+            figure = attention(*files, rows=4).figure
             figure.canvas.draw()
         panels = figure.axes[:3]
         lefts = {round(panel.get_window_extent().x0) for panel in panels}

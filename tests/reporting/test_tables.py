@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -21,8 +22,9 @@ from pam.evaluation.inputs import load
 from pam.io import UserError, write_json
 from pam.reporting import render
 from pam.reporting.catalogue import TABLES
-from pam.reporting.comparison import RULE
+from pam.reporting.comparison import RULE, Inputs, compare
 from pam.reporting.render import Table
+from pam.reporting.runs import load_experiment
 
 COLUMNS = "task,model,metric,mean,sd,n,low,high,paper,difference,p_vs_soft,verdict,cpu_s,gpu_s"
 
@@ -284,6 +286,49 @@ def test_times_on_different_processors_have_no_ratio(tmp_path: Path) -> None:
     rows = make(made, "overhead", tmp_path)
     found = {row["model"]: row for row in rows if row["phase"] == "training"}
     assert (found["postr-joint"]["processor"], found["postr-joint"]["ratio"]) == ("GPU", "")
+
+
+def test_a_verdict_is_said_where_the_paper_has_a_figure_and_the_difference_beside_it(
+    made: MadeExperiment, tmp_path: Path
+) -> None:
+    for name, shown in (("table2", True), ("table2_gains", True), ("table2_paradigms", False)):
+        make(made, name, tmp_path)
+        table = render.read(tmp_path, name)
+        assert ("Paper's claim" in table.shown.columns) is shown
+        assert set(table.shown["Than Soft"]) <= {"", "better", "worse", "undecided"}
+        if shown:
+            told = zip(table.shown["Than Soft"], table.shown["Paper's claim"], strict=True)
+            assert not {("better", "cannot tell"), ("worse", "cannot tell")}.intersection(told)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "digits", "text"),
+    [(84.1, 86.02, 2, "[84.10, 86.02]"), (0.0, 0.0, 2, "[0, 0]"), (-1.5, 0.25, 2, "[-1.50, +0.25]")],
+)
+def test_intervals_as_people_read_them(low: float, high: float, digits: int, text: str) -> None:
+    assert render.interval(low, high, digits, sign="+" in text) == text
+
+
+def test_a_narrow_interval_has_the_digits_that_tell_its_ends_apart(tmp_path: Path) -> None:
+    made = make_experiment(tmp_path, tasks=["de-noun"], seeds=[1], count=5)
+    inputs = Inputs(load_experiment(made.config), {}, made.scores)
+    row = compare(inputs.tasks, inputs.experiment, ["accuracy"], None)[1]
+    assert row._replace(low=0.0012, high=0.0014, gain_low=-0.001, gain_high=0.001).digits == 4
+    assert row._replace(low=80.0, high=82.0, gain_low=0.0, gain_high=0.0).digits == 2
+
+
+def test_a_table_is_read_as_it_was_written(made: MadeExperiment, tmp_path: Path) -> None:
+    make(made, "costs", tmp_path)
+    table = render.read(tmp_path, "costs")
+    assert render.to_markdown(table) == (tmp_path / "costs.md").read_text(encoding="utf-8")
+    assert render.to_csv(table) == (tmp_path / "costs.csv").read_text(encoding="utf-8")
+
+
+def test_forms_are_examples_too_with_lemma_and_features_as_the_source(made: MadeExperiment, tmp_path: Path) -> None:
+    paths = sorted(made.folder.glob("*/*/seed*/beam1/predictions.tsv"))
+    rows = make(made, "form_examples", tmp_path, predictions=paths)
+    assert [row["label"] for row in rows[:5]] == ["Source", "Reference", "Soft", "Postr-Joint", "Mono-Postr-Joint"]
+    assert re.fullmatch(r"\S+ \(case=\w+, number=\w+\)", rows[0]["text"])
 
 
 def frame(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> pd.DataFrame:

@@ -38,7 +38,7 @@ def test_a_table_in_the_order_of_unimorph_becomes_a_report_and_a_model_that_pred
     assert "==> in all about " in ran.said
     assert re.search(r"^\d+ of \d+ jobs: Training postr-joint on nouns, seed 1.* to go$", ran.said, re.MULTILINE)
     assert "localrule" not in ran.said
-    assert "==> done: results/nouns/report.html" in ran.said
+    assert "==> done: results/nouns/index.html" in ran.said
     for model in ("soft", "postr-joint"):
         scores = json.loads(
             (made.folder / f"results/nouns/nouns/{model}/seed1/scores.json").read_text(encoding="utf-8")

@@ -83,12 +83,17 @@ def test_changed_shared_code_retrains_all(finished: Checkout) -> None:
 
 def test_a_changed_figure_redraws_that_figure(finished: Checkout) -> None:
     finished.edit("pam/reporting/figures/curves.py", "LEFT =", "NOTE = 'changed'\nLEFT =")
-    assert planned(finished).jobs == {"draw_figure": 1, "write_report": 1}
+    assert planned(finished).jobs == {"draw_figure": 1, "write_page": 1, "write_report": 1}
 
 
 def test_a_changed_caption_rewrites_the_report(finished: Checkout) -> None:
     finished.edit("workflow/report/figure.rst", "Above: how often", "On top: how often")
-    assert planned(finished).jobs == {"write_report": 1}
+    assert planned(finished).jobs == {"write_page": 1, "write_report": 1}
+
+
+def test_a_changed_form_rewrites_the_page_alone(finished: Checkout) -> None:
+    finished.edit("workflow/report/page/page.css", "margin: 0;", "margin: 1px;")
+    assert planned(finished).jobs == {"write_page": 1}
 
 
 def test_changed_scoring_scores_again_and_trains_nothing(finished: Checkout) -> None:

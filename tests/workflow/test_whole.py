@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import subprocess
 import sys
 
@@ -30,9 +31,9 @@ def test_everything_is_made_by_one_command(ran: tuple[Checkout, Outcome]) -> Non
             assert (run / "model" / file).stat().st_size > 0, file
         scores = json.loads((run / "scores.json").read_text(encoding="utf-8"))
         assert scores["metrics"]["accuracy"]["n"] == 16
-    assert {path.suffix for path in (results / "tables").iterdir()} == {".csv", ".md", ".tex", ".html"}
+    assert {path.suffix for path in (results / "tables").iterdir()} == {".csv", ".md", ".tex", ".html", ".json"}
     figures = {path.name for path in (results / "figures").iterdir()}
-    assert {"accuracy.svg", "accuracy.png", "curves.svg", "attention_nouns_seed1.svg"} <= figures
+    assert {"accuracy.svg", "accuracy.png", "accuracy.csv", "curves.svg", "attention_nouns_seed1.svg"} <= figures
 
 
 def test_the_table_has_the_columns_that_others_build_on(ran: tuple[Checkout, Outcome]) -> None:
@@ -53,8 +54,17 @@ def test_the_report_holds_tables_figures_cost_and_versions(ran: tuple[Checkout, 
         assert f"tables/{table}.html" in report
     # On the first page: the table with the rule of its verdicts, the cost, the command.
     first = report.partition("workflow_desc")[2].partition("</script>")[0]
-    for text in ("Mono-Postr-Joint", "Verdict.", "cannot tell", "CPU seconds", "--configfile"):
+    for text in ("Mono-Postr-Joint", "Verdict.", "cannot tell", "CPU seconds", "--configfile", "index.html"):
         assert text in first, text
+
+
+def test_the_page_says_what_was_found_and_leads_to_the_report(ran: tuple[Checkout, Outcome]) -> None:
+    page = (ran[0].folder / RESULTS / "index.html").read_text(encoding="utf-8")
+    assert re.search(
+        r'class="finding">On nouns, .* over Soft|class="finding">On nouns, no model is ahead of Soft', page
+    )
+    for text in ('href="report.html"', 'download="table2.csv"', 'download="gains.csv"', "Outputs side by side"):
+        assert text in page, text
 
 
 def test_a_second_run_does_nothing(finished: Checkout) -> None:
@@ -89,14 +99,14 @@ def front_door(made: Checkout, *arguments: str) -> Outcome:
     return made.command([sys.executable, "workflow/scripts/run.py", *OWN, *arguments])
 
 
-def test_the_front_door_says_where_the_report_is_and_that_nothing_is_to_be_done(finished: Checkout) -> None:
-    report = finished.folder / RESULTS / "report.html"
+def test_the_front_door_says_where_the_results_are_and_that_nothing_is_to_be_done(finished: Checkout) -> None:
+    page = finished.folder / RESULTS / "index.html"
     outcome = front_door(finished)
     assert outcome.code == 0
-    assert "everything is up to date: results/tiny/report.html" in outcome.said
+    assert "everything is up to date: results/tiny/index.html" in outcome.said
     assert "no training is left to do" in outcome.said
-    report.unlink()
+    page.unlink()
     outcome = front_door(finished)
     assert outcome.code == 0
-    assert "done: results/tiny/report.html" in outcome.said
-    assert report.is_file()
+    assert "done: results/tiny/index.html" in outcome.said
+    assert page.is_file()

@@ -73,6 +73,7 @@ def test_every_command_that_makes_a_file_has_its_code(nouns: Workflow) -> None:
 
 def test_files_are_named_after_the_experiment(nouns: Workflow) -> None:
     assert nouns.report == "results/tiny/report.html"
+    assert nouns.page == "results/tiny/index.html"
     assert str(nouns.run.config_file) == "results/tiny/{task}/{model}/seed{seed}/run.yaml"
     assert nouns.of_tasks("summary.json") == ["results/tiny/nouns/data/summary.json"]
     assert nouns.of_runs("scores.json") == [

@@ -1,4 +1,4 @@
-# All runs of the experiment: tables, figures, and one page of everything.
+# All runs of the experiment: tables, figures, a page of results, and Snakemake's report of how they were made.
 
 from pathlib import Path
 
@@ -13,6 +13,7 @@ localrules:
     draw_figure,
     draw_attention,
     write_summary,
+    write_page,
     write_report,
 
 
@@ -26,7 +27,7 @@ rule make_table:
         experiment=flow.resolved,
         paper=local(PAPER),
     output:
-        multiext(f"{flow.results}/tables/{{table}}", ".csv", ".md", ".tex"),
+        multiext(f"{flow.results}/tables/{{table}}", ".csv", ".md", ".tex", ".json"),
         html=report(
             f"{flow.results}/tables/{{table}}.html",
             caption="../report/table.rst",
@@ -54,6 +55,7 @@ rule draw_figure:
         paper=local(PAPER),
     output:
         png=f"{flow.results}/figures/{{figure}}.png",
+        data=f"{flow.results}/figures/{{figure}}.csv",
         svg=report(
             f"{flow.results}/figures/{{figure}}.svg",
             caption="../report/figure.rst",
@@ -81,6 +83,7 @@ rule draw_attention:
         other=flow.of_models(flow.posterior, "attention.json"),
     output:
         png=f"{flow.results}/figures/attention_{{task}}_seed{{seed}}.png",
+        data=f"{flow.results}/figures/attention_{{task}}_seed{{seed}}.csv",
         svg=report(
             f"{flow.results}/figures/attention_{{task}}_seed{{seed}}.svg",
             caption="../report/attention.rst",
@@ -123,6 +126,28 @@ rule write_summary:
         code=flow.code("report"),
     script:
         "../scripts/summary.py"
+
+
+rule write_page:
+    input:
+        experiment=flow.resolved,
+        tables=shown.tables(),
+        figures=shown.figures(),
+        data=flow.of_tasks("summary.json"),
+        gold=flow.gold_summaries(),
+        form=[local(str(text)) for text in sorted(TEXTS.glob("page/*"))],
+        captions=[local(str(text)) for text in sorted(TEXTS.glob("*.rst"))],
+    output:
+        page=flow.page,
+    log:
+        f"{flow.logs}/report/page.log",
+    conda:
+        CONDA
+    params:
+        code=flow.code("page"),
+        texts=str(TEXTS),
+    script:
+        "../scripts/page.py"
 
 
 rule write_report:

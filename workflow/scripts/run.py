@@ -1,4 +1,4 @@
-"""The front door: runs the workflow on all cores and says where the report is.
+"""The front door: runs the workflow on all cores and says where the results are.
 
     python workflow/scripts/run.py [arguments of snakemake]
 
@@ -31,11 +31,11 @@ def of_experiment(arguments: list[str]) -> dict[str, list[str]]:
     return vars(parser.parse_known_args(arguments)[0])
 
 
-def report_of(files: list[str]) -> Path:
-    """The report of the experiment in the last of these files."""
+def page_of(files: list[str]) -> Path:
+    """The page of results of the experiment in the last of these files."""
     content = read_yaml(files[-1] if files else "config/config.yaml")
     name = content.get("experiment", "") if isinstance(content, dict) else ""
-    return Path("results", str(name), "report.html")
+    return Path("results", str(name), "index.html")
 
 
 def say(message: str) -> None:
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
     os.chdir(ROOT)
     chosen = of_experiment(arguments)
     try:
-        report = report_of(chosen["configfile"])
+        page = page_of(chosen["configfile"])
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -61,14 +61,15 @@ def main(arguments: list[str]) -> int:
         return 2
     for line in expected.stdout.splitlines():
         say(line)
-    before = modified(report)
+    before = modified(page)
     where = [] if any(one.split("=")[0] in PLACES for one in arguments) else ["--cores", "all"]
     # A line for each job (pam.progress); what Snakemake says of them is in its log. A dry run is for reading that.
     environment = os.environ if LOUD.intersection(arguments) else os.environ | {LINES: "lines"}
     code = subprocess.run([*SNAKEMAKE, *where, *arguments], env=environment).returncode
-    if code == 0 and report.is_file():
-        done = "everything is up to date" if modified(report) == before else "done"
-        say(f"{done}: {report}")
+    if code == 0 and page.is_file():
+        done = "everything is up to date" if modified(page) == before else "done"
+        say(f"{done}: {page}")
+        say(f"how it was made, by rule and time: {page.with_name('report.html')}")
     return code
 
 

@@ -48,6 +48,11 @@ def escaped(text: str) -> str:
     return r"\ " + re.sub(r"([\\*`|_<>:])", r"\\\1", " ".join(text.split()))
 
 
+def by_task(paths: list[str]) -> dict[str, Any]:
+    """The content of summaries, each in a folder of its task's."""
+    return {Path(path).parents[1].name: read_json(path) for path in paths}
+
+
 def front(tables: list[str]) -> str:
     """Tables' pages without their heads, to go into another page, in a style of their own."""
     bodies = [table.partition("<body>")[2].partition("</body>")[0] for table in tables]
@@ -62,11 +67,7 @@ if __name__ == "__main__":
     sys.stderr = open(snakemake.log[0], "w", encoding="utf-8")  # noqa: SIM115
     files = snakemake.input
     experiment = load_experiment(files.experiment)
-    golden = [name for name, task in experiment.tasks.items() if task.word_alignments]
-    data, gold = (
-        dict(zip(tasks, map(read_json, paths), strict=True))
-        for tasks, paths in ((experiment.tasks, files.data), (golden, files.gold))
-    )
+    data, gold = by_task(files.data), by_task(files.gold)
     texts = [Path(path).read_text(encoding="utf-8") for path in files.tables]
     write_text(snakemake.output.summary, summary(experiment, list(map(read_json, files.scores))))
     write_text(snakemake.output.front, front(texts))

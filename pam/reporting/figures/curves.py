@@ -88,7 +88,7 @@ def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> s
 
 def _measured(histories: Sequence[History]) -> pd.DataFrame:
     """A row for each epoch of each run, with all that was measured."""
-    names = ("task", "model", "seed", "targets")
+    names = ("task", "model", "label", "seed", "targets")
     frames = [pd.DataFrame({name: getattr(one, name) for name in names} | one.columns) for one in histories]
     return pd.concat(frames).astype({"epoch": int, "step": int})
 

@@ -1,0 +1,132 @@
+"""What the report's page says in words: what was found, in one sentence, and what bears on the figures of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pam.config import Experiment
+from pam.evaluation.metrics import Metric
+from pam.reporting.render import interval, signed
+
+# What was found.
+
+
+def finding(label: str, metric: Metric, rows: pd.DataFrame, gains: pd.DataFrame, names: Mapping[str, str]) -> str:
+    """One sentence about a task: which model is ahead, by how much, what of it is told from chance and from the paper.
+
+    Args:
+        label: the task's. rows, gains: of that task and metric, from the CSV of a comparison and that of its gains.
+        names: model to label, of those that count.
+    """
+    rows, gains = (frame[frame["model"].isin(list(names))] for frame in (rows, gains))
+    means = rows.set_index("model")["mean"].astype(float)
+    best = str(means.idxmin() if metric.lower_is_better else means.idxmax())
+    row = rows[rows["model"] == best].iloc[0]
+    unit, digits, words = f" {metric.unit}" if metric.unit else "", metric.decimals, metric.label
+    if words[1].islower():
+        words = words[0].lower() + words[1:]
+    value = f"{words} {float(row['mean']):.{digits}f}{unit} {_ends(row, digits)}"
+    if gains.empty:
+        return f"On {label}, {names[best]} has {value} ({_seeds(rows)})."
+    base = names.get(str(gains["baseline"].iloc[0]), "the baseline")
+    told = [_told(gain) for _, gain in gains.iterrows()]
+    if best in list(gains["model"]):
+        gain = gains[gains["model"] == best].iloc[0]
+        words = {"undecided": ", a gain that may be chance", "worse": "", "better": ""}[_told(gain)]
+        points = " points" if metric.unit == "%" else unit
+        more = f"{signed(float(gain['gain']), digits)}{points} {_ends(gain, digits, sign=True)} over {base}{words}"
+        text = f"On {label}, {names[best]} is ahead with {value}, {more}"
+    else:
+        text = f"On {label}, no model is ahead of {base} with {value}"
+    counts = {word: told.count(word) for word in ("better", "worse", "undecided")}
+    if len(told) > 1 or best not in list(gains["model"]):
+        text += (
+            f"; of {len(told)} model{'s' * (len(told) > 1)} compared with {base}, {counts['better'] or 'none'} "
+            f"{_are(counts['better'])} better, {counts['worse'] or 'none'} worse and {counts['undecided'] or 'none'} "
+            "undecided"
+        )
+    judged = list(gains["verdict"][gains["verdict"].isin(["reproduced", "not reproduced", "cannot tell"])])
+    if judged:
+        right = judged.count("reproduced")
+        text += f"; of {len(judged)} gain{'s' * (len(judged) > 1)} that the paper reports, {right or 'none'} "
+        text += f"{_are(right)} reproduced"
+    return f"{text} ({_seeds(rows)})."
+
+
+def _ends(row: Any, digits: int, sign: bool = False) -> str:
+    low, high = float(row["low"]), float(row["high"])
+    while digits < 8 and low != high and round(low, digits) == round(high, digits):
+        digits += 1
+    return interval(low, high, digits, sign)
+
+
+def _told(gain: Any) -> str:
+    return "better" if float(gain["low"]) > 0 else "worse" if float(gain["high"]) < 0 else "undecided"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _seeds(rows: pd.DataFrame) -> str:
+    known = sorted(set(rows["n"].astype(int)))
+    return "one seed" if known == [1] else f"{'-'.join(map(str, dict.fromkeys([known[0], known[-1]])))} seeds"
+
+
+# What bears on figures.
+
+RISE, FALL = 0.005, 0.01  # of accuracy, and of a loss as a share of itself, by which a last epoch still improves
+
+
+def cautions(experiment: Experiment, summaries: Mapping[str, Any], histories: pd.DataFrame) -> dict[str, list[str]]:
+    """What a reader of a task's figures has to know, task by task.
+
+    Args:
+        summaries: `summary.json` of each task's prepared data. histories: the data of the figure of learning curves.
+    """
+    found = {}
+    for task, own in experiment.tasks.items():
+        other = ["the paper's figures are of other data than ours"] if own.paper_reference and not own.paper else []
+        trained = _of_training(histories[histories["task"] == task])
+        found[task] = [*summaries[task].get("warnings", []), *trained, *other]
+    return found
+
+
+def _of_training(runs: pd.DataFrame) -> list[str]:
+    """Whether trainings differ in length, or were still improving in their last epoch."""
+    steps: dict[int, list[str]] = {}
+    rising = []
+    for label, own in runs.groupby("label", sort=False):
+        seeds = [seed for _, seed in own.groupby("seed")]
+        for count in dict.fromkeys(int(seed["step"].iloc[-1]) for seed in seeds):
+            steps.setdefault(count, []).append(str(label))
+        if (gained := _last_gain(seeds)) is not None:
+            rising.append(f"{label} ({gained})")
+    found = []
+    if len(steps) > 1:
+        each = "; ".join(f"{count:,} steps: {', '.join(models)}" for count, models in sorted(steps.items()))
+        found.append(f"trainings differ in length: {each}")
+    if rising:
+        found.append(f"still improving in the last epoch, on the development split: {', '.join(rising)}")
+    return found
+
+
+def _last_gain(seeds: list[pd.DataFrame]) -> str | None:
+    """What the last epoch gained on the development split, mean over seeds, where it is the best and not by little."""
+    count = min(map(len, seeds))
+    for column, sign in (("dev_accuracy", 1.0), ("dev_loss", -1.0)):
+        if not all(column in seed and seed[column].astype(bool).all() for seed in seeds):
+            continue
+        values = np.mean([seed[column].astype(float).to_numpy()[:count] for seed in seeds], axis=0)
+        if count == 1:
+            return None
+        gained = sign * (values[-1] - values[-2])
+        enough = RISE if sign > 0 else FALL * abs(values[-2])
+        if gained < enough or sign * values[-1] < max(sign * values[:-1]):
+            return None
+        return f"{100 * gained:+.1f} points" if sign > 0 else f"loss {-gained:+.3f}"
+    return None

@@ -1,0 +1,348 @@
+"""The page of results: well formed, whole without a network, and right in what it says."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+from made_runs import MadeExperiment, make_experiment
+from made_translations import make_translations
+from test_datasets import LINKS, NOUNS, TALKS
+
+from pam.evaluation.metrics import METRICS
+from pam.reporting import figures, render
+from pam.reporting.catalogue import FIGURES, TABLES
+from pam.reporting.comparison import RULE, Inputs, load_papers
+from pam.reporting.findings import cautions, finding
+from pam.reporting.page import Files, examples, maps, pieces, write
+from pam.reporting.runs import load_experiment
+from pam.reporting.tables import build
+
+ROOT = Path(__file__).parents[2]
+VOID = {"meta", "link", "img", "br", "hr", "input"}
+DEMONSTRATION = "A demonstration; nothing here is a benchmark."
+SHARED = "dev and test share lemmas: 2, for example Ross, Uhr; scores on them are too good"
+
+
+def options_of(name: str, made: MadeExperiment, kind: str | None) -> list[str]:
+    """The options of a figure of the catalogue."""
+    item, words = FIGURES[name], ["--experiment", str(made.config)]
+    tasks = {None: "*", "inflection": "de-noun", "translation": "de-en"}[kind]
+    for option, pattern in item.files.items():
+        file = pattern.replace("{run}", "*/seed*")
+        words += [f"--{option}", *map(str, sorted(made.folder.glob(f"{tasks}/{file}")))]
+    return [*words, *item.options, *(["--paper", str(made.paper)] if "--paper-table" in item.options else [])]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> MadeExperiment:
+    """Nouns and, as a demonstration that is configured first, sentences, with all that the page is made of."""
+    root = tmp_path_factory.mktemp("page")
+    nouns = make_experiment(root, tasks=["de-noun"], models=["soft", "postr-joint", "mono-postr-joint"])
+    config = yaml.safe_load(nouns.config.read_text(encoding="utf-8"))
+    talks = make_translations(root, models=["soft", "postr-joint"])
+    sentences = yaml.safe_load(talks.config.read_text(encoding="utf-8"))
+    task = sentences["tasks"]["de-en"] | {"models": ["soft", "postr-joint"], "note": DEMONSTRATION}
+    task |= {"decoding": sentences["decoding"]}
+    config["tasks"] = {"de-en": task} | config["tasks"]
+    talks.config.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    made = MadeExperiment(talks.folder, talks.config, talks.paper)
+    experiment, papers = load_experiment(made.config), load_papers(made.paper)
+    kinds = {"de-noun": "inflection", "de-en": "translation"}
+    for name, spec in TABLES.items():
+        if not spec.shows(experiment, kinds):
+            continue
+        tasks = {None: "*", "inflection": "de-noun", "translation": "de-en"}[spec.kind]
+        files: dict[str, list[Path]] = {}
+        for option, pattern in spec.files.items():
+            found = made.folder.glob(f"{tasks}/{pattern.format(run='*/seed*', beam='*', task='', seed='')}")
+            names = [path for path in sorted(found) if path.parent.name in ("beam1", "beam4") or "beam" not in pattern]
+            files[option.replace("-", "_")] = names
+        render.write(build(name, Inputs(experiment, papers, **files)), made.folder / "tables", name)
+    for name, item in FIGURES.items():
+        if item.shows(experiment, kinds):
+            out = ["--out", str(made.folder / f"figures/{name}.svg")]
+            figures.write(item.draws, [*options_of(name, made, item.kind), *out])
+    base, other = (made.run("de-noun", name) / "attention.json" for name in ("soft", "postr-joint"))
+    out = ["--out", str(made.folder / "figures/attention_de-noun_seed1.svg")]
+    figures.write("attention", ["--base", str(base), "--other", str(other), *out])
+    return made
+
+
+@pytest.fixture(scope="module")
+def page(results: MadeExperiment) -> str:
+    folder = results.folder
+    found = Files(
+        experiment=load_experiment(results.config),
+        folder=folder,
+        tables=[name for name in TABLES if (folder / f"tables/{name}.json").is_file()],
+        figures=[*[name for name in FIGURES if (folder / f"figures/{name}.csv").is_file()], "attention_de-noun_seed1"],
+        summaries={"de-en": TALKS, "de-noun": NOUNS | {"warnings": [SHARED]}},
+        gold={"de-en": LINKS},
+        texts=ROOT / "workflow/report",
+    )
+    write(found, folder / "index.html")
+    (folder / "report.html").write_text("made by Snakemake", encoding="utf-8")
+    return (folder / "index.html").read_text(encoding="utf-8")
+
+
+class Elements(HTMLParser):
+    """Elements with their attributes; a ValueError says which is not closed, or closed where another one is open."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str]]] = []
+        self.open: list[str] = []
+        self.feed(text)
+        if self.open:
+            raise ValueError(f"not closed: {self.open}")
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            raise ValueError(f"</{tag}> at {self.getpos()}")
+
+    def all(self, attribute: str) -> Iterator[str]:
+        return (attributes[attribute] for _, attributes in self.found if attribute in attributes)
+
+
+def text_of(part: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", part).split())
+
+
+def section(page: str, title: str) -> str:
+    """The part of the page below a heading of the second level."""
+    return page.partition(f"<h2>{title}</h2>")[2].partition("<h2>")[0]
+
+
+def test_it_is_well_formed_and_each_name_is_given_once(page: str) -> None:
+    elements = Elements(page)
+    assert max(Counter(elements.all("id")).values()) == 1
+
+
+def test_every_link_and_download_leads_somewhere_and_nothing_is_fetched(page: str, results: MadeExperiment) -> None:
+    elements = Elements(page)
+    names = set(elements.all("id"))
+    for address in [*elements.all("href"), *elements.all("src")]:
+        if address.startswith("#"):
+            assert address[1:] in names
+        elif not address.startswith("data:"):
+            assert (results.folder / address).is_file(), address
+    assert not re.search(r"url\(|@import|<(script|iframe|object)[^>]+(src|data)=", page)
+    assert "default-src 'none'" in page
+
+
+def test_every_table_and_figure_can_be_saved_from_the_page(page: str, results: MadeExperiment) -> None:
+    saved = {}
+    for _, attributes in Elements(page).found:
+        if attributes.get("href", "").startswith("data:") and "download" in attributes:
+            saved[attributes["download"]] = base64.b64decode(attributes["href"].partition("base64,")[2])
+    for folder, endings in (("tables", ("csv", "tex")), ("figures", ("csv",))):
+        for path in (results.folder / folder).iterdir():
+            if path.suffix[1:] in endings:
+                assert saved[path.name] == path.read_bytes()
+    assert b"1200" in saved["data2.csv"] and b"tabular" in saved["data2.tex"]
+
+
+def test_the_front_says_what_was_found_of_the_first_real_task_with_the_rule_once(page: str) -> None:
+    assert re.search(r'class="finding">On de-N, Mono-Postr-Joint is ahead with accuracy \d\d\.\d\d % ', page)
+    front = text_of(section(page, "What was found"))
+    for text in ("Mono-Postr-Joint", "86.87", "Paper&#39;s claim", "Gains, forms"):
+        assert text in front.replace("&#x27;", "&#39;")
+    assert "BLEU" not in front
+    words = text_of(page).replace("&#x27;", "'").replace("&#39;", "'")
+    assert re.sub(r"\s", "", words).count(re.sub(r"[\s`]", "", RULE)) == 1
+
+
+def test_a_demonstration_comes_last_and_is_told_as_one(page: str) -> None:
+    titles = re.findall(r"<h2>([^<]+)</h2>", page)
+    assert titles[-1] == "Demonstration"
+    last = section(page, "Demonstration")
+    assert "No benchmark" in last and DEMONSTRATION in last and "de-en (demonstration)" in last
+    assert not re.search(r"<td[^>]*>de-en", section(page, "Tables"))
+    assert re.search(r"<td[^>]*>de-en", last) or "<h3>de-en (demonstration): " in last
+
+
+def test_figures_have_caption_data_and_what_bears_on_them(page: str) -> None:
+    for figure in re.findall(r'<figure class="block".*?</figure>', page, re.DOTALL):
+        assert "<figcaption>" in figure and "<td" in figure and "data:image/svg+xml" in figure
+    accuracy = page.partition('<figure class="block" id="accuracy"')[2].partition("</figure>")[0]
+    assert SHARED in accuracy
+
+
+def test_weights_of_attention_can_be_pointed_at(page: str, results: MadeExperiment) -> None:
+    own = page.partition('id="attention_de-noun_seed1"')[2].partition('<p class="downloads">')[0]
+    rows = json.loads((results.run("de-noun", "soft") / "attention.json").read_text(encoding="utf-8"))["rows"]
+    weight = rows[0]["alignment"][1][2]
+    said = f'title="{rows[0]["target"][1]} → {rows[0]["source"][2]}: {round(weight, 4):.3f}"'
+    assert said in own
+    assert own.count("<table>") == 3 * len(rows)
+
+
+def test_forms_are_compared_by_letter_and_sentences_by_word() -> None:
+    assert pieces("Zeiträumen", "Zeitraume", letters=True) == [
+        *[("same", "Zeitr"), ("missing", "ä"), ("added", "a"), ("same", "ume"), ("missing", "n")]
+    ]
+    assert pieces("a red wall", "a wall .", letters=False) == [
+        *[("same", "a"), ("missing", "red"), ("same", "wall"), ("added", ".")]
+    ]
+    assert pieces("a", "a", letters=False) == [("same", "a")]
+
+
+def test_outputs_are_beside_source_and_reference(page: str) -> None:
+    own = section(page, "Outputs side by side")
+    assert own.count('<article class="example">') == 6
+    assert "<ins>x</ins>" in own
+    names = ["Source", "Reference", "Soft", "Postr-Joint", "Mono-Postr-Joint"]
+    assert re.findall(r"<dt>([^<]+)</dt>", own)[:5] == names
+
+
+def test_words_that_look_like_markup_are_shown_as_words() -> None:
+    lines = [("t", "1", "", "Source", "<b>"), ("t", "1", "", "Reference", "a"), ("t", "1", "m", "<i>M</i>", "")]
+    frame = pd.DataFrame(lines, columns=["task", "sentence", "model", "label", "text"])
+    (found,) = examples(frame, {"t": "T"}, letters=False)
+    assert found["outputs"] == [("<i>M</i>", [("missing", "a")])]
+
+
+def test_maps_hold_the_weights_in_their_places_and_the_difference() -> None:
+    lines = [
+        ("1", label, str(target), f"t{target}", str(source), f"s{source}", str(weight))
+        for label, sharp in (("A", 0.1), ("B", 0.3))
+        for target in range(2)
+        for source, weight in enumerate((sharp + target / 10, 0.5, 0.2))
+    ]
+    columns = ["row", "label", "target_place", "target", "source_place", "source", "weight"]
+    (found,) = maps(pd.DataFrame(lines, columns=columns))
+    assert (found["source"], found["target"]) == (["s0", "s1", "s2"], ["t0", "t1"])
+    labels = [label for label, _ in found["models"]]
+    assert labels == ["A", "B", "B − A"]
+    assert found["models"][0][1] == [[0.1, 0.2], [0.5, 0.5], [0.2, 0.2]]
+    assert found["models"][2][1][0] == [pytest.approx(0.2)] * 2
+
+
+# The sentence, and what bears on figures.
+
+
+def compared(means: dict[str, float], gains: dict[str, tuple[float, float, float, str]]) -> str:
+    rows = [
+        {"model": model, "mean": mean, "low": mean - 1, "high": mean + 1, "n": "2"} for model, mean in means.items()
+    ]
+    columns = ["model", "gain", "low", "high", "verdict", "baseline"]
+    gained = pd.DataFrame([(model, *own, "soft") for model, own in gains.items()], columns=columns)
+    names = {model: model.capitalize() for model in means}
+    return finding("nouns", METRICS["accuracy"], pd.DataFrame(rows), gained, names)
+
+
+def test_the_finding_names_the_best_its_gain_and_what_is_told() -> None:
+    gains = {"hard": (-3.0, -4.0, -2.0, "not reproduced"), "joint": (2.0, 0.5, 3.5, "reproduced")}
+    assert compared({"soft": 80.0, "hard": 77.0, "joint": 82.0}, gains) == (
+        "On nouns, Joint is ahead with accuracy 82.00 % [81.00, 83.00], +2.00 points [+0.50, +3.50] over Soft; of 2 "
+        "models compared with Soft, 1 is better, 1 worse and none undecided; of 2 gains that the paper reports, 1 is "
+        "reproduced (2 seeds)."
+    )
+
+
+def test_a_gain_that_is_not_told_from_chance_is_called_that() -> None:
+    found = compared({"soft": 80.0, "joint": 80.1}, {"joint": (0.1, -0.5, 0.7, "not judged")})
+    assert found.endswith("+0.10 points [-0.50, +0.70] over Soft, a gain that may be chance (2 seeds).")
+
+
+def test_where_the_baseline_is_best_nobody_is_ahead() -> None:
+    found = compared({"soft": 80.0, "hard": 77.0}, {"hard": (-3.0, -4.0, -2.0, "not judged")})
+    assert found.startswith("On nouns, no model is ahead of Soft with accuracy 80.00 %")
+    assert "none are better, 1 worse and none undecided" in found
+
+
+def histories(*runs: tuple[str, list[float]]) -> pd.DataFrame:
+    lines = [
+        ("nouns", label, "1", str(epoch), str(10 * epoch), str(accuracy))
+        for label, accuracies in runs
+        for epoch, accuracy in enumerate(accuracies, start=1)
+    ]
+    return pd.DataFrame(lines, columns=["task", "label", "seed", "epoch", "step", "dev_accuracy"])
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        ([("Soft", [0.7, 0.8, 0.801])], []),
+        (
+            [("Soft", [0.7, 0.8, 0.83])],
+            ["still improving in the last epoch, on the development split: Soft (+3.0 points)"],
+        ),
+        ([("Soft", [0.9, 0.8, 0.83])], []),
+        ([("Soft", [0.8]), ("Hard", [0.8, 0.8])], ["trainings differ in length: 10 steps: Soft; 20 steps: Hard"]),
+    ],
+)
+def test_trainings_that_ended_too_early_or_differ_in_length_are_named(runs: Any, expected: list[str]) -> None:
+    experiment = load_experiment_of({"nouns": {"dataset": "nouns"}})
+    assert cautions(experiment, {"nouns": {}}, histories(*runs)) == {"nouns": expected}
+
+
+def test_what_the_data_warn_of_and_figures_of_other_data_bear_on_a_task() -> None:
+    experiment = load_experiment_of({"nouns": {"dataset": "nouns", "paper_reference": "de-N"}})
+    found = cautions(experiment, {"nouns": {"warnings": [SHARED]}}, histories(("Soft", [0.8])))
+    assert found["nouns"] == [SHARED, "the paper's figures are of other data than ours"]
+
+
+def load_experiment_of(tasks: dict[str, Any]) -> Any:
+    from pam.config import Experiment
+
+    return Experiment.model_validate({"experiment": "x", "models": ["soft"], "tasks": tasks})
+
+
+# As a browser shows it.
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+PROBE = """<script>
+const errors = [];
+addEventListener("error", (event) => errors.push(event.message));
+console.error = (...words) => errors.push(words.join(" "));
+addEventListener("load", () => {
+  document.querySelector(".map td[title]").dispatchEvent(new Event("pointerover", {bubbles: true}));
+  const beyond = (one) => one.getBoundingClientRect().right > innerWidth + 1 && !one.closest(".scroll, .frame, nav");
+  parent.postMessage({
+    width: innerWidth, errors, beyond: [...document.querySelectorAll("body *")].filter(beyond).length,
+    hidden: [...document.querySelectorAll("th, td")].filter((one) => one.offsetWidth === 0).length,
+    fetched: performance.getEntriesByType("resource").filter((one) => !one.name.startsWith("data:")).length,
+    saved: [...document.querySelectorAll("a.save")].every((one) => one.href.startsWith("data:image/svg")),
+    said: document.querySelector(".map output").textContent,
+  }, "*");
+});
+</script>"""
+FRAMES = """<body><script>
+const told = [];
+addEventListener("message", (event) => { told.push(event.data); document.body.dataset.told = JSON.stringify(told); });
+</script>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+def test_a_browser_shows_all_of_it_at_three_widths_without_an_error_or_a_request(page: str, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(page.replace("<head>", f"<head>{PROBE}", 1), encoding="utf-8")
+    frames = [f'<iframe src="page.html" width="{width}" height="900"></iframe>' for width in (390, 1280, 1920)]
+    (tmp_path / "frames.html").write_text(FRAMES + "".join(frames), encoding="utf-8")
+    browser = [str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile"]
+    command = [*browser, "--virtual-time-budget=20000", "--dump-dom", (tmp_path / "frames.html").as_uri()]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    found = re.search(r'data-told="([^"]*)"', shown)
+    assert found is not None, shown[:500]
+    told = {one.pop("width"): one for one in json.loads(found[1].replace("&quot;", '"').replace("&gt;", ">"))}
+    assert sorted(told) == [390, 1280, 1920]
+    for one in told.values():
+        assert re.search(r" → .+: 0\.\d+$", one.pop("said"))
+        assert one == {"errors": [], "beyond": 0, "hidden": 0, "fetched": 0, "saved": True}

@@ -1,0 +1,30 @@
+"""Writes the page of an experiment's results (`pam.reporting.page`). Output: `page`."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from pam.io import read_json
+from pam.reporting.page import Files, write
+from pam.reporting.runs import load_experiment
+
+
+def by_task(paths: list[str]) -> dict[str, Any]:
+    """The content of summaries, each in a folder of its task's."""
+    return {Path(path).parents[1].name: read_json(path) for path in paths}
+
+
+if __name__ == "__main__":
+    # Not closed: Python writes to it why it ends.
+    sys.stderr = open(snakemake.log[0], "w", encoding="utf-8")  # noqa: SIM115
+    files, out = snakemake.input, Path(snakemake.output.page)
+    shown = Files(
+        experiment=load_experiment(files.experiment),
+        folder=out.parent,
+        tables=[Path(file).stem for file in files.tables],
+        figures=[Path(file).stem for file in files.figures],
+        summaries=by_task(files.data),
+        gold=by_task(files.gold),
+        texts=Path(snakemake.params.texts),
+    )
+    write(shown, out)
