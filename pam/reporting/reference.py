@@ -42,7 +42,7 @@ ARCHIVE, RECORD, SCORES, EXPERIMENT = "runs.tar.xz", "record.json", "scores.json
 
 MEASURED = ("run.yaml", "training.json", "history.csv", "decoding.json", "*scores.json", "*analysis.json")  # of a run
 TEXTS = ("predictions.tsv", "attention.json")  # those that hold text of the data, which not every license lets pass on
-SHOWN = {"tables": (".csv", ".md"), "figures": (".svg", ".png", ".csv")}
+SHOWN = {"tables": (".csv", ".md"), "figures": (".svg", ".png")}
 UNPACKED = 2**30  # bytes of all runs of an experiment, as they are unpacked
 Name = tuple[str, str, int]  # a run: task, model, seed
 

@@ -22,9 +22,9 @@ from pam.evaluation.inputs import load
 from pam.io import UserError, write_json
 from pam.reporting import render
 from pam.reporting.catalogue import TABLES
-from pam.reporting.comparison import RULE, Inputs, compare
+from pam.reporting.comparison import RULE, compare
 from pam.reporting.render import Table
-from pam.reporting.runs import load_experiment
+from pam.reporting.runs import load_experiment, load_runs
 
 COLUMNS = "task,model,metric,mean,sd,n,low,high,paper,difference,p_vs_soft,verdict,cpu_s,gpu_s"
 
@@ -311,8 +311,8 @@ def test_intervals_as_people_read_them(low: float, high: float, digits: int, tex
 
 def test_a_narrow_interval_has_the_digits_that_tell_its_ends_apart(tmp_path: Path) -> None:
     made = make_experiment(tmp_path, tasks=["de-noun"], seeds=[1], count=5)
-    inputs = Inputs(load_experiment(made.config), {}, made.scores)
-    row = compare(inputs.tasks, inputs.experiment, ["accuracy"], None)[1]
+    experiment = load_experiment(made.config)
+    row = compare(load_runs(made.scores, experiment), experiment, ["accuracy"], None)[1]
     assert row._replace(low=0.0012, high=0.0014, gain_low=-0.001, gain_high=0.001).digits == 4
     assert row._replace(low=80.0, high=82.0, gain_low=0.0, gain_high=0.0).digits == 2
 
