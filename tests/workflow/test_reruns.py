@@ -111,7 +111,7 @@ def test_a_new_label_trains_nothing(finished: Checkout) -> None:
     assert outcome.trained == set()
     assert outcome.jobs["predict_run"] == 0
     assert outcome.jobs["score_run"] == 1
-    assert outcome.jobs["make_table"] == 8
+    assert outcome.jobs["make_table"] == 9
 
 
 def test_a_new_title_trains_and_scores_nothing(finished: Checkout) -> None:
@@ -119,7 +119,7 @@ def test_a_new_title_trains_and_scores_nothing(finished: Checkout) -> None:
     outcome = planned(finished)
     assert outcome.trained == set()
     assert outcome.jobs["score_run"] == 0
-    assert outcome.jobs["make_table"] == 8
+    assert outcome.jobs["make_table"] == 9
 
 
 def test_a_wider_beam_decodes_again_and_trains_nothing(finished: Checkout) -> None:

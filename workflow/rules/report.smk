@@ -145,7 +145,7 @@ rule write_page:
         CONDA
     params:
         code=flow.code("page"),
-        texts=str(TEXTS),
+        texts=lambda wildcards, input: os.path.dirname(folder_of(input.form)),
     script:
         "../scripts/page.py"
 
