@@ -14,6 +14,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -78,7 +79,7 @@ def _most(weights: Tensor, source: list[str]) -> str:
 
 
 def draw(found: Look, out: Path) -> None:
-    """A heat map, as `.svg` and `.png`: source symbols downwards, target symbols to the right."""
+    """A heat map, `.svg` and `.png`, its weights as `.csv`: source symbols downwards, target symbols to the right."""
     with style.styled():
         figure, (axes,) = style.panels(1, 1, 1.5 + INCHES * len(found.source))
         axes.imshow(found.alignment.T, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="none")
@@ -86,7 +87,9 @@ def draw(found: Look, out: Path) -> None:
         axes.set_yticks(range(len(found.source)), found.source)
         axes.grid(visible=False)
         axes.set_title(found.label)
-        style.save(figure, out)
+        weights = pd.DataFrame(found.alignment.numpy(), columns=found.source)
+        weights.insert(0, "target", found.target)
+        style.save(style.Drawing(figure, weights), out)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -94,7 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("run", type=Path, help="folder of a trained run")
     parser.add_argument("source", help="a sentence; or a lemma, a tab and features")
     parser.add_argument("--target", help="a translation in words, or a form (default: the model's output)")
-    parser.add_argument("--out", type=Path, help="draw a heat map, .svg and .png")
+    parser.add_argument("--out", type=Path, help="draw a heat map, .svg and .png, its weights as .csv")
     args = parser.parse_args(arguments)
     try:
         found = look(args.run, args.source, args.target)

@@ -6,9 +6,11 @@ import importlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 
@@ -17,14 +19,19 @@ from pam.evaluation.inputs import load
 from pam.evaluation.scores import Scores
 from pam.models.checkpoint import load_model
 from pam.models.interfaces import AttentionHistory, Memory, Sizes
+from pam.models.options import COMPONENTS
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def examples(monkeypatch: pytest.MonkeyPatch) -> None:
+def examples(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Modules of examples/ can be imported; what they register is forgotten, as schemas would list it."""
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    monkeypatch.setitem(COMPONENTS, "score", dict(COMPONENTS["score"]))
+    yield
+    sys.modules.pop("own_model", None)
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +76,8 @@ def test_a_look_at_a_sentence_is_that_of_the_commands(ran: tuple[Path, str], exa
     )  # fmt: skip
     assert [line.split()[0] for line in said.splitlines()[1:]] == row["target"]
     assert all((tmp_path / f"look.{ending}").stat().st_size > 1000 for ending in ("png", "svg"))
+    weights = pd.read_csv(tmp_path / "look.csv", index_col="target")
+    assert (list(weights.index), weights.shape) == (row["target"], found.alignment.shape)
 
 
 def test_a_run_that_is_none_is_an_error(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ class Index(Stage[InflectionFormat]):
         sources = {name: [codec.source_symbols(row[:2]) for row in own] for name, own in rows.items()}
         targets = {name: [codec.target_symbols(row.form) for row in own] for name, own in rows.items()}
         source, target = Vocabulary.of(sources["train"]), Vocabulary.of(targets["train"])
-        for name in set(rows) - {"train"}:
+        for name in rows:
             features = [
                 symbols[: len(symbols) - len(row.lemma)] for symbols, row in zip(sources[name], rows[name], strict=True)
             ]
