@@ -56,7 +56,7 @@ def look(run: Path, line: str, target: str | None = None) -> Look:
     if target is None:
         target = generator([source])[0][0].target
     written = model.codec.target_symbols(target)
-    source_ids = torch.tensor([ended(model.source.encode(source), model.source_eos)])
+    source_ids = model.read(source)[None]
     target_ids = torch.tensor([ended(model.target.encode(written))])
     forced = model.network.teacher_force(source_ids, torch.tensor([source_ids.shape[1]]), target_ids)
     attended = source + [END] * model.source_eos

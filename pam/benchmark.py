@@ -171,7 +171,7 @@ def measure(
 def fresh(components: ModelConfig, data: Prepared, plan: Plan, device: torch.device) -> Model:
     """A model with fresh weights, the same for the same components."""
     torch.manual_seed(1)
-    model = build(components, plan.network, len(data.source), len(data.target))
+    model = build(components, plan.network, len(data.source), len(data.target), data.codec.units)
     match(model, data.source, data.target)
     return model.to(device)
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from pam.config import (
 )
 from pam.data.registry import Dataset, load_task
 from pam.io import Given, Section, UserError, find_file, from_here, merged, parse, placed, read_yaml, unknown
-from pam.models.fitting import FitError, check_parts, check_sizes
+from pam.models.fitting import FitError, check_parts, check_sizes, check_vectors
 from pam.models.options import COMPONENTS
 
 # Folders next to those of the tasks in `results/<experiment>/`, and of the models in `results/<experiment>/<task>/`.
@@ -157,6 +158,21 @@ class Plan:
                 hint = "set `length_penalties: []` in the task's `decoding`"
                 raise placed(UserError(said, hint=hint), self.files, ["tasks", task, "decoding", "length_penalties"])
 
+    def _check_vectors(self, task: str, kind: str) -> None:
+        """Checks that the models of a task whose sources are vectors can read them, and write no words of them."""
+        under = ["tasks", task]
+        for model in self.experiment.models_of(task):
+            for one in [model, *self.members(model)]:
+                try:
+                    check_vectors(self._components(one), kind)
+                except FitError as error:
+                    message = f"model `{one}` of task `{task}`: {error.message}"
+                    raise placed(UserError(message, hint=error.hint), self.files, under) from error
+            if self.run(task, model, 1).decoding.replace_unknown:
+                message = f"a task of {kind} has no source words to take the place of unknown ones"
+                hint = "set `replace_unknown: false` in the task's `decoding`"
+                raise placed(UserError(message, hint=hint), self.files, [*under, "decoding", "replace_unknown"])
+
     def check_datasets(self, datasets: Mapping[str, Dataset]) -> None:
         """Checks that tasks' data sets are in a registry and can be read as wanted, and that models can learn them."""
         for task, own in self.experiment.tasks.items():
@@ -175,6 +191,11 @@ class Plan:
                 error = UserError(f"`{links}` holds no word alignments", hint="name a data set with `task: alignment`")
                 raise placed(error, self.files, [*under, "word_alignments"])
             parse(kind.Format, entry.format, self.files, (*under, "format"))
+            for package in [name for name in kind.packages if find_spec(name) is None]:
+                error = UserError(f"a task of {entry.task} needs {package}", hint=f"pip install {package}")
+                raise placed(error, self.files, under)
+            if not kind.has_symbols:
+                self._check_vectors(task, entry.task)
             for model in [] if kind.has_actions else self.experiment.models_of(task):
                 if any(self._components(one).targets == "actions" for one in [model, *self.members(model)]):
                     lacking = f"writes actions, which a task of {entry.task} has none of"

@@ -25,6 +25,7 @@ PACKAGE = Path(__file__).parent
 # Modules that hold what a configuration chooses from, and the dictionaries by which it is chosen. To name such a
 # dictionary is to depend on nothing that it lists: what is chosen is an entry, `pam.models.scores:Dot`.
 CHOICES: dict[str, set[str]] = {
+    "pam.data.captioning": set(),
     "pam.data.dataset": set(),
     "pam.data.generated": {"GENERATORS"},
     "pam.data.inflection": set(),
@@ -77,6 +78,7 @@ SCORED = {
     "translation": "pam.evaluation.translation",
     "alignment": "pam.evaluation.alignment",
     "summarization": "pam.evaluation.summarization",
+    "captioning": "pam.evaluation.captioning",
 }
 KINDS = {"score": SCORED, "control": SCORED, "figures": FIGURE_CODE}  # modules that only some jobs of a command use
 EVERYTHING, NOTHING = "*", ""  # in place of a name: all of a module, or no more than what importing it runs

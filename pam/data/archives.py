@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from io import FileIO
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, cast
+from typing import IO, Any, Protocol, cast
 
 from pam.io import UserError, storage_error
 
@@ -72,6 +72,25 @@ def extract_all(archive: Path, folder: Path, largest: int = LARGEST) -> None:
             target = folder / member.name
             target.parent.mkdir(parents=True, exist_ok=True)
             _copy(member, target)
+
+
+class Writable(Protocol):
+    def write(self, chunk: bytes, /) -> int: ...
+
+
+def pack(folder: Path, target: Writable) -> None:
+    """Writes all files of a folder as a tar archive, the same bytes wherever and whenever it is packed; a UserError
+    names a link, which is not followed."""
+    with tarfile.open(fileobj=cast(IO[bytes], target), mode="w|", format=tarfile.PAX_FORMAT) as tar:
+        for path in sorted(folder.rglob("*")):
+            if path.is_symlink():
+                hint = "put the file itself there"
+                raise UserError("a link, which is not followed", file=path, hint=hint)
+            if path.is_file():
+                info = tarfile.TarInfo(str(path.relative_to(folder).as_posix()))
+                info.size = path.stat().st_size
+                with open(path, "rb") as file:
+                    tar.addfile(info, file)
 
 
 def extract_member(archive: Path, name: str, target: Path, largest: int = LARGEST) -> None:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from pam.data.features import ClipRows, Table
 from pam.data.tokenizers import Codec, load_codec
 from pam.data.vocabulary import EOS, PAD, UNK, Vocabulary, ended, to_actions
 from pam.io import UserError, atomic_write, read_json, sha256_of, write_json
@@ -131,6 +132,7 @@ class Split:
     # For each target symbol but the EOS the source position to which it is monotonically aligned, where that is known.
     alignments: Ragged | None
     digests: dict[str, str]  # of the vocabularies (`source`, `target`) and the text (`text`) it belongs to
+    vectors: ClipRows | None = None  # of each row what a model reads in place of the ids of its source; None: these
 
     @classmethod
     def from_rows(
@@ -334,6 +336,8 @@ class Prepared:
                 message = f"this is not the vocabulary that {name}.safetensors was made with"
                 raise UserError(message, file=self.folder / f"{side}.vocab", hint=HINT)
         self.file(f"{name}.safetensors")
+        if self.codec.clips is not None:
+            return replace(split, vectors=self._of_clips(self.codec.clips, name))
         if not extended:
             return split
         # A row at a time, and a side at a time: no list holds all rows.
@@ -354,6 +358,12 @@ class Prepared:
         )
         return replace(split, sources=sources, targets=targets)
 
+    def _of_clips(self, clips: Table, name: str) -> ClipRows:
+        """The frames of each row of a split; a UserError if they are not what was prepared."""
+        for file in Table.FILES:
+            self.file(file)
+        return ClipRows(clips, [clip for clip, _ in self.rows(name)])
+
     def rows(self, name: str) -> list[tuple[str, ...]]:
         """The text of a split, a tuple of columns per row; a UserError if the ids were not made from it."""
         path = _existing(self.folder / f"{name}.tsv")
@@ -372,7 +382,7 @@ class Batch:
     """Rows of a split as padded tensors."""
 
     rows: Rows  # (B,) row numbers in the split
-    source: Tensor  # (B, m) ids, PAD at the end
+    source: Tensor  # (B, m) ids, PAD at the end; or (B, m, units) vectors, zeros at the end
     lengths: Tensor  # (B,) real source lengths
     target: Tensor  # (B, n) ids ending with EOS, PAD at the end
 
@@ -388,6 +398,14 @@ class Batch:
         return Batch(self.rows, *moved)
 
 
+def padded(rows: Sequence[Tensor]) -> Tensor:
+    """Rows of ids (m,) or of vectors (m, units) as (B, m) or (B, m, units), PAD or zeros at the end."""
+    from torch.nn.utils.rnn import pad_sequence
+
+    whole = pad_sequence(list(rows), batch_first=True, padding_value=PAD)
+    return whole if whole.is_floating_point() else whole.long()
+
+
 class Examples:
     """The rows of a split as a model takes them: targets are `symbols`, or `actions` of a pointer (`to_actions`).
 
@@ -397,6 +415,7 @@ class Examples:
 
     def __init__(self, split: Split, targets: Literal["symbols", "actions"], size: int | None = None) -> None:
         self.sources, self.targets, self.written, self.size = split.sources, split.targets, targets, size
+        self.vectors = split.vectors
         self.longest: tuple[int | None, int | None] = None, None  # symbols of source and target that are read
         if targets == "actions":
             if split.alignments is None:
@@ -426,12 +445,12 @@ class Examples:
     def batch(self, rows: Rows) -> Batch:
         """The given rows, padded; longest target first, so that ended rows are at the end."""
         import torch  # here, so that reading and preparing data go without it
-        from torch.nn.utils.rnn import pad_sequence
 
         rows = rows[np.argsort(-self.target_lengths[rows], kind="stable")]
+        read = self.sources if self.vectors is None else self.vectors
         source, target = (
-            pad_sequence([torch.from_numpy(own[row][:n]).long() for row in rows], batch_first=True, padding_value=PAD)
-            for own, n in zip((self.sources, self.targets), self.longest, strict=True)
+            padded([torch.from_numpy(own[row][:n]) for row in rows])
+            for own, n in zip((read, self.targets), self.longest, strict=True)
         )
         if self.size is not None and self.longest[0] is not None:
             target = target.masked_fill(target >= self.size + self.longest[0], UNK)

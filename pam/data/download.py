@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from pam.data.archives import extract_member
+from pam.data.archives import extract_member, pack
 from pam.data.generated import find_generator, installed
 from pam.io import PART, SHIPPED, UserError, atomic_write, clear_parts, read_json, sha256_of, write_json, write_text
 from pam.jobs import waited_for
@@ -126,7 +126,8 @@ def download(
 ) -> str:
     """Fetches a file from the first of `addresses` (https, http, a local path) that has it, which is returned.
 
-    `ADDRESS#NAME` is file NAME of the archive at ADDRESS. An UnavailableError has the reason of each if none gave it.
+    `ADDRESS#NAME` is file NAME of the archive at ADDRESS; of a local folder, and of `FOLDER.tar` that is not there, the
+    folder comes packed. An UnavailableError has the reason of each if none gave it.
     """
     reasons = []
     for address in addresses:
@@ -171,6 +172,13 @@ def _transfer(address: str, temporary: Path, wanted: Wanted, patience: Patience)
         bounded = BoundedFile(file, wanted.size or LARGEST, patience)
         if "://" in place:
             _transfer_http(place, bounded)
+            return
+        folder = next((own for own in (Path(place), Path(place.removesuffix(".tar"))) if own.is_dir()), None)
+        if folder is not None:
+            try:
+                pack(folder, bounded)
+            except UserError as error:
+                raise TransferError(f"{error.file}: {error.message}") from error
             return
         try:
             with open(place, "rb") as origin:
@@ -241,9 +249,9 @@ def fetch(
             target = out / key
             if file.path is not None:
                 # A file of the user's own may change: it is not held to what it was.
-                if not Path(file.path).is_file():
+                if not Path(file.path).exists():
                     raise UserError("no such file", file=file.path, hint="correct `path` in the registry of data sets")
-                if Path(file.path).stat().st_size == 0:
+                if Path(file.path).is_file() and Path(file.path).stat().st_size == 0:
                     raise UserError("the file is empty", file=file.path, hint="write your data into it")
                 origin = download(target, _wanted(file, None), [file.path], patience, say)
             elif _wanted(file, record.get(key)).is_met(target):

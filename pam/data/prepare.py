@@ -58,6 +58,8 @@ class Task(ABC, Generic[Layout]):
 
     Format: ClassVar[type[Strict]]  # keys that a data set of this kind may have under `format`
     STAGES: ClassVar[Mapping[str, type[Stage[Any]]]]  # by name, in their order; none where no model learns the data
+    packages: ClassVar[tuple[str, ...]] = ()  # that only this kind needs, and that are not installed with all others
+    has_symbols: ClassVar[bool] = True  # whether sources are symbols; else they are vectors
     has_actions: ClassVar[bool] = False  # whether targets can be a pointer's actions, as for hard monotone attention
 
     @abstractmethod

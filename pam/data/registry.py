@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from pam.config import NAME
+from pam.data.captioning import Captioning
 from pam.data.dataset import SPLITS
 from pam.data.generated import find_generator
 from pam.data.inflection import Inflection
@@ -26,7 +27,8 @@ from pam.io import Section, Strict, UserError, find_file, parse, placed, read_ya
 
 # Kind of task, as `task:` names it, to its class.
 TASKS: dict[str, type[Task[Any]]] = {
-    "inflection": Inflection, "translation": Translation, "summarization": Summarization, "alignment": WordAlignments,
+    "inflection": Inflection, "translation": Translation, "summarization": Summarization, "captioning": Captioning,
+    "alignment": WordAlignments,
 }  # fmt: skip
 
 
@@ -34,7 +36,9 @@ class File(Strict):
     """One file of a data set: downloaded from `urls`, copied from `path`, or from a package."""
 
     urls: list[str] = Field([], description="addresses, the preferred one first")
-    path: str | None = Field(None, description="a local file, relative to the registry's folder")
+    path: str | None = Field(
+        None, description="a local file, or a folder that is packed as tar, relative to the registry's folder"
+    )
     sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the content")
     md5: str | None = Field(None, pattern=r"^[0-9a-f]{32}$", description="MD5 of the content, where no more is known")
     hash_from: str | None = Field(None, description="how the hash is known")

@@ -19,7 +19,8 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, ValidationError
 
-from pam.io import Strict, UserError, unknown, write_text
+from pam.data.features import Frames, Table, checked, read_array, spaced
+from pam.io import Section, Strict, UserError, unknown, write_text
 
 Side = Literal["source", "target"]
 SIDES: tuple[Side, ...] = get_args(Side)
@@ -93,7 +94,20 @@ class UniDic(Tokenizer):
         return re.sub(r"(?<![!-~]) | (?![!-~])", "", " ".join(tokens))
 
 
-TOKENIZERS: dict[str, type[Tokenizer]] = {"moses": Moses, "none": Tokenizer, "unidic": UniDic}
+class WordPunct(Tokenizer):
+    """NLTK's `wordpunct`: letters and digits in a row are a word, and so are other marks in a row."""
+
+    def __init__(self, language: str) -> None:
+        super().__init__(language)
+        self._tokenizer = _library("nltk.tokenize").WordPunctTokenizer()
+
+    def tokens(self, text: str) -> list[str]:
+        return list(self._tokenizer.tokenize(text))
+
+
+TOKENIZERS: dict[str, type[Tokenizer]] = {
+    "moses": Moses, "none": Tokenizer, "unidic": UniDic, "wordpunct": WordPunct,
+}  # fmt: skip
 
 
 def load_tokenizer(name: str, language: str) -> Tokenizer:
@@ -109,7 +123,7 @@ def _library(module: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         message = f"the package {str(error.name).replace('_', '-')} is not installed"
-        raise UserError(message, hint="pip install sacremoses fugashi unidic-lite subword-nmt") from error
+        raise UserError(message, hint="pip install sacremoses fugashi unidic-lite subword-nmt nltk") from error
 
 
 # Words to subwords by byte pair encoding (Sennrich et al. 2016), through subword-nmt.
@@ -144,6 +158,8 @@ class Codec(ABC):
 
     columns: ClassVar[tuple[str, ...]]  # of a prepared text; the last one is the target
     by_line: ClassVar[bool] = True  # whether a typed line is a source, or all that is typed
+    units: int = 0  # of the vectors that sources consist of, in place of symbols; 0: there are none
+    clips: Table | None = None  # the vectors of sources of a prepared folder
     files: ClassVar[tuple[str, ...]]  # what it is stored in, in a prepared folder and a model folder alike
 
     @classmethod
@@ -272,6 +288,17 @@ class SideCodec:
         return numbers
 
 
+def load_settings(kind: type[Section], path: Path) -> Section:
+    """Reads a codec's file; a UserError if it is missing, or not of this kind."""
+    hint = "prepare the data again, or take the file from where the model was made"
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except FileNotFoundError as error:
+        raise UserError("no such file", file=path, hint=hint) from error
+    except ValidationError as error:
+        raise UserError("this is not a codec of this kind of task", file=path, hint=hint) from error
+
+
 class TranslationCodec(Codec):
     """Both sides of a translation; a column holds words with one space between two."""
 
@@ -286,14 +313,7 @@ class TranslationCodec(Codec):
 
     @classmethod
     def load(cls, folder: Path) -> TranslationCodec:
-        path = folder / cls.files[0]
-        hint = "prepare the data again, or take the file from where the model was made"
-        try:
-            return cls(cls.settings_type.model_validate_json(path.read_bytes()))
-        except FileNotFoundError as error:
-            raise UserError("no such file", file=path, hint=hint) from error
-        except ValidationError as error:
-            raise UserError("this is not a codec of this kind of task", file=path, hint=hint) from error
+        return cls(load_settings(cls.settings_type, folder / cls.files[0]))
 
     def save(self, folder: Path) -> None:
         """Writes the settings into a folder, whole or not at all."""
@@ -340,9 +360,59 @@ class SummarizationCodec(TranslationCodec):
         return super().source_symbols(columns)[: self.settings.longest]
 
 
+class CaptioningSettings(Strict):
+    """A captioning codec's file."""
+
+    units: int = Field(ge=1, description="of what is known of a frame")
+    first: int | None = Field(None, description="frames that are read, from the first on; null: all")
+    spaced: int | None = Field(None, description="of these so many, equally spaced; null: all")
+    target: SideSettings
+
+
+class CaptioningCodec(Codec):
+    """Clips to their frames, and words of captions. The codec of a prepared folder knows its clips by their names, that
+    of a model reads the `.npy` file that a line names."""
+
+    columns = ("source", "target")
+    files = ("codec.json",)
+
+    def __init__(self, settings: CaptioningSettings, clips: Table | None = None) -> None:
+        self.settings, self.clips, self.units = settings, clips, settings.units
+        self.target = SideCodec(settings.target)
+
+    @classmethod
+    def load(cls, folder: Path) -> CaptioningCodec:
+        settings = load_settings(CaptioningSettings, folder / cls.files[0])
+        return cls(settings, Table.load(folder) if (folder / Table.FILES[0]).is_file() else None)
+
+    def save(self, folder: Path) -> None:
+        """Writes the settings into a folder, whole or not at all."""
+        write_text(folder / self.files[0], self.settings.model_dump_json(indent=1) + "\n")
+
+    def source_symbols(self, columns: Sequence[str]) -> list[str]:
+        """The clip's frames, as `Frames`."""
+        (clip,) = columns
+        if self.clips is not None and clip in self.clips.places:
+            return Frames(self.clips[clip])
+        vectors = checked(read_array(Path(clip)), clip, self.units)
+        return Frames(spaced(vectors, self.settings.first, self.settings.spaced))
+
+    def target_symbols(self, target: str) -> list[str]:
+        return target.split()
+
+    def typed_source(self, line: str) -> tuple[str, ...]:
+        return (line.strip(),)
+
+    def target_text(self, symbols: Sequence[str]) -> str:
+        return " ".join(symbols)
+
+    def readable(self, target: str) -> str:
+        return self.target.tokenizer.text(target.split())
+
+
 CODECS: dict[str, type[Codec]] = {  # by kind of task; word alignments have that of the task they were prepared for
     "inflection": InflectionCodec, "translation": TranslationCodec, "alignment": TranslationCodec,
-    "summarization": SummarizationCodec,
+    "summarization": SummarizationCodec, "captioning": CaptioningCodec,
 }  # fmt: skip
 
 

@@ -96,7 +96,7 @@ def attended(model: SavedModel, shown: Sequence[Answer]) -> dict[str, Any]:
     device, end, rows = next(model.network.parameters()).device, ["</s>"] if model.source_eos else [], []
     for answer in shown:
         symbols = answer.outputs[0].output.symbols
-        source = torch.tensor([ended(model.source.encode(answer.source), model.source_eos)], device=device)
+        source = model.read(answer.source)[None].to(device)
         target = torch.tensor([ended(symbols)], device=device)
         forced = model.network.teacher_force(source, torch.tensor([source.shape[1]], device=device), target)
         spelled = [*model.target.spell(symbols), "</s>"]

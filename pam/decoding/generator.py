@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.nn.utils.rnn import pad_sequence
+from torch import Tensor
 
 from pam.config import Decoding
-from pam.data.dataset import Prepared, Split
+from pam.data.dataset import Prepared, Split, padded
+from pam.data.features import Frames
 from pam.data.tokenizers import Codec
-from pam.data.vocabulary import PAD, SPECIALS, UNK, Vocabulary, ended
+from pam.data.vocabulary import SPECIALS, UNK, Vocabulary
 from pam.decoding.hypotheses import LENGTHS, LengthPrior, Output
 from pam.decoding.search import Sampling, beam_search, sample
 from pam.io import UserError, write_json, write_text
@@ -82,11 +83,10 @@ class Generator:
         self, sources: Sequence[Sequence[str]], first: int = 0, on_progress: Callable[[int], None] = lambda _: None
     ) -> list[list[Hypothesis]]:
         """For each source, symbols without an end symbol, its outputs; the other arguments are those of `decode`."""
-        ids = [self.model.source_ids(source) for source in sources]
+        read = [self.model.read(source) for source in sources]
         found = decode(
-            self.model.network, ids, self.decoding, self.actions, n_best=self.n_best, prior=self.prior,
+            self.model.network, read, self.decoding, self.actions, n_best=self.n_best, prior=self.prior,
             penalties=self.penalties, sampling=self.sampling, first=first, on_progress=on_progress,
-            source_eos=self.model.source_eos,
         )  # fmt: skip
         pairs = zip(sources, found, strict=True)
         return [[self._hypothesis(output, source) for output in outputs] for source, outputs in pairs]
@@ -99,18 +99,20 @@ class Generator:
 
     def unseen(self, source: Sequence[str]) -> list[str]:
         """Symbols of a source that the model's vocabulary lacks."""
+        if isinstance(source, Frames):
+            return []
         return [symbol for symbol in source if symbol not in self.model.source]
 
 
 def decode(
-    model: Model, sources: Sequence[Sequence[int]], decoding: Decoding, actions: bool = False, *, n_best: int = 1,
+    model: Model, sources: Sequence[Tensor], decoding: Decoding, actions: bool = False, *, n_best: int = 1,
     prior: LengthPrior | None = None, penalties: Sequence[float] = (), sampling: Sampling | None = None, first: int = 0,
-    on_progress: Callable[[int], None] = lambda _: None, source_eos: bool = True,
+    on_progress: Callable[[int], None] = lambda _: None,
 ) -> list[list[Output]]:  # fmt: skip
     """Decodes sources of any length, similar lengths side by side.
 
     Args:
-        model: in evaluation mode; sources: ids without the end symbol, which is added here if `source_eos`.
+        model: in evaluation mode; sources: as `SavedModel.read` gives them.
         decoding: beam, ranking, limits, and how many are decoded side by side.
         actions: whether the model writes pointer actions; prior: of target lengths, for `decoding.length_prior`.
         penalties: as `beam_search` takes them.
@@ -122,7 +124,7 @@ def decode(
         `penalties`. A UserError names a source of which nothing is left to attend to.
     """
     for number, source in enumerate(sources, first):
-        if not source and not source_eos:
+        if len(source) == 0:
             message = f"source {number} is empty, and this model attends to no end symbol"
             raise UserError(message, hint="leave it out")
     device = next(model.parameters()).device
@@ -130,9 +132,8 @@ def decode(
     outputs: dict[int, list[Output]] = {}
     for start in range(0, len(order), decoding.batch_size):
         rows = order[start : start + decoding.batch_size]
-        ids = [torch.tensor(ended(sources[row], source_eos)[: decoding.max_source]) for row in rows]
-        lengths = torch.tensor([len(source) for source in ids], device=device)
-        batch = pad_sequence(ids, batch_first=True, padding_value=PAD).to(device), lengths
+        read = [sources[row][: decoding.max_source] for row in rows]
+        batch = padded(read).to(device), torch.tensor([len(source) for source in read], device=device)
         with sampling_latents(model, decoding.latent_samples) as one:
             if sampling is None:
                 found = beam_search(one, *batch, decoding, n_best, actions, prior, penalties)
@@ -220,8 +221,9 @@ def predict_split(
         record: JSON with the cost and with what the decoding was like; None: is not written.
     """
     model = generator.model
-    rows = prepared_for(model, data, split).rows(split)
-    sources = [model.codec.source_symbols(row[:-1]) for row in rows]
+    prepared = prepared_for(model, data, split)
+    rows = prepared.rows(split)
+    sources = [prepared.codec.source_symbols(row[:-1]) for row in rows]
     device = next(model.network.parameters()).device
     watch = Stopwatch(device)
     with enough_for(f"the decoding of {generator.decoding.batch_size} sources side by side", HINT):

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from pam.data.dataset import Examples, Prepared
+from pam.data.tokenizers import Codec
 from pam.data.vocabulary import ended
 from pam.decoding.generator import prepared_for
 from pam.evaluation.attention import Analysis, Gatherer, Sentence
@@ -44,7 +45,7 @@ def analyze(model: SavedModel, data: Path, split: str, batch_size: int) -> Analy
 def _gather(model: SavedModel, data: Prepared, split: str, batch_size: int) -> Gatherer:
     device = next(model.network.parameters()).device
     examples = Examples(data.split(split, extended=model.copies), "symbols")
-    rows, codec = data.rows(split), model.codec
+    rows, codec = data.rows(split), data.codec
     gathered = Gatherer()
     for batch in examples.in_order(batch_size):
         with enough_for(f"the analysis of {len(batch.rows)} rows side by side", HINT):
@@ -54,7 +55,7 @@ def _gather(model: SavedModel, data: Prepared, split: str, batch_size: int) -> G
         floats = (forced.log_probs, forced.exact, forced.prior, forced.alignment)
         log_probs, exact, prior, alignment = (part.double().cpu().numpy() for part in floats)
         for place, number in enumerate(batch.rows.tolist()):
-            source, target = _symbols(model, rows[number])
+            source, target = _symbols(codec, rows[number])
             # A target that was cut has no end symbol, and its last symbol takes that one's place.
             m, n = len(source) + model.source_eos, int(examples.target_lengths[number])
             likelihood = log_probs[place, :n], exact[place, :n], correct[place, :n]
@@ -64,9 +65,9 @@ def _gather(model: SavedModel, data: Prepared, split: str, batch_size: int) -> G
     return gathered
 
 
-def _symbols(model: SavedModel, row: tuple[str, ...]) -> tuple[list[str], list[str]]:
+def _symbols(codec: Codec, row: tuple[str, ...]) -> tuple[list[str], list[str]]:
     """Source and target of a row, without end symbols."""
-    return model.codec.source_symbols(row[:-1]), model.codec.target_symbols(row[-1])
+    return codec.source_symbols(row[:-1]), codec.target_symbols(row[-1])
 
 
 @torch.no_grad()
@@ -78,20 +79,21 @@ def heat_maps(
     The `rows` are numbers from 0; without them, `count` telling ones are chosen. A UserError says that there is no such
     row, or that the data are not the model's.
     """
-    table = prepared_for(model, data, split).rows(split)
+    prepared = prepared_for(model, data, split)
+    table, codec = prepared.rows(split), prepared.codec
 
     def legible(number: int) -> bool:
-        return all(len(side) + 1 in LEGIBLE for side in _symbols(model, table[number]))
+        return all(len(side) + 1 in LEGIBLE for side in _symbols(codec, table[number]))
 
     for number in rows or ():
         if not 0 <= number < len(table):
             raise UserError(f"there is no row {number}", hint=f"use 0 to {len(table) - 1}")
     maps = []
     for number in telling_rows(table, count, legible) if rows is None else rows:
-        source, target = _symbols(model, table[number])
-        source_ids = torch.tensor([ended(model.source_ids(source), model.source_eos)])
+        source, target = _symbols(codec, table[number])
+        read = model.read(source)[None]
         target_ids = torch.tensor([ended(model.target_ids(target, source))])
-        forced = model.network.teacher_force(source_ids, torch.tensor([source_ids.shape[1]]), target_ids)
+        forced = model.network.teacher_force(read, torch.tensor([read.shape[1]]), target_ids)
         columns: dict[str, Any] = dict(zip(model.codec.columns, table[number], strict=True))
         end = ["</s>"] if model.source_eos else []
         symbols = {"row": number, "source": source + end, "target": [*target, "</s>"]}

@@ -49,7 +49,7 @@ def choose(generator: Generator, data: Path) -> Choice:
     metric = sacre_metrics(target_language(prepared))["bleu"]
     rows = prepared.rows(SPLIT)
     with enough_for(f"the decoding of {decoding.batch_size} sources side by side", HINT):
-        outputs = generator([model.codec.source_symbols(row[:-1]) for row in rows])
+        outputs = generator([prepared.codec.source_symbols(row[:-1]) for row in rows])
     candidates, references = [], [row[-1] for row in rows]
     for place, penalty in enumerate(penalties):
         counted = statistics(metric, [found[place].target for found in outputs], references).sum(axis=0)

@@ -244,6 +244,18 @@ METRICS: dict[str, Metric] = {
         *map(_summary_f1, ROUGE),
         _meteor("meteor_exact", "METEOR, exact"),
         _meteor("meteor_full", "METEOR, with stems, synonyms and paraphrases"),
+        *(
+            Metric(name, label, (name,), ("clips",), share, "clips", decimals=3, over="clips")
+            for name, label in (("cider", "CIDEr"), ("rouge_coco", "ROUGE-L"))
+        ),
+        Metric(
+            "bleu_coco", "BLEU-4", (*bleu_columns("bleu_coco"), "bleu_coco_words"), (), partial(bleu, smooth=False),
+            "clips", over="clips",
+        ),
+        Metric(
+            "meteor_coco", "METEOR", tuple(f"meteor_coco_{count}" for count in METEOR_COUNTS), (), meteor, "clips",
+            over="clips",
+        ),
         _of_summaries("novel_words", "Novel words", "novel_1", "ngrams_1"),
         *(_of_summaries(f"novel_{n}grams", f"Novel {n}-grams", f"novel_{n}", f"ngrams_{n}") for n in NGRAMS[1:]),
         _of_summaries("oov_words", "Words outside the vocabulary, a summary", "oov_words", "summaries"),

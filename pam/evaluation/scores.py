@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from pam.config import RunConfig
 from pam.data.dataset import Prepared
-from pam.evaluation import alignment, bootstrap, inflection, summarization, translation
+from pam.evaluation import alignment, bootstrap, captioning, inflection, summarization, translation
 from pam.evaluation.inputs import Counts, EvalInputs
 from pam.evaluation.metrics import Units, metric_of
 from pam.io import Strict, UserError, read_json, unknown, write_text
@@ -24,10 +24,12 @@ from pam.run_folder import GOLD, RunFolder
 
 KINDS: dict[str, Callable[[EvalInputs], Counts]] = {
     "inflection": inflection.count, "translation": translation.count, "alignment": alignment.count,
-    "summarization": summarization.count,
+    "summarization": summarization.count, "captioning": captioning.count,
 }  # fmt: skip
 
-CONTROLS = {"summarization": summarization.control_rows}
+CONTROLS: dict[str, Callable[[str, Prepared, str], tuple[str, Sequence[Sequence[str]]]]] = {
+    "summarization": summarization.control_rows, "captioning": captioning.control_rows,
+}  # fmt: skip
 """By kind of task what makes outputs without a model, which are scored as a model's are."""
 
 
@@ -177,7 +179,8 @@ def score_control(name: str, data: Path, split: str, predictions: Path, experime
     prepared = Prepared(data)
     kind = str(prepared.summary["task"])
     if kind not in CONTROLS:
-        raise UserError(f"a task of {kind} has no controls", file=data, hint="name the data of a task of summarization")
+        hint = f"name the data of a task of {' or '.join(CONTROLS)}"
+        raise UserError(f"a task of {kind} has no controls", file=data, hint=hint)
     label, rows = CONTROLS[kind](name, prepared, split)
     write_text(predictions, "".join("\t".join(row) + "\n" for row in rows))
     identity = {"experiment": experiment, "task": task, "model": name, "label": label, "seed": 1}

@@ -35,11 +35,13 @@ COMPONENTS: dict[str, Mapping[str, Callable[..., nn.Module]]] = {
 """Question to its answers, by the names that YAML writes; their options are in `options`."""
 
 
-def build(components: ModelConfig, network: Network, source: int, target: int) -> Model:
-    """Makes a model with fresh weights, for so many source and target symbols; that its components fit together is
-    checked when an experiment is read (`pam.models.fitting`)."""
+def build(components: ModelConfig, network: Network, source: int, target: int, vectors: int = 0) -> Model:
+    """Makes a model with fresh weights, for so many source and target symbols, or for sources of `vectors` of so many
+    units; that its components fit together is checked when an experiment is read (`pam.models.fitting`)."""
     architecture = implementation(ARCHITECTURES, components.architecture)
-    model: Model = architecture(components, network, source, target)
+    # What reads symbols alone need not know of vectors.
+    given = {"vectors": vectors} if vectors else {}
+    model: Model = architecture(components, network, source, target, **given)
     if network.initial_range is not None:
         for parameter in model.parameters():
             if parameter.dim() > 1:
@@ -56,7 +58,7 @@ def implementation(kinds: Mapping[str, Callable[..., Any]], chosen: options.Opti
     return made
 
 
-def recurrent(components: ModelConfig, network: Network, source: int, target: int) -> Seq2Seq:
+def recurrent(components: ModelConfig, network: Network, source: int, target: int, vectors: int = 0) -> Seq2Seq:
     """Encoder and decoder of LSTMs with attention."""
     values = network.encoder * (2 if network.encoder_reads == "both" else 1)
     encoding = network.embedding, network.encoder, network.encoder_layers, network.dropout
@@ -65,7 +67,7 @@ def recurrent(components: ModelConfig, network: Network, source: int, target: in
     for question, kinds in COMPONENTS.items():
         chosen = getattr(components, question)
         parts[question] = implementation(kinds, chosen)(chosen, sizes)
-    encoder = Encoder(source, *encoding, network.encoder_reads)
+    encoder = Encoder(source, *encoding, network.encoder_reads, vectors)
     final = 0 if network.decoder_start == "zeros" else values
     decoding = network.decoder, network.decoder_layers, final, network.dropout
     decoder = Decoder(target, network.embedding, values, *decoding)
@@ -89,7 +91,7 @@ def agreement(components: ModelConfig, network: Network, source: int, target: in
     return Agreement(ahead, recurrent(components, network, target, source), chosen.weight)
 
 
-ARCHITECTURES: dict[str, Callable[[ModelConfig, Network, int, int], Model]] = {
+ARCHITECTURES: dict[str, Callable[..., Model]] = {
     "recurrent": recurrent, "transformer": transformer, "agreement": agreement,
 }  # fmt: skip
 

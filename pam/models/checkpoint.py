@@ -14,8 +14,9 @@ from safetensors.torch import save
 from torch import Tensor
 
 from pam.config import RunConfig, load_run
+from pam.data.features import Frames
 from pam.data.tokenizers import CODECS, Codec, load_codec
-from pam.data.vocabulary import Vocabulary
+from pam.data.vocabulary import Vocabulary, ended
 from pam.io import UserError, atomic_write, dump_yaml, sha256_of, write_text
 from pam.models.build import build
 from pam.models.copying import match, pointers_of
@@ -82,9 +83,13 @@ class SavedModel:
         """Whether it copies symbols of the source: then it reads and writes the extended ids of `Vocabulary.encode`."""
         return bool(pointers_of(self.network))
 
-    def source_ids(self, source: Sequence[str]) -> list[int]:
-        """Ids of a source's symbols, without an end symbol."""
-        return self.source.encode(source, source if self.copies else ())
+    def read(self, source: Sequence[str]) -> Tensor:
+        """A source as the model reads it: ids (m,), an end symbol with them where sources have one; of frames their
+        vectors (m, units)."""
+        if isinstance(source, Frames):
+            return torch.from_numpy(source.vectors)
+        ids = self.source.encode(source, source if self.copies else ())
+        return torch.tensor(ended(ids, self.source_eos), dtype=torch.long)
 
     def target_ids(self, target: Sequence[str], source: Sequence[str]) -> list[int]:
         """Ids of a target's symbols, without an end symbol."""
@@ -144,8 +149,8 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
             )
     codec = load_codec(notes["task"], folder)
     sizes = len(source), len(target)
-    members = [build(one.components, one.network, *sizes) for one in run.members]
-    network = Ensemble(members) if members else build(run.components, run.network, *sizes)
+    members = [build(one.components, one.network, *sizes, codec.units) for one in run.members]
+    network = Ensemble(members) if members else build(run.components, run.network, *sizes, codec.units)
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     if shapes != {name: tensor.shape for name, tensor in network.state_dict().items()}:
         raise UserError(

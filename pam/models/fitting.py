@@ -43,6 +43,20 @@ def check_parts(components: ModelConfig) -> None:
         _check_copying(components)
 
 
+def check_vectors(components: ModelConfig, kind: str) -> None:
+    """Checks that a model can read sources of vectors, which a kind of task has; a FitError says that it cannot."""
+    what = ""
+    if components.architecture.kind in ("transformer", "agreement"):
+        what = f"the architecture `{components.architecture.kind}`"
+    elif components.copying.copies:
+        what = "copying"
+    elif components.reversed:
+        what = "a model that learns from target to source"
+    if what:
+        hint = "leave the model out there: `without: [...]`"
+        raise FitError(f"{what} needs sources of symbols, a task of {kind} has vectors", hint=hint)
+
+
 def check_sizes(components: ModelConfig, network: Network) -> None:
     """Checks that a model can have these sizes; a FitError says that it cannot."""
     architecture = components.architecture

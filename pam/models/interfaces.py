@@ -357,7 +357,7 @@ class Inference(Component):
         None if there is no such distribution, or if it is the prior.
 
         Sources (B, m) of `lengths` (B,) and targets (B, T), y_1 .. y_T, are symbols, padded at the end; the model's own
-        embeddings take them from (...,) to (..., E).
+        embeddings take them from (...,) to (..., E). Sources may be vectors, (B, m, units), too.
         """
 
 

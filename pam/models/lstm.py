@@ -42,6 +42,13 @@ def known(symbols: Tensor, embedding: nn.Embedding) -> Tensor:
     return symbols.masked_fill(symbols >= embedding.num_embeddings, UNK)
 
 
+class Embedding(nn.Embedding):
+    """Embeddings of symbols; those of the source alone, beyond the vocabulary, are unknown."""
+
+    def forward(self, symbols: Tensor) -> Tensor:
+        return super().forward(known(symbols, self))
+
+
 class _Mirrored(torch.autograd.Function):
     """Rows of (m, B, .) put into a new order that is its own inverse, hence its own gradient.
 
@@ -122,10 +129,11 @@ class SearchCell:
 
 
 class Encoder(nn.Module):
-    """Source symbols to states h_a, forward and backward concatenated.
+    """Source symbols, or vectors such as those of a clip's frames, to states h_a, forward and backward concatenated.
 
     Args:
         vocabulary: number of source symbols; embedding: units of an embedding; hidden: LSTM units of one direction.
+        vectors: units of each vector, where sources are vectors: a linear layer takes the place of embeddings; or 0.
         layers: in the stack; rate: dropout rate, on embeddings and on each layer's output.
         reads: `both` directions, or one of them alone; `backward` is the reversed source of Sutskever et al. (2014),
             with positions counted as they stand in the text.
@@ -133,24 +141,24 @@ class Encoder(nn.Module):
 
     def __init__(
         self, vocabulary: int, embedding: int, hidden: int, layers: int, rate: float,
-        reads: Literal["both", "forward", "backward"] = "both",
+        reads: Literal["both", "forward", "backward"] = "both", vectors: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.embedding = nn.Embedding(vocabulary, embedding)
+        self.embedding = nn.Linear(vectors, embedding) if vectors else Embedding(vocabulary, embedding)
         width = 2 * hidden if reads == "both" else hidden
         sizes = embedding, hidden, layers, width
         self.forwards = None if reads == "backward" else lstms(*sizes)
         self.backwards = None if reads == "forward" else lstms(*sizes)
         self.rate = rate
 
-    def embed(self, symbols: Tensor) -> Tensor:
-        """Embeddings of symbols of any shape (...,), to (..., E), with dropout in training."""
-        return dropout(self.embedding(known(symbols, self.embedding)), self.rate, self.training)
+    def embed(self, source: Tensor) -> Tensor:
+        """Embeddings, with dropout in training, of symbols of any shape (...,) or of vectors (..., units): (..., E)."""
+        return dropout(self.embedding(source), self.rate, self.training)
 
     def forward(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Encodes symbols (B, m), padded at the end, of real `lengths` (B,); see `run_lstms`."""
+        """Encodes symbols (B, m) or vectors (B, m, units), padded at the end, of `lengths` (B,); see `run_lstms`."""
         rate = self.rate if self.training else 0.0
-        return run_lstms(self.forwards, self.backwards, self.embed(source.t()), lengths, rate)
+        return run_lstms(self.forwards, self.backwards, self.embed(source.transpose(0, 1)), lengths, rate)
 
 
 class Decoder(nn.Module):

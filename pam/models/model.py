@@ -14,7 +14,10 @@ from pam.models.interfaces import Component
 
 
 def without_end(source: Tensor, lengths: Tensor) -> Tensor:
-    """Lengths (B,) of sources (B, m), an end symbol left out where they have one: `source_eos` of the data's format."""
+    """Lengths (B,) of sources (B, m), an end symbol left out where they have one: `source_eos` of the data's format.
+    Sources of vectors, (B, m, units), have none."""
+    if source.is_floating_point():
+        return lengths
     last = source.gather(1, lengths[:, None] - 1).squeeze(1)
     return lengths - (last == EOS).long()
 
@@ -79,8 +82,8 @@ class Model(nn.Module, ABC):
 
     @abstractmethod
     def encode(self, source: Tensor, lengths: Tensor, beam: int = 1, bf16: bool = False) -> Any:
-        """Encodes sources (B, m) of real `lengths` (B,) for so many hypotheses of each sentence, one after another; see
-        `Encoded`. With `bf16`, the output layer takes its products in bfloat16."""
+        """Encodes sources, ids (B, m) or vectors (B, m, units), of real `lengths` (B,) for so many hypotheses of each
+        sentence, one after another; see `Encoded`. With `bf16`, the output layer takes its products in bfloat16."""
 
     @abstractmethod
     def start(self, memory: Any) -> Any:

@@ -63,7 +63,7 @@ class BiLSTM(Inference):
     def forward(
         self, source: Tensor, lengths: Tensor, target: Tensor, embed_source: Embed, embed_target: Embed
     ) -> Tensor:
-        of_source = self.source(embed_source(source.t()), lengths)  # (B, m, 2 units)
+        of_source = self.source(embed_source(source.transpose(0, 1)), lengths)  # (B, m, 2 units)
         of_target = self.target(embed_target(target.t()), (target != PAD).sum(1))
         queries = self.weight(of_target) * self.factor
         scores = torch.bmm(queries, of_source.transpose(1, 2))  # (B, T, m)

@@ -17,7 +17,7 @@ from functools import partial
 from pam.config import Experiment
 
 RESULTS, COSTS = "1. Results", "3. Data and cost"  # headings of the report's menu under which tables are listed
-INFLECTION, TRANSLATION, SUMMARIZATION = "inflection", "translation", "summarization"
+INFLECTION, TRANSLATION, SUMMARIZATION, CAPTIONING = "inflection", "translation", "summarization", "captioning"
 ANALYZED = frozenset({TRANSLATION})  # kinds of task whose scores have the perplexity of an analysis
 
 SCORES, GOLD_SCORES = {"scores": "{run}/scores.json"}, {"scores": "{run}/gold_scores.json"}
@@ -91,6 +91,7 @@ def gains_of(spec: TableSpec, label: str = "") -> TableSpec:
 _translation = partial(TableSpec, kind=TRANSLATION, files=SCORES)
 _inflection = partial(TableSpec, kind=INFLECTION, files=SCORES)
 _summaries = partial(TableSpec, kind=SUMMARIZATION, files=SCORES)
+_captions = partial(TableSpec, kind=CAPTIONING, files=SCORES)
 _costs = partial(TableSpec, kind=None, files=SCORES, category=COSTS)
 
 _TABLE1 = _translation(
@@ -115,6 +116,12 @@ _SUMMARIES = _summaries(
     title="ROUGE and METEOR of summaries (Amortized Context Vector Inference, Tables 1 and 5)",
     metrics=(*ROUGE, "meteor_exact", "meteor_full"), paper="table_acvi_summaries", controls=("lead", "random"),
     front=True, finding="rougeL",
+)  # fmt: skip
+_CAPTIONS = _captions(
+    "Captions: CIDEr and ROUGE-L", title="CIDEr, ROUGE-L and others of captions, on the test split "
+    "(Amortized Context Vector Inference, Table 3)",
+    metrics=("cider", "rouge_coco", "bleu_coco", "meteor_coco"), paper="table_acvi_captions",
+    controls=("constant", "nearest", "people"), front=True,
 )  # fmt: skip
 
 TABLES: dict[str, TableSpec] = {
@@ -167,6 +174,12 @@ TABLES: dict[str, TableSpec] = {
         title="New and copied words of summaries (Amortized Context Vector Inference, Table 2)",
         metrics=("novel_words", "novel_*grams", "oov_words", "copied_sentences", "repeated_trigrams", "summary_words"),
         paper="table_acvi_novelty", controls=("reference", "lead", "random")),
+    "table_acvi_captions": _CAPTIONS,
+    "table_acvi_captions_gains": gains_of(_CAPTIONS, "Captions: gains over the baseline"),
+    "table_acvi_captions_dev": replace(
+        _CAPTIONS, label="Captions: development split", files=DEV_SCORES, needs=("dev",), controls=(), front=False,
+        title="CIDEr, ROUGE-L and others of captions, on the development split (Amortized Context Vector Inference, "
+        "Table 3)", paper="table_acvi_captions_dev"),
     "attentions": TableSpec(
         "All models at a glance", None, SCORES | {"gold-scores": "{run}/gold_scores.json"} | ANALYSES,
         title="All models at a glance", builder="attentions"),
@@ -178,6 +191,9 @@ TABLES: dict[str, TableSpec] = {
         files=PREDICTIONS, also_reads=RUN_CONFIG),
     "summary_examples": _summaries(
         "Examples of summaries", title="Summaries of all models", builder="examples",
+        files=PREDICTIONS, also_reads=RUN_CONFIG),
+    "caption_examples": _captions(
+        "Examples of captions", title="Captions of all models", builder="examples",
         files=PREDICTIONS, also_reads=RUN_CONFIG),
     "overhead": _costs(
         "Time over the baseline's", title="Time of every model over the baseline's",
@@ -224,6 +240,8 @@ FIGURES: dict[str, FigureSpec] = {
     "bleu_cost": _compared("BLEU against cost", TRANSLATION, "cost", "bleu_b*"),
     "rouge": _compared("ROUGE-L", SUMMARIZATION, "quality", "rougeL", "table_acvi_summaries"),
     "rouge_gains": _compared("Gains in ROUGE-L", SUMMARIZATION, "gains", "rougeL", "table_acvi_summaries"),
+    "cider": _compared("CIDEr", CAPTIONING, "quality", "cider", "table_acvi_captions"),
+    "cider_gains": _compared("Gains in CIDEr", CAPTIONING, "gains", "cider", "table_acvi_captions"),
     "accuracy": _compared("Accuracy over forms", INFLECTION, "quality", "accuracy", "table2"),
     "accuracy_paradigms": _compared("Accuracy over paradigms", INFLECTION, "quality", "paradigm_accuracy"),
     "gains": _compared("Gains, forms", INFLECTION, "gains", "accuracy", "table2"),

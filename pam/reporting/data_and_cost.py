@@ -183,6 +183,8 @@ _PAIRS = "Split|Pairs|From|Symbols|Unknown|To|Symbols|Unknown|Longest|In train t
 KINDS = {
     "inflection": ("Morphological inflection", _FORMS, "lrrrrr", _inflection),
     "translation": ("Translation", _PAIRS, "lrlrrlrrrr", _translation),
+    "summarization": ("Summarization", _PAIRS, "lrlrrlrrrr", _translation),
+    "captioning": ("Captioning", _PAIRS, "lrlrrlrrrr", _translation),
 }
 """Kind of task to its table's title, headings and alignment, and a row for each split of a task's summary."""
 

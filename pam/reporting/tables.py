@@ -17,7 +17,7 @@ from pam.evaluation.metrics import perplexity
 from pam.evaluation.translation import Significance
 from pam.io import UserError, unknown
 from pam.reporting import data_and_cost, lengths
-from pam.reporting.catalogue import INFLECTION, SUMMARIZATION, TABLES, TRANSLATION, TableSpec, gains_of
+from pam.reporting.catalogue import CAPTIONING, INFLECTION, SUMMARIZATION, TABLES, TRANSLATION, TableSpec, gains_of
 from pam.reporting.comparison import RULE_NOTE, Inputs, Row, compare, frame_of
 from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, interval, probability, signed, table_of
 from pam.reporting.runs import ScoredRun, label_of, load_outputs, load_runs, processor_seconds
@@ -209,7 +209,7 @@ GLANCE_NOTE = (
 
 def attentions(spec: TableSpec, inputs: Inputs) -> Table:
     """One row per task and model, means over seeds; what was not measured is empty."""
-    rows = compare(inputs.tasks, inputs.experiment, ("accuracy", "bleu_b*", "rouge1"), None, first=True)
+    rows = compare(inputs.tasks, inputs.experiment, ("accuracy", "bleu_b*", "rouge1", "cider"), None, first=True)
     gold = load_runs(inputs.gold_scores, inputs.experiment) if inputs.gold_scores else []
     aligned = compare(gold, inputs.experiment, ["one_minus_aer"], None, first=True) if gold else []
     certain = []
@@ -270,6 +270,8 @@ EXAMPLES_NOTES = {
     SUMMARIZATION: f"First seed, main beam, words as the models write them. {COUNT} texts, {_SPREAD} Of a source the "
     f"first {SHOWN_WORDS} words are shown.",
     INFLECTION: f"First seed, main beam. {COUNT} forms, {_SPREAD}",
+    CAPTIONING: f"First seed, main beam, words as the models write them. {COUNT} clips, {_SPREAD} The reference is the "
+    "first of a clip's captions.",
 }
 
 

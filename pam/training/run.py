@@ -88,7 +88,7 @@ def _train_in_group(
         else:
             torch.manual_seed(run.seed)  # decides the first weights
             with devices.enough_for("making the network", "lower the sizes in `network`"):
-                model = build(run.components, run.network, *_sizes(data, run))
+                model = build(run.components, run.network, *_sizes(data, run), data.codec.units)
                 match(model, data.source, data.target)
                 model = model.to(group.device)
             if starts:

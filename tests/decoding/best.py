@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from pam.config import Decoding
-from pam.data.vocabulary import EOS, PAD
+from pam.data.vocabulary import EOS, PAD, ended
 from pam.decoding import generator
 from pam.decoding.hypotheses import Output
 from pam.models.model import Model
 
 
+def outputs_of(
+    model: Model,
+    sources: list[list[int]],
+    decoding: Decoding,
+    actions: bool = False,
+    source_eos: bool = True,
+    **more: Any,
+) -> list[list[Output]]:
+    """The outputs of sources of ids, behind which an end symbol stands if `source_eos`."""
+    read = [torch.tensor(ended(ids, source_eos), dtype=torch.long) for ids in sources]
+    return generator.decode(model, read, decoding, actions, **more)
+
+
 def decode(model: Model, sources: list[list[int]], decoding: Decoding, actions: bool = False) -> list[Output]:
     """The best output of each source."""
-    found = generator.decode(model, sources, decoding, actions)
-    return [outputs[0] for outputs in found]
+    return [outputs[0] for outputs in outputs_of(model, sources, decoding, actions)]
 
 
 def log_likelihoods(model: Model, source: list[int], targets: list[list[int]]) -> list[float]:

@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from pam.config import Decoding
-from pam.decoding import generator
 from pam.decoding.hypotheses import LengthPrior, Ranking
 from pam.io import UserError, parse
 from tests.decoding import varied
-from tests.decoding.best import assert_same
+from tests.decoding.best import assert_same, outputs_of
 from tests.decoding.varied import ACTIONS, SOURCES
 from tests.models import tiny
 
@@ -52,16 +51,16 @@ def test_one_search_finds_for_each_penalty_what_a_search_of_its_own_finds(
     prior = PRIOR if weight else None
     shared: dict[str, Any] = {"beam": beam, "length_penalty_form": form, "length_prior": weight}
     shared |= {"max_ratio": 2.0, "max_extra": 4, "batch_size": 5}
-    found = generator.decode(model, SOURCES, Decoding(**shared), ACTIONS[name], prior=prior, penalties=CANDIDATES)
+    found = outputs_of(model, SOURCES, Decoding(**shared), ACTIONS[name], prior=prior, penalties=CANDIDATES)
     for place, alpha in enumerate(CANDIDATES):
-        own = generator.decode(model, SOURCES, Decoding(length_penalty=alpha, **shared), ACTIONS[name], prior=prior)
+        own = outputs_of(model, SOURCES, Decoding(length_penalty=alpha, **shared), ACTIONS[name], prior=prior)
         for outputs, (best,) in zip(found, own, strict=True):
             assert_same(outputs[place], best)
 
 
 def test_penalties_choose_different_outputs() -> None:
     model = varied.model("postr-joint")
-    found = generator.decode(model, SOURCES, Decoding(beam=5), penalties=CANDIDATES)
+    found = outputs_of(model, SOURCES, Decoding(beam=5), penalties=CANDIDATES)
     lengths = [sum(len(outputs[place].symbols) for outputs in found) for place in range(len(CANDIDATES))]
     assert lengths[0] < lengths[-1]
 

@@ -10,12 +10,11 @@ import torch
 
 from pam.config import Decoding
 from pam.data.vocabulary import EOS
-from pam.decoding import generator
 from pam.decoding.hypotheses import Output, forbid, forbidden_symbols, longest
 from pam.decoding.search import Sampling
 from pam.io import UserError, parse
 from tests.decoding import varied
-from tests.decoding.best import assert_same, decode, log_likelihoods
+from tests.decoding.best import assert_same, decode, log_likelihoods, outputs_of
 from tests.decoding.varied import SOURCES
 from tests.models import tiny
 
@@ -42,9 +41,9 @@ def test_outputs_are_as_long_as_asked_and_repeat_no_trigram(sampled: bool) -> No
     model = varied.model("postr-joint")
     decoding = Decoding(beam=3, min_length=14, max_length=20, no_repeat_ngram_size=3)
     sampling = Sampling(temperature=0.1) if sampled else None
-    found = generator.decode(model, SOURCES, decoding, sampling=sampling)
+    found = outputs_of(model, SOURCES, decoding, sampling=sampling)
     freely = decoding.model_copy(update={"no_repeat_ngram_size": None})
-    free = generator.decode(model, SOURCES, freely, sampling=sampling)
+    free = outputs_of(model, SOURCES, freely, sampling=sampling)
 
     def repeats(symbols: list[int]) -> bool:
         grams = list(zip(symbols, symbols[1:], symbols[2:], strict=False))
@@ -71,9 +70,9 @@ def test_limits_hold_whatever_the_source_s_length() -> None:
 
 def test_a_source_is_read_as_far_as_asked() -> None:
     model, sources = varied.model("soft"), [[*source, 8, 8] for source in SOURCES if len(source) == 2]
-    cut = generator.decode(model, sources, Decoding(max_source=2), source_eos=False)
-    wanted = generator.decode(model, [source[:2] for source in sources], Decoding(), source_eos=False)
-    assert cut == wanted != generator.decode(model, sources, Decoding(), source_eos=False)
+    cut = outputs_of(model, sources, Decoding(max_source=2), source_eos=False)
+    wanted = outputs_of(model, [source[:2] for source in sources], Decoding(), source_eos=False)
+    assert cut == wanted != outputs_of(model, sources, Decoding(), source_eos=False)
 
 
 def test_lengths_that_exclude_each_other_are_refused() -> None:

@@ -9,11 +9,11 @@ import sacrebleu
 import torch
 
 from pam.config import Decoding, Network
-from pam.decoding import generator
 from pam.decoding.hypotheses import Output
 from pam.models.build import build
 from pam.models.model import Model
 from pam.models.search_layer import BEST, COLUMN, SearchLayer, largest
+from tests.decoding.best import outputs_of
 from tests.models import tiny
 
 VOCABULARY, SOURCES = 500, [[5 + (7 * row + 3 * place) % 20 for place in range(3 + row % 9)] for row in range(60)]
@@ -34,7 +34,7 @@ def made(name: str, changed: dict[str, Any]) -> Model:
 
 def decoded(model: Model, precision: str, beam: int = 4) -> list[list[Output]]:
     settings = Decoding.model_validate({"beam": beam, "precision": precision, "max_ratio": 1.0, "max_extra": 3})
-    return generator.decode(model, SOURCES, settings, n_best=beam)
+    return outputs_of(model, SOURCES, settings, n_best=beam)
 
 
 @pytest.mark.parametrize(("name", "changed"), CASES)

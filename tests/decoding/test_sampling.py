@@ -10,11 +10,11 @@ import torch
 
 from pam.config import Decoding
 from pam.data.vocabulary import BOS, EOS, PAD, STEP
-from pam.decoding.generator import decode
 from pam.decoding.hypotheses import Output, forbidden_symbols
 from pam.decoding.search import Sampling
 from pam.models.seq2seq import Seq2Seq
 from tests.decoding import varied
+from tests.decoding.best import outputs_of as decode
 from tests.decoding.varied import ACTIONS, SOURCES
 from tests.models import tiny
 

@@ -10,12 +10,11 @@ import torch
 
 from pam.config import Decoding
 from pam.data.vocabulary import BOS, EOS, PAD, STEP, UNK
-from pam.decoding import generator
 from pam.decoding import search as searching
 from pam.decoding.hypotheses import LengthPrior, Output, Ranking, forbidden_symbols
 from pam.models.seq2seq import Seq2Seq
 from tests.decoding import varied
-from tests.decoding.best import assert_same, decode, log_likelihoods
+from tests.decoding.best import assert_same, decode, log_likelihoods, outputs_of
 from tests.decoding.varied import ACTIONS, SOURCES
 from tests.models import tiny
 
@@ -178,7 +177,7 @@ def test_a_wide_beam_finds_the_best_score_with_length_penalty_and_prior(power: f
             (-(score / (len(text) + 1) ** power + weight * table[len(text)]), text, score)
             for text, score in zip(strings, scores, strict=True)
         )
-        (found,) = generator.decode(model, [source], decoding, n_best=4, prior=prior)
+        (found,) = outputs_of(model, [source], decoding, n_best=4, prior=prior)
         assert [output.symbols for output in found] == [text for _, text, _ in ranked[:4]]
         for output, (score, _, log_prob) in zip(found, ranked, strict=False):
             assert output.log_prob == pytest.approx(log_prob, rel=1e-9)
@@ -202,7 +201,7 @@ def test_length_penalty_and_prior_change_what_is_best() -> None:
     lengths = []
     for changed, prior in settings:
         decoding = Decoding(beam=300, **SHORT, **changed)
-        found = generator.decode(model, SOURCES, decoding, prior=prior)
+        found = outputs_of(model, SOURCES, decoding, prior=prior)
         lengths.append([len(outputs[0].symbols) for outputs in found])
     plain, penalized, held = lengths
     assert 0 in plain, "an empty output is legal"
@@ -214,7 +213,7 @@ def test_length_penalty_and_prior_change_what_is_best() -> None:
 def test_the_n_best_outputs_are_different_and_fall_in_score(name: str) -> None:
     model, actions = varied.short(name), ACTIONS[name]
     decoding = Decoding(beam=4, max_ratio=1.0, max_extra=4)
-    found = generator.decode(model, SOURCES, decoding, actions, n_best=4)
+    found = outputs_of(model, SOURCES, decoding, actions, n_best=4)
     best = decode(model, SOURCES, decoding, actions)
     for outputs, first in zip(found, best, strict=True):
         assert_same(outputs[0], first)

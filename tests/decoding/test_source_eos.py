@@ -22,6 +22,7 @@ from pam.io import UserError
 from pam.models.checkpoint import SavedModel, load_model
 from pam.models.model import without_end
 from tests.cli import phrases
+from tests.decoding.best import outputs_of
 from tests.models import tiny
 from tests.training import small
 
@@ -36,7 +37,7 @@ def test_an_end_symbol_is_left_out_where_there_is_one() -> None:
 @pytest.mark.parametrize("beam", [1, 3])
 def test_outputs_have_their_likelihood_given_the_bare_source(beam: int) -> None:
     model, decoding = tiny.model(tiny.components("postr-joint")), Decoding(beam=beam, max_ratio=1, max_extra=4)
-    found = generator.decode(model, SOURCES, decoding, source_eos=False)
+    found = outputs_of(model, SOURCES, decoding, source_eos=False)
     for source, (output, *_) in zip(SOURCES, found, strict=True):
         target = torch.tensor([[*output.symbols, EOS][: len(output.symbols) + output.complete]])
         with torch.no_grad():
@@ -50,7 +51,7 @@ def test_an_unknown_word_is_replaced_by_any_word_but_not_by_the_end(source_eos: 
     model.readout.output.bias.data[EOS] = -5.0  # for outputs of some length
     decoding = Decoding(replace_unknown=True, max_ratio=1, max_extra=4)
     last = []
-    found = generator.decode(model, SOURCES, decoding, source_eos=source_eos)
+    found = outputs_of(model, SOURCES, decoding, source_eos=source_eos)
     for source, (output,) in zip(SOURCES, found, strict=True):
         read = torch.tensor([[*source, EOS] if source_eos else source])
         forced = model.teacher_force(read, torch.tensor([read.shape[1]]), torch.tensor([output.symbols]))
@@ -65,7 +66,7 @@ def test_an_unknown_word_is_replaced_by_any_word_but_not_by_the_end(source_eos: 
 def test_a_length_prior_is_asked_for_the_words_of_the_source(source_eos: bool) -> None:
     model, prior = tiny.model(tiny.components("soft")), LengthPrior.fit([1, 2, 3], [1, 4, 2])
     decoding = Decoding(beam=3, length_prior=0.5, max_ratio=1, max_extra=4)
-    found = generator.decode(model, SOURCES, decoding, prior=prior, source_eos=source_eos)
+    found = outputs_of(model, SOURCES, decoding, prior=prior, source_eos=source_eos)
     for source, (output, *_) in zip(SOURCES, found, strict=True):
         assert output.complete
         of_length = prior.log_probs(len(source), 9)[len(output.symbols)]
@@ -74,9 +75,9 @@ def test_a_length_prior_is_asked_for_the_words_of_the_source(source_eos: bool) -
 
 def test_an_empty_source_is_refused_only_where_nothing_is_left_to_attend_to() -> None:
     model = tiny.model(tiny.components("soft"))
-    assert len(generator.decode(model, [[5], []], Decoding())) == 2
+    assert len(outputs_of(model, [[5], []], Decoding())) == 2
     with pytest.raises(UserError, match="source 1 is empty"):
-        generator.decode(model, [[5], []], Decoding(), source_eos=False)
+        outputs_of(model, [[5], []], Decoding(), source_eos=False)
 
 
 def test_attention_is_gathered_over_words_whether_an_end_follows_or_not() -> None:

@@ -8,13 +8,13 @@ import torch
 from pam.config import Decoding
 from pam.data.dataset import Examples, Split
 from pam.data.vocabulary import EOS, STEP
-from pam.decoding.generator import decode
 from pam.decoding.hypotheses import Output
 from pam.models.seq2seq import Seq2Seq
 from pam.training.distributed import ProcessGroup
 from pam.training.preemption import Stop
 from pam.training.trainer import evaluate
 from tests.decoding import varied
+from tests.decoding.best import outputs_of as decode
 from tests.decoding.varied import SOURCES
 
 ALONE = ProcessGroup(), Stop()

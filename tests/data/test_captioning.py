@@ -1,0 +1,215 @@
+"""Clips and captions from files to ids: forms of files, splits by clip, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from pam.data.captioning import read_captions
+from pam.data.dataset import Examples, Prepared
+from pam.data.download import fetch
+from pam.data.features import Frames, spaced
+from pam.data.prepare import prepare
+from pam.data.registry import Dataset
+from pam.io import UserError
+
+CAPTIONS = {f"clip{n}": [f"A dog barks {n} .", "a cat"] for n in range(6)}
+UNITS, SPLITS = 3, {"train": 3, "dev": 1, "test": 2}
+
+
+def frames(number: int) -> np.ndarray[Any, Any]:
+    """Features of a clip, as many frames as its number and two."""
+    return np.random.default_rng(number).normal(size=(number + 2, UNITS)).astype(np.float64)
+
+
+def fetched(folder: Path, captions: Any = CAPTIONS, hdf5: bool = False, **changed: Any) -> tuple[Dataset, Path]:
+    """A data set of a folder of arrays, or of an HDF5 file, and the folder with its files as they are fetched.
+
+    `changed` has other arrays, or None for a clip that has none.
+    """
+    own = folder / "own"
+    own.mkdir()
+    (own / "captions.json").write_text(json.dumps(captions), encoding="utf-8")
+    arrays = {f"clip{n}": frames(n) for n in range(6)} | changed
+    features = own / ("features.h5" if hdf5 else "features")
+    if hdf5:
+        with h5py.File(features, "w") as file:
+            for clip, array in arrays.items():
+                file[clip] = array
+    else:
+        features.mkdir()
+        for clip, array in arrays.items():
+            if array is not None:
+                np.save(features / f"{clip}.npy", array)
+    files = {"captions.json": own / "captions.json", "features.h5" if hdf5 else "features.tar": features}
+    names = dict(zip(("captions", "features"), files, strict=True))
+    dataset = Dataset(
+        task="captioning",
+        files={name: {"path": str(path)} for name, path in files.items()},
+        splits={"all": names},
+        format={"clips": SPLITS, "lowercase": True},
+    )
+    fetch("mine", dataset, folder / "raw")
+    return dataset, folder / "raw"
+
+
+def ready(folder: Path, layout: dict[str, Any] | None = None, **given: Any) -> Prepared:
+    dataset, raw = fetched(folder, **given)
+    prepare("mine", dataset.with_format(layout or {}), raw, folder / "out")
+    return Prepared(folder / "out")
+
+
+def test_training_has_a_row_for_each_caption_and_other_splits_one_for_each_clip(tmp_path: Path) -> None:
+    data = ready(tmp_path)
+    assert data.rows("train")[:3] == [("clip0", "a dog barks 0 ."), ("clip0", "a cat"), ("clip1", "a dog barks 1 .")]
+    assert data.rows("dev") == [("clip3", "a dog barks 3 .")]
+    assert [clip for clip, _ in data.rows("test")] == ["clip4", "clip5"]
+    references = (data.folder / "test.target.txt").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line) for line in references] == [["a dog barks 4 .", "a cat"], ["a dog barks 5 .", "a cat"]]
+
+
+def test_a_batch_has_the_frames_of_its_clips_and_zeros_behind_them(tmp_path: Path) -> None:
+    data = ready(tmp_path)
+    examples = Examples(data.split("train"), "symbols")
+    batch = examples.batch(np.arange(6))
+    assert batch.source.shape == (6, 4, UNITS)
+    for row, number, length in zip(batch.source, batch.rows, batch.lengths, strict=True):
+        own = torch.tensor(frames(int(number) // 2), dtype=torch.float32)
+        assert length == len(own)
+        assert torch.equal(row[:length], own)
+        assert not row[length:].any()
+    assert examples.cut(2, None).batch(np.arange(2)).source.shape[1] == 2
+
+
+def test_a_source_is_the_numbers_of_its_frames_with_their_vectors(tmp_path: Path) -> None:
+    source = ready(tmp_path).codec.source_symbols(["clip2"])
+    assert isinstance(source, Frames)
+    assert source == ["1", "2", "3", "4"]
+    np.testing.assert_allclose(source.vectors, frames(2), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        [{"id": clip, "caption": texts} for clip, texts in CAPTIONS.items()],
+        {
+            "videos": [{"video_id": clip} for clip in CAPTIONS],
+            "sentences": [
+                {"video_id": c, "caption": text} for c, texts in reversed(CAPTIONS.items()) for text in texts
+            ],
+        },
+    ],
+    ids=["list", "MSR-VTT"],
+)
+def test_other_forms_of_captions_say_the_same(tmp_path: Path, written: Any) -> None:
+    path = tmp_path / "captions.json"
+    path.write_text(json.dumps(written), encoding="utf-8")
+    assert list(read_captions(path).items()) == list(CAPTIONS.items())
+
+
+def test_hdf5_holds_what_a_folder_of_arrays_does(tmp_path: Path) -> None:
+    for name, hdf5 in (("folder", False), ("file", True)):
+        (tmp_path / name).mkdir()
+        ready(tmp_path / name, hdf5=hdf5)
+    for file in ("features.npy", "train.safetensors", "source.vocab"):
+        first, other = ((tmp_path / name / "out" / file).read_bytes() for name in ("folder", "file"))
+        assert first == other
+
+
+def test_a_folder_is_packed_to_the_same_bytes_wherever_it_lies(tmp_path: Path) -> None:
+    packed = []
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        fetched(tmp_path / name)
+        packed.append((tmp_path / name / "raw/features.tar").read_bytes())
+    assert packed[0] == packed[1]
+    with tarfile.open(tmp_path / "a/raw/features.tar") as tar:
+        assert tar.getnames() == [f"clip{n}.npy" for n in range(6)]
+
+
+def test_frames_are_taken_at_equal_distances_from_the_first_ones() -> None:
+    vectors = np.arange(10, dtype=np.float32)[:, None]
+    assert spaced(vectors, 7, 3).ravel().tolist() == [0, 3, 6]
+    assert spaced(vectors, None, 20).ravel().tolist() == list(range(10))
+
+
+def test_a_vocabulary_of_frames_is_that_of_the_longest_clip_of_training(tmp_path: Path) -> None:
+    data = ready(tmp_path, {"frames": {"spaced": 3}})
+    assert data.source.symbols == ("1", "2", "3")
+    assert data.summary["units"] == UNITS
+
+
+class Pickled:
+    """What an array of objects holds, and what reading it would run."""
+
+
+FAULTS: dict[str, tuple[dict[str, Any], str]] = {
+    "no features": ({"clip2": None}, "the clip `clip2` has captions but no features"),
+    "no captions": ({"clip6": frames(1)}, "the clip `clip6` has features but no captions"),
+    "unequal width": ({"clip1": np.ones((2, 5))}, "frames of 5 units, where others have 3"),
+    "not a number": ({"clip1": np.array([[1.0, 2, 3], [1, np.nan, 3]])}, "frame 2 has numbers that are not finite"),
+    "pickled": ({"clip1": np.array([Pickled()], dtype=object)}, "this is not an array of numbers"),
+    "text": ({"clip1": np.array([["a", "b", "c"]])}, "this is not an array of numbers"),
+    "one frame alone": ({"clip1": np.ones(3)}, "an array of 3 is no clip of frames x units"),
+    "no frames": ({"clip1": np.ones((0, 3))}, "an array of 0 x 3 is no clip of frames x units"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faulty_features_are_refused_by_the_name_of_their_clip(tmp_path: Path, name: str) -> None:
+    changed, message = FAULTS[name]
+    with pytest.raises(UserError) as caught:
+        ready(tmp_path, **changed)
+    assert message in str(caught.value)
+    assert next(iter(changed)) in str(caught.value)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("captions", "message"),
+    [
+        ([], "these are not captions of clips"),
+        ({"clip0": [1]}, "record 1 has no clip with captions"),
+        ([{"caption": "a dog"}], "record 1 has no clip with captions"),
+        (CAPTIONS | {"clip1": ["a dog", " "]}, "caption 2 of the clip `clip1` is empty"),
+        (CAPTIONS | {"clip1": []}, "the clip `clip1` has features but no captions"),
+        (CAPTIONS | {"a\tb": ["a dog"]}, "has a tab or a line end in its name"),
+    ],
+)
+def test_faulty_captions_are_refused(tmp_path: Path, captions: Any, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        ready(tmp_path, captions=captions)
+    assert message in str(caught.value)
+    assert "captions.json" in str(caught.value.file)
+
+
+def test_what_does_not_match_can_be_left_out_and_is_counted(tmp_path: Path) -> None:
+    layout = {"unmatched": "drop", "clips": SPLITS | {"test": 1}}
+    data = ready(tmp_path, layout, captions=CAPTIONS | {"clip9": ["a bird"]}, clip2=None)
+    assert [clip for clip, _ in data.rows("test")] == ["clip5"]
+    assert data.summary["stages"][0]["dropped"] == {"clips without features": 2}
+
+
+def test_too_few_clips_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"6 clips are too few for 30 \+ 1 \+ 2"):
+        ready(tmp_path, {"clips": SPLITS | {"train": 30}})
+
+
+def test_clips_that_are_in_two_splits_are_told(tmp_path: Path) -> None:
+    data = ready(tmp_path, clip5=frames(0))
+    assert data.summary["warnings"] == ["1 clips of test are in train too, by their frames; scores on them are too good"]
+
+
+def test_damaged_features_are_found(tmp_path: Path) -> None:
+    data = ready(tmp_path)
+    path = data.folder / "features.npy"
+    path.write_bytes(path.read_bytes()[:-4] + b"\0\0\0\0")
+    with pytest.raises(UserError, match="this is not what was prepared"):
+        Prepared(data.folder).split("train")
