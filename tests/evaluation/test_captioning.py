@@ -1,0 +1,147 @@
+"""Scores of captions, by hand and beside coco-caption."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pycocoevalcap.bleu.bleu import Bleu
+from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
+
+from pam.data.captioning import read_captions
+from pam.data.dataset import Prepared
+from pam.data.prepare import prepare
+from pam.evaluation import captioning, meteor
+from pam.evaluation.inputs import EvalInputs
+from pam.evaluation.metrics import metric_of
+from pam.evaluation.scores import Scores, score_control
+from pam.io import UserError
+from tests.data.test_captioning import CAPTIONS, fetched, frames
+
+MSRVTT = Path(__file__).parents[3] / "shared/corpora/msrvtt-1000-vgg16/videodatainfo.json"
+TEXTS = {
+    "clip3": ["A dog barks .", "a dog is barking loudly"],
+    "clip4": ["Two men play chess .", "men are playing chess", "two men at a table"],
+    "clip5": ["A car drives by .", "a red car drives past a house"],
+}
+OUTPUTS = {"clip4": "two men are playing chess", "clip5": "a dog drives a car"}
+
+
+WITHOUT_METEOR = meteor.unavailable()
+
+
+@pytest.fixture(autouse=True)
+def no_meteor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """METEOR takes half a minute to start, whatever it is asked."""
+    monkeypatch.setattr(meteor, "unavailable", lambda: "METEOR needs Java: install it")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A prepared folder, of which clip 0 of training looks as clip 5 of the test split does."""
+    dataset, raw = fetched(tmp_path, CAPTIONS | TEXTS, clip0=frames(5) + 1e-3)
+    prepare("mine", dataset, raw, tmp_path / "out")
+    return tmp_path / "out"
+
+
+def predicted(data: Path, outputs: dict[str, str]) -> EvalInputs:
+    path = data / "predictions.tsv"
+    rows = [captioning.Caption._fields, *((*row, outputs[row[0]]) for row in Prepared(data).rows("test"))]
+    path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    return EvalInputs([path], [5], data=data)
+
+
+def values(data: Path, outputs: dict[str, str]) -> dict[str, float]:
+    counts = captioning.count(predicted(data, outputs))
+    found = {}
+    for name in counts.metrics:
+        metric = metric_of(name)
+        found[name] = float(metric.value(counts.units.total(metric.columns)))
+    return found
+
+
+def test_bleu_is_that_of_coco_caption(data: Path) -> None:
+    references = {clip: [captioning.compared(text) for text in TEXTS[clip]] for clip in OUTPUTS}
+    (*_, four), _ = Bleu(4).compute_score(references, {clip: [text] for clip, text in OUTPUTS.items()}, verbose=0)
+    assert values(data, OUTPUTS)["bleu_coco"] == pytest.approx(100 * four, rel=1e-6)
+
+
+def test_cider_weighs_ngrams_by_the_clips_that_have_them(data: Path) -> None:
+    # Of two clips, what both have weighs log(2 / 2) = 0, all else log(2 / 1). A copy of the only reference that shares
+    # words is worth 10 by that one, n-gram by n-gram, and all others nothing; "a" is in both clips.
+    copies = {"clip4": "men are playing chess", "clip5": "a red car drives past a house"}
+    found = values(data, copies)
+    alone = values(data, copies | {"clip5": "nothing else"})
+    assert 0 < alone["cider"] < found["cider"]
+    own = captioning.coco(["x y z w", "p q r s"], [["x y z w"], ["p q r s"]])["cider"]
+    assert own == pytest.approx([10, 10])
+
+
+def test_rouge_is_of_the_longest_words_in_order(data: Path) -> None:
+    # clip4: precision 4/5 and recall 1 by "men are playing chess"; beta is 1.2.
+    precision, recall, beta = 0.8, 1.0, 1.2**2
+    first = (1 + beta) * precision * recall / (recall + beta * precision)
+    found = captioning.coco([OUTPUTS["clip4"]], [[captioning.compared(text) for text in TEXTS["clip4"]]])
+    assert found["rouge_coco"] == pytest.approx([first])
+
+
+def test_marks_and_capitals_are_not_compared() -> None:
+    assert captioning.compared("A T - shirt , 2 dogs 's .") == "a t shirt 2 dogs 's"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(WITHOUT_METEOR is not None, reason=str(WITHOUT_METEOR))
+def test_words_are_nearly_those_of_coco_captions_tokenizer() -> None:
+    if not MSRVTT.is_file():
+        pytest.skip("the captions of MSR-VTT are not here")
+    texts = [text for own in list(read_captions(MSRVTT).values())[:100] for text in own]
+    split = PTBTokenizer().tokenize({number: [{"caption": text}] for number, text in enumerate(texts)})
+    same = [captioning.compared(text).split() == split[number][0].split() for number, text in enumerate(texts)]
+    assert np.mean(same) > 0.9
+
+
+def control(name: str, data: Path) -> tuple[Scores, list[list[str]]]:
+    path = data / f"{name}.tsv"
+    scores = score_control(name, data, "test", path, "mine", "clips")
+    return scores, [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_one_caption_for_all_is_the_most_frequent_one(data: Path) -> None:
+    _, rows = control("constant", data)
+    assert {row[2] for row in rows[1:]} == {"a cat"}
+
+
+def test_the_nearest_clip_gives_its_caption(data: Path) -> None:
+    _, rows = control("nearest", data)
+    assert rows[2][0] == "clip5"
+    assert rows[2][2] in [text.lower() for text in CAPTIONS["clip0"]]
+
+
+def test_people_are_held_against_the_others(data: Path) -> None:
+    scores, rows = control("people", data)
+    assert rows[0][-1] == captioning.HELD_OUT
+    assert [row[2] for row in rows[1:]] == ["two men play chess .", "a car drives by ."]
+    copied = values(data, {"clip4": TEXTS["clip4"][0].lower(), "clip5": TEXTS["clip5"][0].lower()})
+    assert scores.metrics["rouge_coco"].value < copied["rouge_coco"] == pytest.approx(1.0)
+
+
+def test_an_empty_caption_is_worth_nothing(data: Path) -> None:
+    found = values(data, dict.fromkeys(OUTPUTS, ""))
+    assert set(found.values()) == {0.0}
+    assert not any(map(math.isnan, found.values()))
+
+
+def test_references_of_another_kind_are_an_error(data: Path) -> None:
+    inputs = predicted(data, OUTPUTS)
+    path = data / "test.target.txt"
+    path.write_text(json.dumps({"a": 1}) + "\n", encoding="utf-8")
+    with pytest.raises(UserError, match="this is not what was prepared"):
+        captioning.count(inputs)
+
+
+def test_there_is_no_other_control(data: Path) -> None:
+    with pytest.raises(UserError, match="unknown control `lead`"):
+        control("lead", data)
