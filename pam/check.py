@@ -99,7 +99,7 @@ def _at_hand(name: str, dataset: Dataset) -> str:
     check_local(name, dataset)
     fetched = Path("data", name)
     here = {key: Path(file.path) if file.path else fetched / key for key, file in dataset.files.items()}
-    if all(path.is_file() for path in here.values()):
+    if all(path.exists() for path in here.values()):
         paths = {str(fetched / key): path for key, path in here.items()}
         files: Any = {split: _replaced(value, paths) for split, value in files_of(dataset, fetched).items()}
         read = dataset.kind.first_rows(files, dataset.layout, FIRST)
@@ -107,7 +107,7 @@ def _at_hand(name: str, dataset: Dataset) -> str:
         return f"`{name}`, {len(here)} files here" + (f"; first row: {shown}" if shown else "")
     if dataset.package is not None:
         return f"`{name}` will be drawn from the package {dataset.package.name}"
-    missing = [file for key, file in dataset.files.items() if not here[key].is_file()]
+    missing = [file for key, file in dataset.files.items() if not here[key].exists()]
     size = sum(file.bytes or 0 for file in missing) / 1e6
     return f"`{name}` will be fetched: {len(missing)} files" + (f", {size:.0f} MB" if size else "")
 
@@ -123,7 +123,7 @@ def _some_data(name: str, entry: Dataset, task: Path, place: Path) -> tuple[Prep
         return data, {split: len(data.split(split)) for split in SPLITS}
     raw, local = Path("data", name), bool(entry.local_paths())
     paths = [Path(file.path or raw / key) for key, file in entry.files.items()]
-    here = all(path.is_file() for path in paths)
+    here = all(path.exists() for path in paths)
     if not (here or entry.package) or (here and sum(path.stat().st_size for path in paths) > LARGEST):
         return None, {}
     if local or not here:

@@ -10,12 +10,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "pam").rglob("*.py"))
-LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 107, 20_500
+LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 110, 21_300
 """Bounds that go down, but for what is new, last: schedules of the rate, schedules of options,
 sources without an end symbol, trainings that
 start from trained models, length penalties that the development split chooses; own data that are guessed, checked
 before a run and answered from files, other folders of work, the progress of a run; copying and coverage, summaries;
-the page of results."""
+the page of results; clips of vectors and their captions."""
 
 
 def lines(file: Path) -> int:

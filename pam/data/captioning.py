@@ -19,7 +19,7 @@ from pydantic import Field, field_validator, model_validator
 from pam.data.dataset import SPLITS, write_split
 from pam.data.features import Table, clips_in, spaced, write_table
 from pam.data.prepare import Stage, Task, TaskFormat, class_names
-from pam.data.readers import ALL
+from pam.data.readers import ALL, Files
 from pam.data.tokenizers import TOKENIZERS, CaptioningCodec, CaptioningSettings, SideSettings
 from pam.data.translation import LANGUAGE, REFERENCES, SCORED, VocabularyFormat, pair_writer, read_pairs
 from pam.data.vocabulary import Vocabulary
@@ -271,6 +271,14 @@ class Captioning(Task[CaptioningFormat]):
 
     def splits(self, layout: CaptioningFormat) -> tuple[str, ...]:
         return (ALL,)
+
+    def first_rows(self, files: Files, layout: CaptioningFormat, count: int) -> dict[str, list[tuple[str, ...]]]:
+        own = files[ALL]
+        if isinstance(own, Path) or CAPTIONS not in own:
+            return {}
+        captions = read_captions(own[CAPTIONS])
+        rows: list[tuple[str, ...]] = [(clip, texts[0]) for clip, texts in captions.items() if texts]
+        return {ALL: rows[:count]}
 
     def modules(self, stage: str, layout: CaptioningFormat) -> list[str]:
         own = self.STAGES.get(stage, CaptioningCodec)

@@ -394,7 +394,10 @@ class CaptioningCodec(Codec):
         (clip,) = columns
         if self.clips is not None and clip in self.clips.places:
             return Frames(self.clips[clip])
-        vectors = checked(read_array(Path(clip)), clip, self.units)
+        try:
+            vectors = checked(read_array(Path(clip)), clip, self.units)
+        except UserError as error:  # whose place is that of the line
+            raise UserError(f"{clip}: {error.message}", hint=error.hint) from error
         return Frames(spaced(vectors, self.settings.first, self.settings.spaced))
 
     def target_symbols(self, target: str) -> list[str]:

@@ -70,6 +70,10 @@ class Generator:
                 f"{n_best} outputs of a beam of {decoding.beam}",
                 hint=f"widen the beam to {n_best} or more, or draw outputs with --sample",
             )
+        if decoding.replace_unknown and model.codec.units:
+            raise UserError(
+                "frames cannot take the place of unknown words", hint="set decoding.replace_unknown to false"
+            )
         self.prior: LengthPrior | None = None
         if decoding.length_prior > 0 and sampling is None:
             if self.actions:

@@ -42,6 +42,8 @@ UNPINNED = {
     ("cnndm-see", "test.txt.tgt.tagged"),
     ("cnndm-see-duc2004", "duc.src"),
     ("cnndm-see-duc2004", "duc.tgt"),
+    ("youtube2text", "captions.json"),
+    ("youtube2text", "features.tar"),
 }
 """Files of which no SHA-256 is known; what comes first is what they are held to."""
 
@@ -79,6 +81,8 @@ def test_our_own_registry_has_what_the_papers_used_and_what_stands_in_for_it() -
         "cnndm-see": "summarization",
         "cnndm-see-39k": "summarization",
         "cnndm-see-duc2004": "summarization",
+        "msrvtt-1000-vgg16": "captioning",
+        "youtube2text": "captioning",
         "cldr-de-en-gold": "alignment",
         "rwth-de-en": "alignment",
     }

@@ -120,6 +120,21 @@ def test_summaries_are_planned_with_extracts_beside_the_models(
     assert outcome.jobs["score_control"] == 3 * tasks
 
 
+def test_captions_are_planned_with_those_of_people_beside_the_models(tmp_path: Path) -> None:
+    outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/captions.yaml")
+    assert outcome.code == 0, outcome.said
+    assert len(outcome.trained) == 7 * 5
+    # One caption for all clips, the nearest clip's, and a person's.
+    assert outcome.jobs["score_control"] == 3
+    assert outcome.jobs["predict_dev"] == 7 * 5
+
+
+def test_table_2_is_planned_on_both_tasks_with_five_seeds(tmp_path: Path) -> None:
+    outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/table2.yaml")
+    assert outcome.code == 0, outcome.said
+    assert len(outcome.trained) == 2 * 6 * 5
+
+
 def test_an_end_symbol_is_compared_with_none_on_the_same_pairs(tmp_path: Path) -> None:
     outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/source-eos.yaml")
     assert outcome.code == 0, outcome.said
