@@ -17,7 +17,8 @@ from pam.evaluation.inputs import Counts, EvalInputs, load
 from pam.evaluation.metrics import Units, digest_of, join, numbered
 from pam.io import Strict, UserError
 
-READINGS = {"": "links", "_prior": "links_prior", "_late": "links_late"}  # ends of metrics' names, and what they count
+READINGS = {"": "links", "_prior": "links_prior", "_late": "links_late", "_posterior": "links_posterior"}
+"""Ends of metrics' names, and what they count."""
 
 
 class WordAlignments(Strict):

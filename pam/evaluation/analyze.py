@@ -52,14 +52,14 @@ def _gather(model: SavedModel, data: Prepared, split: str, batch_size: int) -> G
             batch = batch.to(device)
             forced = model.network.teacher_force(batch.source, batch.lengths, batch.target)
         correct = forced.correct.cpu().numpy()
-        floats = (forced.log_probs, forced.exact, forced.prior, forced.alignment)
-        log_probs, exact, prior, alignment = (part.double().cpu().numpy() for part in floats)
+        floats = (forced.log_probs, forced.exact, forced.prior, forced.alignment, forced.posterior)
+        log_probs, exact, prior, alignment, posterior = (part.double().cpu().numpy() for part in floats)
         for place, number in enumerate(batch.rows.tolist()):
             source, target = _symbols(codec, rows[number])
             # A target that was cut has no end symbol, and its last symbol takes that one's place.
             m, n = len(source) + model.source_eos, int(examples.target_lengths[number])
             likelihood = log_probs[place, :n], exact[place, :n], correct[place, :n]
-            attention = prior[place, :n, :m], alignment[place, :n, :m]
+            attention = prior[place, :n, :m], alignment[place, :n, :m], posterior[place, :n, :m]
             words = codec.words(source, "source"), codec.words(target[: n - 1], "target")
             gathered.add(number, Sentence(*likelihood, *attention, *words))
     return gathered

@@ -42,6 +42,9 @@ class Sentences(Strict):
     )
     links_prior: list[Links] = Field(description="the same by the prior of the step")
     links_late: list[Links] | None = Field(None, description="the same by the prior of the step after")
+    links_posterior: list[Links] | None = Field(
+        None, description="the same by the posterior given the word, of models in which positions have likelihoods"
+    )
 
     @model_validator(mode="after")
     def _equally_many(self) -> Sentences:
@@ -100,6 +103,7 @@ class Sentence:
     correct: NDArray[np.bool_]  # (n,) whether y_t is the most probable symbol
     prior: Floats  # (n, m) distributions over source positions
     alignment: Floats  # (n, m) likewise; what is fed to the next state
+    posterior: Floats  # (n, m) likewise, given the symbol
     source_words: list[int]  # for each source symbol but the end symbol the number of its word
     target_words: list[int]  # (n - 1,) likewise
 
@@ -117,9 +121,9 @@ class Gatherer:
         """Takes in row `number` of the split."""
         # A source word gets what its symbols get; end symbols are left out on both sides.
         starts = _starts(sentence.source_words)
-        both, symbols = (sentence.alignment, sentence.prior), len(sentence.source_words)
-        alignment, prior = (np.add.reduceat(weights[:, :symbols], starts, axis=1) for weights in both)
-        alignment, prior, late = alignment[:-1], prior[:-1], prior[1:]
+        read, symbols = (sentence.alignment, sentence.prior, sentence.posterior), len(sentence.source_words)
+        alignment, prior, posterior = (np.add.reduceat(weights[:, :symbols], starts, axis=1) for weights in read)
+        alignment, prior, late, posterior = alignment[:-1], prior[:-1], prior[1:], posterior[:-1]
         coverage = np.minimum(alignment.sum(axis=0), 1.0)
         self.rows[number] = {
             "nll": _rounded(-sentence.log_probs.sum()),
@@ -132,6 +136,7 @@ class Gatherer:
             "links": most_attended(alignment, sentence.target_words),
             "links_prior": most_attended(prior, sentence.target_words),
             "links_late": most_attended(late, sentence.target_words),
+            "links_posterior": most_attended(posterior, sentence.target_words),
         }
         self.entropies.append(entropies(sentence.prior))
         self.correct.append(sentence.correct)

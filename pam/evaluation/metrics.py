@@ -241,6 +241,8 @@ METRICS: dict[str, Metric] = {
         _of_links("one_minus_aer_prior", "1 - AER of the prior", "_prior"),
         _of_links("aer_late", "AER of the next step's prior", "_late", error=True),
         _of_links("one_minus_aer_late", "1 - AER of the next step's prior", "_late"),
+        _of_links("aer_posterior", "AER of the posterior", "_posterior", error=True),
+        _of_links("one_minus_aer_posterior", "1 - AER of the posterior", "_posterior"),
         *map(_summary_f1, ROUGE),
         _meteor("meteor_exact", "METEOR, exact"),
         _meteor("meteor_full", "METEOR, with stems, synonyms and paraphrases"),

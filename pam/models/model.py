@@ -31,6 +31,7 @@ class TeacherForced:
     correct: Tensor  # (B, T) whether y_t is the most probable symbol
     prior: Tensor  # (B, T, m)
     alignment: Tensor  # (B, T, m) what was handed on; of a chain, its marginals given the whole target
+    posterior: Tensor  # (B, T, m) given y_t, where positions have likelihoods of their own; else what was handed on
     positions: Tensor  # (B, T) how many positions were summed over; 1 where there is a single context
 
 
@@ -116,13 +117,20 @@ class Model(nn.Module, ABC):
             step = self.step(memory, state, before)
             log_probs, exact = step.log_probs, self.exact(step, symbol)
             gold, correct = log_probs.gather(1, symbol[:, None]).squeeze(1), log_probs.argmax(1) == symbol
+            posterior = self.posterior(step, symbol)
             state, before = self.update(memory, step, symbol), symbol
             exact, one = gold if exact is None else exact, torch.ones_like(symbol)
-            columns.append((gold, exact, correct, step.log_prior.exp(), state.alignment, one))
+            known = state.alignment if posterior is None else posterior
+            columns.append((gold, exact, correct, step.log_prior.exp(), state.alignment, known, one))
         return TeacherForced(*(torch.stack(column, 1) for column in zip(*columns, strict=True)))
 
     def exact(self, step: Any, symbol: Tensor) -> Tensor | None:
         """(n,) log p over all source positions, where the model leaves some out."""
+        return None
+
+    def posterior(self, step: Any, symbol: Tensor) -> Tensor | None:
+        """(n, m) the alignment once y_t = `symbol` (n,) is seen; None where that is what is handed on, or where
+        positions have no likelihood of their own."""
         return None
 
     def use_bf16(self, bf16: bool) -> None:

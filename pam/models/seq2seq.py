@@ -344,7 +344,13 @@ class Seq2Seq(Model):
         found = super().teacher_force(source, lengths, target)
         known = self.coupling.given_all(found.alignment, (target != PAD).sum(1))
         summed = self.marginalization.positions(found.prior.flatten(0, 1).log()).view_as(target)
-        return replace(found, alignment=known, positions=summed)
+        posterior = found.posterior if self.marginalization.gives_positions else known
+        return replace(found, alignment=known, posterior=posterior, positions=summed)
+
+    def posterior(self, step: Step, symbol: Tensor) -> Tensor | None:
+        if not self.marginalization.gives_positions:
+            return None
+        return step.emission.observe(symbol).posterior
 
     def exact(self, step: Step, symbol: Tensor) -> Tensor | None:
         return step.emission.exact(symbol)

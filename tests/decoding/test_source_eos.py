@@ -87,7 +87,7 @@ def test_attention_is_gathered_over_words_whether_an_end_follows_or_not() -> Non
     rows = []
     for weights in (bare, ended):
         gatherer, likelihood = Gatherer(), np.log(np.full(3, 0.5))
-        given = likelihood, likelihood, np.ones(3, bool), weights, weights
+        given = likelihood, likelihood, np.ones(3, bool), weights, weights, weights
         gatherer.add(0, Sentence(*given, source_words=[0, 0, 1, 2], target_words=[0, 1]))
         rows.append(gatherer.rows[0])
     assert rows[0] == rows[1]

@@ -57,6 +57,22 @@ def exactly(model: Seq2Seq, given: Given) -> Tensor:
     return torch.stack(found, 1)
 
 
+@pytest.mark.parametrize("name", ["prior-joint", "postr-joint", "mono-postr-joint", "variational", "acvi", "soft"])
+@torch.no_grad()
+def test_the_posterior_is_by_bayes_rule_where_positions_have_likelihoods(name: str) -> None:
+    model, given = tiny.model(tiny.components(name)), batch()
+    found, real = model.teacher_force(*given), given[2] != PAD
+    if not model.marginalization.gives_positions:
+        assert torch.equal(found.posterior, found.alignment)
+        return
+    wanted = torch.stack(
+        [torch.softmax(step.attention.log_prior + step.each(), 1) for step in plain.steps(model, *given)], 1
+    )
+    torch.testing.assert_close(found.posterior[real], wanted[real], rtol=1e-8, atol=1e-9)
+    # What is handed on is the posterior in these models alone.
+    assert torch.allclose(found.posterior[real], found.alignment[real]) == ("postr" in name)
+
+
 @pytest.mark.parametrize("name", ["prior-joint", "postr-joint", "mono-postr-joint"])
 @torch.no_grad()
 def test_the_exact_sum_of_a_top_k_model_is_over_all_positions(name: str) -> None:

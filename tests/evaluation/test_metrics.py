@@ -74,4 +74,4 @@ def test_unknown_metrics_are_named(name: str) -> None:
 
 def test_every_metric_says_which_way_is_better() -> None:
     lower = {name for name, known in METRICS.items() if known.lower_is_better}
-    assert lower == {"ppl", "ppl_exact", "aer", "aer_prior", "aer_late", "repeated_trigrams"}
+    assert lower == {"ppl", "ppl_exact", "aer", "aer_prior", "aer_late", "aer_posterior", "repeated_trigrams"}
