@@ -65,6 +65,7 @@ def test_table_1_of_the_paper_is_five_directions_each_job_with_gpu_memory_and_ti
 
 
 RECIPES = ("fertility-delayed", "variational-annealed", "hard-steadied")
+CAPTIONING = ("structured-mlp", "acvi-mlp", "ved-mlp")
 SWEPT = ("acvi-linear", "acvi-literal-kl")  # how their names begin
 
 
@@ -75,8 +76,8 @@ def test_the_attentions_is_every_model_on_nouns_and_phrases_three_times(tmp_path
     joined = {"ensemble", "acvi-sampled", "ved-sampled"}
     named = {name.split(" on ")[0] for name in outcome.trained}
     known = {name for name in known if "-pointer" not in name and name != "transformer-256"}  # in summaries*.yaml
-    # In ablation.yaml, nucleus.yaml, variational.yaml, recipes.yaml and acvi-sweep.yaml.
-    elsewhere = ("luong-", "postr-joint-mass", "postr-joint-top", "soft-mlp", *RECIPES, *SWEPT)
+    # In ablation.yaml, nucleus.yaml, variational.yaml, recipes.yaml, acvi-sweep.yaml and captions-paper.yaml.
+    elsewhere = ("luong-", "postr-joint-mass", "postr-joint-top", "soft-mlp", *RECIPES, *SWEPT, *CAPTIONING)
     started = {"fertility-init", "agreement-init", "soft-reversed"}  # and what they start from
     assert named == {name for name in known if not name.startswith(elsewhere)} - joined - started - {"sparsemax"}
     trained = Counter(re.search(r" on ([^,]*)", name)[1] for name in outcome.trained)
@@ -103,7 +104,7 @@ def test_the_sweep_trains_each_form_of_acvi_beside_soft(tmp_path: Path) -> None:
     outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/acvi-sweep.yaml")
     assert outcome.code == 0, outcome.said
     forms = {path.stem for path in (ROOT / "config/models").glob("acvi*.yaml")}
-    forms -= {"acvi-sampled", "acvi-pointer-coverage"}
+    forms -= {"acvi-sampled", "acvi-pointer-coverage", "acvi-mlp"}
     assert outcome.trained == {f"{name} on ddn13-de-noun, seed 1" for name in {"soft", *forms}}
 
 
@@ -127,6 +128,16 @@ def test_captions_are_planned_with_those_of_people_beside_the_models(tmp_path: P
     # One caption for all clips, the nearest clip's, and a person's.
     assert outcome.jobs["score_control"] == 3
     assert outcome.jobs["predict_dev"] == 7 * 5
+
+
+def test_captions_at_the_papers_size_have_its_attention(tmp_path: Path) -> None:
+    outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/captions-paper.yaml")
+    assert outcome.code == 0, outcome.said
+    assert len(outcome.trained) == 5 * 3
+    plan = load_plan(files=[ROOT / "config/captions-paper.yaml"])
+    for model in plan.experiment.models:
+        run = plan.run("youtube2text", model, 1)
+        assert run.components.score == options.Mlp(units=100)
 
 
 def test_table_2_is_planned_on_both_tasks_with_five_seeds(tmp_path: Path) -> None:
