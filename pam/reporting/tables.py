@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from operator import attrgetter
@@ -11,6 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pam.data.readers import read_lines
+from pam.data.translation import REFERENCES
 from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import load
 from pam.evaluation.metrics import perplexity
@@ -21,6 +24,7 @@ from pam.reporting.catalogue import CAPTIONING, INFLECTION, SUMMARIZATION, TABLE
 from pam.reporting.comparison import RULE_NOTE, Inputs, Row, compare, frame_of
 from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, interval, probability, signed, table_of
 from pam.reporting.runs import ScoredRun, label_of, load_outputs, load_runs, processor_seconds
+from pam.run_folder import RunFolder
 
 
 def build(name: str, inputs: Inputs) -> Table:
@@ -257,6 +261,7 @@ def _means(records: Sequence[tuple[Any, ...]], columns: Sequence[str]) -> pd.Dat
 
 COUNT = 6  # rows of each task
 WORDS = range(6, 26)  # lengths of the sentences that are shown: neither trifling nor too long to be compared by eye
+OTHERS = 2  # references of a caption that are shown besides the first
 SHOWN_WORDS = 100  # of a source that is summarized, at most
 EXAMPLES = ("task", "sentence", "model", "label", "text")
 EXAMPLES_SHOWN = (TASK, Column("Row", "{sentence}"), Column("", "{label}", "l"), Column("Text", "{shown}", "p"))
@@ -270,8 +275,8 @@ EXAMPLES_NOTES = {
     SUMMARIZATION: f"First seed, main beam, words as the models write them. {COUNT} texts, {_SPREAD} Of a source the "
     f"first {SHOWN_WORDS} words are shown.",
     INFLECTION: f"First seed, main beam. {COUNT} forms, {_SPREAD}",
-    CAPTIONING: f"First seed, main beam, words as the models write them. {COUNT} clips, {_SPREAD} The reference is the "
-    "first of a clip's captions.",
+    CAPTIONING: f"First seed, main beam, words as the models write them. {COUNT} clips, {_SPREAD} The references are "
+    "the first of a clip's captions.",
 }
 
 
@@ -290,12 +295,22 @@ def examples(spec: TableSpec, inputs: Inputs) -> Table:
             if spec.kind == SUMMARIZATION and len(source.split()) > SHOWN_WORDS:
                 source = " ".join([*source.split()[:SHOWN_WORDS], "…"])
             texts = [("", "Source", source), ("", "Reference", target)]
+            texts += [("", "Another reference", other) for other in _other_references(spec, first.path, place)]
             texts += [(one.model, one.label, one.lines[place][2]) for one in models]
             lines += [(label_of(task, inputs.experiment), task, place + 1, *text) for text in texts]
     frame = pd.DataFrame(lines, columns=["task_label", *EXAMPLES], dtype=object)
     notes = (EXAMPLES_NOTES[str(spec.kind)],)
     frame["shown"] = frame["text"].replace("", "(empty)")
     return table_of(inputs.title(spec), frame, EXAMPLES, {}, EXAMPLES_SHOWN, notes, group=2)
+
+
+def _other_references(spec: TableSpec, predictions: Path, place: int) -> list[str]:
+    """The next references of a row, where its kind of task has several that are as short as the first."""
+    if spec.kind != CAPTIONING:
+        return []
+    path = RunFolder(predictions.parent.parent).data() / REFERENCES.format(split="test")
+    found: list[str] = json.loads(read_lines(path)[place])
+    return found[1 : 1 + OTHERS]
 
 
 def _most_different(outputs: Sequence[Sequence[tuple[str, ...]]], lengths: range) -> list[int]:

@@ -222,6 +222,17 @@ def test_examples_show_every_model_beside_source_and_reference(translated: MadeE
         assert lines[number].split("\t")[:2] == [source["text"], reference["text"]]
 
 
+def test_captions_stand_beside_several_references(tmp_path: Path) -> None:
+    made = make_translations(tmp_path / "made", models=["soft", "postr-joint"], seeds=[1], count=6)
+    texts = [json.dumps([f"{number} {name}" for name in "abcd"]) for number in range(1, 7)]
+    data = made.run("de-en", "soft").parents[1] / "data"
+    data.mkdir(exist_ok=True)
+    (data / "test.target.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    rows = make(made, "caption_examples", tmp_path, predictions=made.predictions)
+    assert [row["label"] for row in rows[2:6]] == ["Another reference", "Another reference", "Soft", "Postr-Joint"]
+    assert [row["text"] for row in rows[2:4]] == [f"{rows[0]['sentence']} {name}" for name in "bc"]
+
+
 def test_outputs_of_other_sentences_are_refused(tmp_path: Path) -> None:
     made = make_translations(tmp_path, models=["soft", "postr-joint"], seeds=[1], count=6)
     path = made.run("de-en", "postr-joint") / "beam4" / "predictions.tsv"
