@@ -45,8 +45,12 @@ def read_config(workflow: Any, config: dict[str, Any]) -> list[str | Given]:
     """Fills Snakemake's `config` with the experiment; returns the files that it was merged from, and `--config`.
 
     A file on the command line replaces the default experiment, with which Snakemake would merge it. A module of another
-    workflow has what its `config:` gives.
+    workflow has what its `config:` gives; its `prefix:` is a UserError, as commands write where the experiment says.
     """
+    moved = workflow.modifier.path_modifier
+    if moved.prefix or moved._prefix_replacements:
+        hint = "leave it out: the experiment's name is the folder below `results`, and `--directory` the one above"
+        raise UserError("a module's `prefix` or `replace_prefix` cannot move the files of this workflow", hint=hint)
     if workflow.modifier.skip_configfile:
         return [str(file) for file in workflow.configfiles]
     settings = workflow.config_settings

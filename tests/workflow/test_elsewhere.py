@@ -73,6 +73,16 @@ def test_a_module_without_configuration_is_the_default_experiment(fresh: Checkou
     assert elsewhere.plan().jobs["train_run"] == 1
 
 
+@pytest.mark.parametrize("key", ['prefix: "out"', 'replace_prefix: {"results/": "out/"}'])
+def test_a_prefix_of_a_module_is_refused_before_any_work(fresh: Checkout, elsewhere: Checkout, key: str) -> None:
+    module = f'module pam:\n    snakefile: "{fresh.folder}/Snakefile"\n    {key}\nuse rule * from pam\n'
+    elsewhere.write("Snakefile", module)
+    outcome = elsewhere.plan()
+    assert outcome.code != 0
+    assert "a module's `prefix` or `replace_prefix` cannot move the files of this workflow" in outcome.said
+    assert "leave it out" in outcome.said
+
+
 def test_the_folder_of_work_may_be_any(fresh: Checkout, elsewhere: Checkout) -> None:
     called = ("--snakefile", str(fresh.folder / "Snakefile"))
     outcome = elsewhere.plan(*called)
