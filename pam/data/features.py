@@ -36,7 +36,7 @@ def read_array(path: Path, named: Path | str | None = None) -> Vectors:
     place = str(named or path)
     try:
         with open(path, "rb") as file:
-            array = np.load(file, allow_pickle=False)
+            array = np.lib.format.read_array(file)  # pickled objects are refused, as is its default
     except FileNotFoundError as error:
         raise UserError("no such file", file=place, hint="name a `.npy` file of the clip's frames") from error
     except (ValueError, EOFError, OSError) as error:
@@ -122,7 +122,7 @@ class Table:
         """Reads what `write_table` wrote; a UserError if it is missing or damaged."""
         path, places = (folder / name for name in cls.FILES)
         try:
-            frames = np.load(path, mmap_mode="r", allow_pickle=False)
+            frames = np.lib.format.open_memmap(path, mode="r")
             found = {clip: (int(begin), int(end)) for clip, (begin, end) in read_json(places).items()}
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise UserError("these are not prepared features", file=path, hint="prepare the data again") from error

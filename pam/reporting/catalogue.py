@@ -195,7 +195,7 @@ TABLES: dict[str, TableSpec] = {
         files=PREDICTIONS, also_reads=RUN_CONFIG),
     "caption_examples": _captions(
         "Examples of captions", title="Captions of all models", builder="examples",
-        files=PREDICTIONS, also_reads=(*RUN_CONFIG, "{task}/data/test.target.txt")),
+        files=PREDICTIONS, also_reads=(*RUN_CONFIG, "{task}/data/test.tsv")),
     "overhead": _costs(
         "Time over the baseline's", title="Time of every model over the baseline's",
         builder="overhead", paper="overhead"),
