@@ -83,6 +83,11 @@ def length_penalty(args: Namespace) -> int:
     ),
     path("--input", "sources, one a line, also compressed; with --n-best, answered in JSON, one object a line"),
     path("--attention", "with --input: a picture (.svg or .png) of what the outputs of its first lines attended to"),
+    option(
+        "--weights",
+        "with --input and --n-best: each output's tokens, attention and, if symbols are copied, p_gen",
+        action="store_true",
+    ),
     DATA,
     path("--out", "predictions.tsv (default: in the run's folder); of --input (default: standard output)"),
     path("--record", "decoding.json: cost and unseen symbols"),
@@ -144,18 +149,21 @@ def predict(args: Namespace) -> int:
 
 def _predict_file(args: Namespace, generator: Generator) -> int:
     """Answers the lines of --input."""
-    from pam.decoding.files import DRAWN, answers, attended
+    from pam.decoding.files import DRAWN, answers, attended, check_symbols, read_again
     from pam.io import UserError, atomic_write
 
     if args.attention is not None and args.attention.suffix not in (".svg", ".png"):
         raise UserError(f"--attention {args.attention}", hint="write a name that ends in .svg or .png")
+    if args.attention is not None or args.weights:
+        check_symbols(generator.model)
     shown: list[Answer] = []
     with ExitStack() as stack:
         out: IO[str] = sys.stdout
         if args.out is not None:
             out = stack.enter_context(open(stack.enter_context(atomic_write(args.out)), "w", encoding="utf-8"))
         for answer in answers(generator, args.input):
-            out.write(f"{answer.json() if args.n_best > 1 else answer.text()}\n")
+            reading = read_again(generator, answer) if args.weights else None
+            out.write(f"{answer.json(reading) if args.n_best > 1 else answer.text()}\n")
             if answer.outputs and len(shown) < DRAWN:
                 shown.append(answer)
     if args.attention is not None:
@@ -163,7 +171,7 @@ def _predict_file(args: Namespace, generator: Generator) -> int:
         from pam.reporting.figures.attention import of_outputs
 
         with style.styled():
-            style.save(of_outputs(attended(generator.model, shown)), args.attention)
+            style.save(of_outputs(attended(generator, shown)), args.attention)
         sys.stderr.write(f"{args.attention}: attention of {len(shown)} lines, at most the first {DRAWN}\n")
     return 0
 
@@ -192,6 +200,11 @@ def _check_search(args: Namespace) -> None:
         (named == (args.model is not None), "which model is not said", "name its folder: --run, or --model"),
         (args.input is not None and not typed, "--input and prepared data", "name one of the two"),
         (args.input is None and args.attention is not None, "--attention is for --input", "name a file of sources"),
+        (
+            args.weights and (args.input is None or args.n_best == 1),
+            "--weights is for JSON",
+            "name a file of sources with --input, and two outputs or more with --n-best",
+        ),
         (typed and args.input is None and given, "--out and --record are for prepared data", leave),
         (args.input is not None and args.record is not None, "--record is for prepared data", "leave it out"),
         (args.batch_size is not None and args.batch_size < 1, f"--batch-size {args.batch_size}", f"{whole} 1"),

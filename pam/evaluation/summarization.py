@@ -44,6 +44,8 @@ NAMES = (
     "repeated_trigrams", "summary_words",
 )  # fmt: skip
 METEORS = ("meteor_exact", "meteor_full")
+SOURCE, NOVEL, ADOPTED = "source", "novel", "adopted"  # where a word of a summary comes from; see `origins`
+ORIGINS = "origins"  # column of tables that has that of every word, with a space between two
 SEED = 2019  # of the sentences of a random extract
 Reference = list[str]  # its sentences
 log = logging.getLogger(__name__)
@@ -140,8 +142,21 @@ def _wording(row: Summary, known: Vocabulary) -> dict[str, int]:
             counts["repeated"] = sum(times - 1 for times in Counter(own).values())
     sentences, text = list(sentences_of(words)), f" {row.source} "
     copied = sum(f" {' '.join(sentence)} " in text for sentence in sentences)
-    outside = sum(word not in known and word != "<unk>" for word in words)
+    outside = sum(is_outside(word, known) for word in words)
     return counts | {"output_sentences": len(sentences), "copied_sentences": copied, "oov_words": outside}
+
+
+def is_outside(word: str, known: Vocabulary) -> bool:
+    """Whether a model can only have copied a word."""
+    return word not in known and word != "<unk>"
+
+
+def origins(summary: str, source: str, known: Vocabulary) -> list[str]:
+    """Of each word of a summary `novel` if its source, which is whole, does not have it; `adopted` if the source has it
+    and the target's vocabulary `known` does not; else `source`."""
+    there = set(source.split())
+    adopted = {word for word in there if is_outside(word, known)}
+    return [NOVEL if word not in there else ADOPTED if word in adopted else SOURCE for word in summary.split()]
 
 
 def ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from pam.data.vocabulary import SPECIALS, UNK, Vocabulary
 from pam.models import options
-from pam.models.interfaces import Component, Sizes, rows_of
+from pam.models.interfaces import Component, Origin, Sizes, rows_of
 from pam.models.logspace import ZERO
 
 
@@ -76,6 +76,11 @@ class CopyMixture:
         if self.shares is None:
             return self.switch.of_symbol(self.mass, symbols)
         return self.shares + self.total(symbols)[:, None]
+
+    def origin(self, symbols: Tensor) -> Origin:
+        """What is not copied from any position is generated: of a single context this is its p_gen, and where the
+        position is summed out at the output sum_a prior(a) p_gen(a), the mean of the positions' own."""
+        return Origin((1 - self.mass.exp().sum(1)).clamp_min(0), self.total(symbols))
 
     def log_probs(self, generated: Tensor) -> Tensor:
         """log p(y) of all symbols, those of the source too, (n, V + m), from sum_k gate(k) p_vocab(y | k), (n, V)."""

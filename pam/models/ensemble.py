@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pam.models import model as parts
-from pam.models.interfaces import AttentionHistory
+from pam.models.interfaces import AttentionHistory, Origin
 from pam.models.logspace import safe_log
 from pam.models.model import Encoded, Model
 
@@ -101,6 +101,13 @@ class Ensemble(Model):
         index = symbol[:, None]
         pairs = zip(each, step.parts, strict=True)
         return mean_log([part.log_probs.gather(1, index).squeeze(1) if one is None else one for one, part in pairs])
+
+    def origin(self, step: Steps, symbol: Tensor) -> Origin | None:
+        found = [member.origin(part, symbol) for member, part in zip(self.models, step.parts, strict=True)]
+        each = [one for one in found if one is not None]
+        if len(each) < len(found):
+            return None
+        return Origin(torch.stack([one.p_gen for one in each]).mean(0), mean_log([one.copied for one in each]))
 
 
 def mean_log(log_probs: Sequence[Tensor]) -> Tensor:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -206,6 +206,13 @@ def taken(part: Tensor | None, rows: Tensor | slice) -> Tensor | None:
     return None if part is None else rows_of(part, rows)
 
 
+class Origin(NamedTuple):
+    """Whether n rows generate or copy."""
+
+    p_gen: Tensor  # (n,) probability that a symbol is generated, whichever it is
+    copied: Tensor  # (n,) log p(y_t, and it is copied)
+
+
 class Emission(ABC):
     """What a step says of its symbol, computed when it is asked for."""
 
@@ -220,6 +227,10 @@ class Emission(ABC):
 
     def exact(self, symbol: Tensor) -> Tensor | None:
         """(n,) log p(y_t | y_<t, x) over all positions, where the sum is cut short; else None."""
+        return None
+
+    def origin(self, symbol: Tensor) -> Origin | None:
+        """How the symbols (n,) come to be written, where some can be copied; else None."""
         return None
 
     @abstractmethod

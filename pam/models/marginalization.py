@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from pam.models import options
 from pam.models.copying import CopyMixture, Switch
-from pam.models.interfaces import Attention, Component, Emission, Estimator, Memory, Sizes, taken
+from pam.models.interfaces import Attention, Component, Emission, Estimator, Memory, Origin, Sizes, taken
 from pam.models.logspace import ZERO, is_most_probable, is_nucleus, is_possible
 from pam.models.posterior import Observation, normalized, posterior
 from pam.models.readout import TokenGold
@@ -84,6 +84,9 @@ class SingleEmission(Emission):
         if self.copies is None:
             return log_probs
         return self.copies.log_probs((log_probs + F.logsigmoid(self.copies.logit)).exp())
+
+    def origin(self, symbol: Tensor) -> Origin | None:
+        return None if self.copies is None else self.copies.origin(symbol)
 
     def select(self, rows: Tensor) -> Emission:
         copies = None if self.copies is None else self.copies.select(rows)
@@ -191,6 +194,9 @@ class MixtureEmission(Emission):
         given = self.projected, possible, None, self.memory, self.copies
         whole = MixtureEmission(self.log_prior, self.log_prior, *given)
         return whole.log_probs.gather(1, symbol[:, None]).squeeze(1)
+
+    def origin(self, symbol: Tensor) -> Origin | None:
+        return None if self.copies is None else self.copies.origin(symbol)
 
     def select(self, rows: Tensor) -> Emission:
         parts = self.log_prior, self.weights, self.projected, self.kept

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pam.data.vocabulary import BOS, EOS
-from pam.models.interfaces import Component
+from pam.models.interfaces import Component, Origin
 
 
 def without_end(source: Tensor, lengths: Tensor) -> Tensor:
@@ -24,7 +24,12 @@ def without_end(source: Tensor, lengths: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class TeacherForced:
-    """A batch under teacher forcing; entries at padded target positions carry no meaning."""
+    """A batch under teacher forcing; entries at padded target positions carry no meaning.
+
+    Models that copy know whether a symbol was generated. `p_gen` is that of the distribution which the model defines,
+    before the symbol is seen. Where the position is summed out at the output, p(y_t | s_t, h_a) generates with a p_gen
+    of its own at each position, and p_gen is their mean, sum_a prior_t(a) p_gen_t(a).
+    """
 
     log_probs: Tensor  # (B, T) log p(y_t | y_<t, x)
     exact: Tensor  # (B, T) the same over all source positions, where some are left out; what is fed back is the same
@@ -33,6 +38,8 @@ class TeacherForced:
     alignment: Tensor  # (B, T, m) what was handed on; of a chain, its marginals given the whole target
     posterior: Tensor  # (B, T, m) given y_t, where positions have likelihoods of their own; else what was handed on
     positions: Tensor  # (B, T) how many positions were summed over; 1 where there is a single context
+    p_gen: Tensor | None = None  # (B, T) probability that a symbol is generated; None: nothing can be copied
+    copied: Tensor | None = None  # (B, T) probability that y_t was copied, given y_t; None likewise
 
 
 class Encoded(Protocol):
@@ -117,11 +124,12 @@ class Model(nn.Module, ABC):
             step = self.step(memory, state, before)
             log_probs, exact = step.log_probs, self.exact(step, symbol)
             gold, correct = log_probs.gather(1, symbol[:, None]).squeeze(1), log_probs.argmax(1) == symbol
-            posterior = self.posterior(step, symbol)
+            posterior, origin = self.posterior(step, symbol), self.origin(step, symbol)
             state, before = self.update(memory, step, symbol), symbol
             exact, one = gold if exact is None else exact, torch.ones_like(symbol)
             known = state.alignment if posterior is None else posterior
-            columns.append((gold, exact, correct, step.log_prior.exp(), state.alignment, known, one))
+            whence = () if origin is None else (origin.p_gen, (origin.copied - gold).exp().clamp_max(1))
+            columns.append((gold, exact, correct, step.log_prior.exp(), state.alignment, known, one, *whence))
         return TeacherForced(*(torch.stack(column, 1) for column in zip(*columns, strict=True)))
 
     def exact(self, step: Any, symbol: Tensor) -> Tensor | None:
@@ -131,6 +139,10 @@ class Model(nn.Module, ABC):
     def posterior(self, step: Any, symbol: Tensor) -> Tensor | None:
         """(n, m) the alignment once y_t = `symbol` (n,) is seen; None where that is what is handed on, or where
         positions have no likelihood of their own."""
+        return None
+
+    def origin(self, step: Any, symbol: Tensor) -> Origin | None:
+        """How y_t = `symbol` (n,) comes to be written, where the model can copy symbols; else None."""
         return None
 
     def use_bf16(self, bf16: bool) -> None:

@@ -15,7 +15,18 @@ from torch import Tensor
 from pam.data.vocabulary import BOS, PAD
 from pam.models import interfaces
 from pam.models.copying import Copying, Switch
-from pam.models.interfaces import Attention, AttentionHistory, Contexts, Emission, Hidden, Memory, Noise, rows_of, taken
+from pam.models.interfaces import (
+    Attention,
+    AttentionHistory,
+    Contexts,
+    Emission,
+    Hidden,
+    Memory,
+    Noise,
+    Origin,
+    rows_of,
+    taken,
+)
 from pam.models.kernels import SearchLinear
 from pam.models.lstm import Decoder, Encoder, known
 from pam.models.marginalization import Bound, Marginalization
@@ -354,6 +365,9 @@ class Seq2Seq(Model):
 
     def exact(self, step: Step, symbol: Tensor) -> Tensor | None:
         return step.emission.exact(symbol)
+
+    def origin(self, step: Step, symbol: Tensor) -> Origin | None:
+        return step.emission.origin(symbol)
 
 
 def _packed(target: Tensor, counts: list[int]) -> Tensor:

@@ -192,7 +192,7 @@ TABLES: dict[str, TableSpec] = {
         files=PREDICTIONS, also_reads=RUN_CONFIG),
     "summary_examples": _summaries(
         "Examples of summaries", title="Summaries of all models", builder="examples",
-        files=PREDICTIONS, also_reads=RUN_CONFIG),
+        files=PREDICTIONS, also_reads=(*RUN_CONFIG, "{task}/data/target.vocab")),
     "caption_examples": _captions(
         "Examples of captions", title="Captions of all models", builder="examples",
         files=PREDICTIONS, also_reads=(*RUN_CONFIG, "{task}/data/test.tsv")),

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -22,6 +24,7 @@ from markupsafe import Markup, escape
 
 from pam.config import Experiment
 from pam.evaluation.metrics import metric_of
+from pam.evaluation.summarization import ADOPTED, NOVEL, ORIGINS
 from pam.io import write_text
 from pam.reporting.catalogue import COSTS, FIGURES, INFLECTION, TABLES
 from pam.reporting.comparison import RULE, RULE_NOTE
@@ -330,18 +333,20 @@ def download(path: Path) -> Download:
 # Outputs side by side.
 
 Piece = tuple[str, str]  # `same`, `missing` or `added`, and the text
+Marked = tuple[str, str, str]  # the same, in between what is marked in it: `novel` or `adopted` words, or nothing
 
 
 def examples(data: pd.DataFrame, labels: Mapping[str, str], letters: bool) -> list[dict[str, Any]]:
-    """For each row of a test split its source, its reference, and each output as pieces."""
+    """For each row of a test split its source, its reference, and each output as pieces, marked where the data say of
+    each word where it comes from."""
     found = []
+    data = data if ORIGINS in data.columns else data.assign(**{ORIGINS: ""})
     for (task, number), rows in data.groupby(["task", "sentence"], sort=False):
         source, reference, *outputs = rows["text"]
-        compared = [
-            (label, pieces(reference, one, letters)) for label, one in zip(rows["label"][2:], outputs, strict=True)
-        ]
+        others = zip(rows["label"][2:], outputs, rows[ORIGINS][2:], strict=True)
+        compared = [(label, marked(pieces(reference, one, letters), own.split())) for label, one, own in others]
         own = {"task": labels[str(task)], "number": number, "source": source, "reference": reference}
-        found.append(own | {"outputs": compared, "letters": letters})
+        found.append(own | {"outputs": compared, "letters": letters, "marked": rows[ORIGINS].any()})
     return found
 
 
@@ -356,6 +361,21 @@ def pieces(reference: str, output: str, letters: bool) -> list[Piece]:
             continue
         found += [("missing", between.join(old[start:end]))] * (end > start)
         found += [("added", between.join(new[first:last]))] * (last > first)
+    return found
+
+
+def marked(compared: Sequence[Piece], origins: Sequence[str]) -> list[Marked]:
+    """Pieces divided where words of another origin begin, `origins` being those of all words of the output; without
+    them as they are."""
+    found: list[Marked] = []
+    left = iter(origins)
+    for kind, text in compared:
+        if kind == "missing" or not origins:
+            found.append((kind, "", text))
+            continue
+        words = [(next(left), word) for word in text.split()]
+        for origin, own in groupby(words, key=itemgetter(0)):
+            found.append((kind, origin if origin in (NOVEL, ADOPTED) else "", " ".join(word for _, word in own)))
     return found
 
 

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pam.data.dataset import Prepared
 from pam.data.readers import read_lines
 from pam.data.translation import REFERENCES
+from pam.evaluation import summarization
 from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import load
 from pam.evaluation.metrics import perplexity
@@ -282,7 +284,7 @@ EXAMPLES_NOTES = {
 
 def examples(spec: TableSpec, inputs: Inputs) -> Table:
     """Some rows of each task with the outputs of every model's first seed; a `UserError` if they are of others."""
-    lines: list[tuple[str, str, int, str, str, str]] = []
+    lines: list[tuple[str, str, int, str, str, str, str]] = []
     lengths = WORDS if spec.kind == TRANSLATION else range(2**31)
     for task, by_model in load_outputs(inputs.predictions, inputs.experiment).items():
         first, *others = models = [seeds[0] for seeds in by_model.values()]
@@ -292,16 +294,26 @@ def examples(spec: TableSpec, inputs: Inputs) -> Table:
                 raise UserError(words, file=other.path, hint=hint)
         for place in _most_different([one.lines for one in models], lengths):
             source, target, _ = first.lines[place]
+            origins = _origins_in(spec, first.path, source)
             if spec.kind == SUMMARIZATION and len(source.split()) > SHOWN_WORDS:
                 source = " ".join([*source.split()[:SHOWN_WORDS], "…"])
-            texts = [("", "Source", source), ("", "Reference", target)]
-            texts += [("", "Another reference", other) for other in _other_references(spec, first.path, place)]
-            texts += [(one.model, one.label, one.lines[place][2]) for one in models]
+            texts = [("", "Source", source, ""), ("", "Reference", target, "")]
+            texts += [("", "Another reference", other, "") for other in _other_references(spec, first.path, place)]
+            texts += [(one.model, one.label, one.lines[place][2], origins(one.lines[place][2])) for one in models]
             lines += [(label_of(task, inputs.experiment), task, place + 1, *text) for text in texts]
-    frame = pd.DataFrame(lines, columns=["task_label", *EXAMPLES], dtype=object)
+    frame = pd.DataFrame(lines, columns=["task_label", *EXAMPLES, summarization.ORIGINS], dtype=object)
     notes = (EXAMPLES_NOTES[str(spec.kind)],)
     frame["shown"] = frame["text"].replace("", "(empty)")
-    return table_of(inputs.title(spec), frame, EXAMPLES, {}, EXAMPLES_SHOWN, notes, group=2)
+    csv = (*EXAMPLES, summarization.ORIGINS) if spec.kind == SUMMARIZATION else EXAMPLES
+    return table_of(inputs.title(spec), frame, csv, {}, EXAMPLES_SHOWN, notes, group=2)
+
+
+def _origins_in(spec: TableSpec, predictions: Path, source: str) -> Callable[[str], str]:
+    """What says of an output where each of its words comes from, with a space between two; of nothing but summaries."""
+    if spec.kind != SUMMARIZATION:
+        return lambda text: ""
+    known = Prepared(RunFolder(predictions.parent.parent).data()).target
+    return lambda text: " ".join(summarization.origins(text, source, known))
 
 
 def _other_references(spec: TableSpec, predictions: Path, place: int) -> list[str]:

@@ -12,9 +12,10 @@ from pam.cli import main
 from pam.config import Decoding
 from pam.data.dataset import Examples, Prepared
 from pam.data.vocabulary import EOS, UNK, Vocabulary
+from pam.decoding.files import Answer, answers, attended, read_again
 from pam.decoding.generator import Generator
 from pam.evaluation.analyze import analyze, heat_maps
-from pam.models.checkpoint import load_model
+from pam.models.checkpoint import SavedModel, load_model
 from tests.data.pairs import ready
 from tests.training import small
 
@@ -61,6 +62,13 @@ def test_what_is_cut_off_a_source_cannot_be_copied(data: Path) -> None:
     assert torch.equal(examples.cut(3, None).batch(torch.arange(4).numpy()).target, batch.target)
 
 
+def answer_of(model: SavedModel, folder: Path, path: Path) -> tuple[Answer, Generator]:
+    """The answer to a file of one line, and what answered it."""
+    generator = Generator(model, folder / "model", Decoding(beam=5))
+    (answer,) = answers(generator, path)
+    return answer, generator
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["soft-pointer", "postr-joint-pointer"])
 def test_words_that_no_vocabulary_has_are_learned_to_be_copied_and_are_spelt(
@@ -73,6 +81,13 @@ def test_words_that_no_vocabulary_has_are_learned_to_be_copied_and_are_spelt(
     sources = [source.split() for source, _ in TEXTS["test"]]
     outputs = Generator(trained, tmp_path / "model", Decoding(beam=5))(sources)
     assert [output.target for (output, *_) in outputs] == [target for _, target in TEXTS["test"]]
+    path = tmp_path / "sources.txt"
+    path.write_text(f"{TEXTS['test'][0][0]}\n", encoding="utf-8")
+    answer, generator = answer_of(trained, tmp_path, path)
+    (read,) = read_again(generator, answer).outputs
+    assert read.tokens == [*TEXTS["test"][0][1].split(), "</s>"]
+    assert read.copied is not None and read.copied[0] and not read.copied[1]
+    assert attended(generator, [answer])["rows"][0]["target"] == read.tokens
     # Teacher forcing knows of these words too.
     assert max(analyze(trained, data, "test", 4).sentences.nll) < 2
     maps = heat_maps(trained, data, "test", 1)["rows"]

@@ -219,3 +219,12 @@ def test_an_unknown_control_is_named(data: Path, tmp_path: Path) -> None:
 def test_words_outside_the_vocabulary_are_not_the_sign_of_one() -> None:
     row = Summary("a b", "a", "a <unk> zebra")
     assert summarization.wording([row], Vocabulary(["a", "b"]))["oov_words"].tolist() == [1.0]
+
+
+def test_words_are_marked_as_they_are_counted() -> None:
+    """`zebra` is in no source, so that no model can have adopted it."""
+    row, known = Summary("a b yak", "a", "a <unk> yak zebra b"), Vocabulary(["a", "b"])
+    found, counts = summarization.origins(row.predicted, row.source, known), summarization.wording([row], known)
+    assert found == ["source", "novel", "adopted", "novel", "source"]
+    assert found.count("novel") == counts["novel_1"][0]
+    assert counts["oov_words"][0] == 2

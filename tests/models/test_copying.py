@@ -76,7 +76,7 @@ def test_soft_attention_mixes_generating_and_copying() -> None:
     source, lengths, target = one()
     memory = made.encode(source, lengths)
     hidden, context = memory.start, torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
-    previous, found = BOS, []
+    previous, found, gates, shares = BOS, [], [], []
     for symbol in target[0].tolist():
         query, hidden = next_state(made, previous if previous < V else UNK, context, hidden)
         prior = torch.softmax(scores(made, memory, query), 0)
@@ -85,9 +85,14 @@ def test_soft_attention_mixes_generating_and_copying() -> None:
         copied = sum((prior[a] for a, own in enumerate(WRITTEN) if own == symbol), torch.zeros(()).double())
         generated = readout(made, context, query)[0, symbol].exp() if symbol < V else 0.0
         found.append((gate * generated + (1 - gate) * copied).log())
+        gates, shares = [*gates, gate], [*shares, (1 - gate) * copied / found[-1].exp()]
         previous = symbol
-    for log_probs in (made.log_likelihood(*one()), made.teacher_force(*one()).log_probs):
+    forced = made.teacher_force(*one())
+    for log_probs in (made.log_likelihood(*one()), forced.log_probs):
         torch.testing.assert_close(log_probs[0], torch.stack(found))
+    assert forced.p_gen is not None and forced.copied is not None
+    torch.testing.assert_close(forced.p_gen[0], torch.stack(gates))
+    torch.testing.assert_close(forced.copied[0], torch.stack(shares))
 
 
 @pytest.mark.parametrize("name", ["prior-joint", *POSTERIOR])
@@ -97,26 +102,30 @@ def test_joint_models_sum_over_positions_and_over_generating_and_copying(name: s
     source, lengths, target = one()
     memory = made.encode(source, lengths)
     hidden, context = memory.start, torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
-    posterior, previous, found = None, BOS, []
+    posterior, previous, found, gates, shares = None, BOS, [], [], []
     for symbol in target[0].tolist():
         query, hidden = next_state(made, previous if previous < V else UNK, context, hidden)
         given = scores(made, memory, query)
         prior = torch.softmax(given, 0)
         if posterior is not None and "-" in name.removesuffix("-joint"):
             prior = sum((posterior[a] * transition(made, given, a) for a in range(6)), torch.zeros_like(given))
-        generated, joint = position_log_probs(made, memory, query).exp(), []
+        generated, joint, each, copies = position_log_probs(made, memory, query).exp(), [], [], []
         for a, own in enumerate(WRITTEN):
             gate = p_gen(made, memory.values[0, a], query, previous)
             ways = (gate * generated[a, symbol] if symbol < V else 0.0, (1 - gate) * float(own == symbol))
             joint.append(prior[a] * sum(ways))
+            each, copies = [*each, prior[a] * gate], [*copies, prior[a] * ways[1]]
         evidence = torch.stack(joint).sum()
         found.append(evidence.log())
+        gates, shares = [*gates, sum(each)], [*shares, sum(copies) / evidence]
         posterior = torch.stack(joint) / evidence
         handed_on = prior if name == "prior-joint" else posterior
         context, previous = (handed_on @ memory.values[0])[None], symbol
     forced = made.teacher_force(*one())
     for log_probs in (made.log_likelihood(*one()), forced.log_probs):
         torch.testing.assert_close(log_probs[0], torch.stack(found))
+    torch.testing.assert_close(forced.p_gen[0], torch.stack(gates))  # type: ignore[arg-type,index]
+    torch.testing.assert_close(forced.copied[0], torch.stack(shares))  # type: ignore[arg-type,index]
     if name != "prior-joint":
         assert posterior is not None
         torch.testing.assert_close(forced.alignment[0, -1], posterior)
@@ -136,6 +145,25 @@ def test_probabilities_of_all_symbols_those_of_the_source_too_sum_to_one(name: s
         torch.testing.assert_close(step.log_probs.exp().sum(1), torch.ones(3, dtype=torch.float64))
         assert (step.log_probs[2, V:] < -600).all()  # its words are all known
         state = made.update(memory, step, written)
+
+
+@pytest.mark.parametrize(("name", "changed"), MODELS)
+def test_whether_a_symbol_was_copied_is_a_probability_and_certain_of_one_that_no_vocabulary_has(
+    name: str, changed: dict[str, Any]
+) -> None:
+    target = batch()[2]
+    forced = model(name, changed).teacher_force(*batch())
+    assert forced.p_gen is not None and forced.copied is not None
+    real = target != PAD
+    assert ((forced.p_gen > 0) & (forced.p_gen < 1))[real].all()
+    assert ((forced.copied >= 0) & (forced.copied <= 1))[real].all()
+    torch.testing.assert_close(forced.copied[target >= V], torch.ones(4).double())
+    assert forced.copied[2, 3] > 0 and forced.copied[1, 2] == 0  # 7 is in its source, 4 is not
+
+
+def test_where_nothing_is_copied_nothing_is_said_of_it() -> None:
+    forced = tiny.model(tiny.components("postr-joint")).teacher_force(*tiny.batch())
+    assert forced.p_gen is None and forced.copied is None
 
 
 @pytest.mark.parametrize("chunk", [160, output_kernels.CHUNK])

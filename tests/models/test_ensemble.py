@@ -62,6 +62,16 @@ def test_steps_of_a_beam_equal_teacher_forcing() -> None:
         torch.testing.assert_close(alignment[:, 1], forced.alignment[:, t])
 
 
+def test_whether_symbols_are_copied_is_by_the_mean_too() -> None:
+    copying = [tiny.model(tiny.components(name)) for name in ("soft-pointer", "postr-joint-pointer")]
+    found = Ensemble(copying).eval().teacher_force(*tiny.batch())
+    each = [member.teacher_force(*tiny.batch()) for member in copying]
+    torch.testing.assert_close(found.p_gen, torch.stack([one.p_gen for one in each]).mean(0))
+    joint = torch.stack([one.copied * one.log_probs.exp() for one in each]).mean(0)
+    torch.testing.assert_close(found.copied, joint / found.log_probs.exp())
+    assert made().teacher_force(*tiny.batch()).p_gen is None
+
+
 @torch.no_grad()
 def test_sums_cut_short_are_summed_over_all_positions_too() -> None:
     cut = tiny.components("postr-joint", marginalization={"kind": "output", "top_k": 2})

@@ -20,12 +20,13 @@ from made_runs import MadeExperiment, make_experiment
 from made_translations import make_translations
 from test_datasets import LINKS, NOUNS, TALKS
 
+from pam.data.vocabulary import Vocabulary
 from pam.evaluation.metrics import METRICS
 from pam.reporting import figures, render
 from pam.reporting.catalogue import FIGURES, TABLES
 from pam.reporting.comparison import RULE, Inputs, load_papers
 from pam.reporting.findings import cautions, finding
-from pam.reporting.page import Files, examples, maps, pieces, write
+from pam.reporting.page import Files, examples, maps, marked, pieces, write
 from pam.reporting.runs import load_experiment
 from pam.reporting.tables import build
 
@@ -216,7 +217,76 @@ def test_words_that_look_like_markup_are_shown_as_words() -> None:
     lines = [("t", "1", "", "Source", "<b>"), ("t", "1", "", "Reference", "a"), ("t", "1", "m", "<i>M</i>", "")]
     frame = pd.DataFrame(lines, columns=["task", "sentence", "model", "label", "text"])
     (found,) = examples(frame, {"t": "T"}, letters=False)
-    assert found["outputs"] == [("<i>M</i>", [("missing", "a")])]
+    assert found["outputs"] == [("<i>M</i>", [("missing", "", "a")])]
+
+
+def test_words_are_marked_by_where_they_come_from_beside_what_the_reference_has() -> None:
+    compared = pieces("a red wall", "a yak near zebra wall", letters=False)
+    assert marked(compared, ["source", "adopted", "novel", "novel", "source"]) == [
+        *[("same", "", "a"), ("missing", "", "red"), ("added", "adopted", "yak"), ("added", "novel", "near zebra")],
+        ("same", "", "wall"),
+    ]
+    assert marked(compared, []) == [(kind, "", text) for kind, text in compared]
+
+
+def test_rows_between_the_reference_and_the_models_are_not_marked() -> None:
+    lines = [
+        *[("t", "1", "", "Source", "a b", ""), ("t", "1", "", "Reference", "a", "")],
+        *[("t", "1", "", "Another reference", "b", ""), ("t", "1", "m", "M", "a c", "source novel")],
+    ]
+    frame = pd.DataFrame(lines, columns=["task", "sentence", "model", "label", "text", "origins"])
+    (found,) = examples(frame, {"t": "T"}, letters=False)
+    assert found["outputs"] == [
+        ("Another reference", [("missing", "", "a"), ("added", "", "b")]),
+        ("M", [("same", "", "a"), ("added", "novel", "c")]),
+    ]
+
+
+@pytest.fixture(scope="module")
+def summaries(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of made-up summaries, of which one table is shown."""
+    made = make_translations(tmp_path_factory.mktemp("summaries"), models=["soft", "postr-joint"], seeds=[1], count=6)
+    data = made.run("de-en", "soft").parents[1] / "data"
+    Vocabulary(["the", "der", "."]).save(data / "target.vocab")
+    for path in made.predictions:
+        path.write_text(path.read_text(encoding="utf-8").replace("the ", "der mann "), encoding="utf-8")
+    experiment, papers, folder = load_experiment(made.config), load_papers(made.paper), made.folder
+    given: dict[str, dict[str, Any]] = {"summary_examples": {"predictions": made.predictions}}
+    given["costs"] = {"scores": sorted(folder.glob("*/*/seed*/scores.json"))}
+    for name, files in given.items():
+        render.write(build(name, Inputs(experiment, papers, **files)), folder / "tables", name)
+    out = ["--out", str(folder / "figures/curves.svg")]
+    figures.write("curves", [*options_of("curves", made, "translation"), *out])
+    about, page = {"de-en": TALKS | {"task": "summarization"}}, folder / "index.html"
+    write(Files(experiment, folder, list(given), ["curves"], about, {}, ROOT / "workflow/report"), page)
+    return page.read_text(encoding="utf-8")
+
+
+def test_novel_and_adopted_words_are_marked_on_the_page_with_a_legend(summaries: str, page: str) -> None:
+    Elements(summaries)
+    own = section(summaries, "Outputs side by side")
+    assert "above a double line" in " ".join(own.split())
+    assert re.search(r'<mark class="novel" title="novel">[^<]+</mark>', own)
+    assert '<mark class="adopted" title="adopted">mann</mark>' in own
+    assert "<mark" not in page
+
+
+@pytest.mark.parametrize("kind", ["novel", "adopted"])
+def test_marks_can_be_read_and_are_more_than_a_color(kind: str) -> None:
+    """4.5 to 1, which WCAG asks of text, for the two colors that text has there; and a line below, of 3 to 1."""
+    style = (ROOT / "workflow/report/page/page.css").read_text(encoding="utf-8")
+    colors = dict(re.findall(r"--(\w+): (#\w+);", style))
+    background, line = re.findall(rf"\.{kind} {{ background: (#\w+); border-bottom: 3px \w+ (\S+);", style)[0]
+    line = colors[line[len("var(--") : -1]] if line.startswith("var") else line
+
+    def luminance(color: str) -> float:
+        whole = color[1:] if len(color) == 7 else "".join(2 * digit for digit in color[1:])
+        parts = [int(whole[place : place + 2], 16) / 255 for place in (0, 2, 4)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    for color, least in ((colors["ink"], 4.5), (colors["bad"], 4.5), (line, 3)):
+        assert (luminance(background) + 0.05) / (luminance(color) + 0.05) >= least
 
 
 def test_maps_hold_the_weights_in_their_places_and_the_difference() -> None:

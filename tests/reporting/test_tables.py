@@ -17,6 +17,7 @@ from made_runs import MadeExperiment, make_experiment
 from made_translations import make_translations
 
 from pam.commands import evaluate
+from pam.data.vocabulary import Vocabulary
 from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import load
 from pam.io import UserError, write_json
@@ -231,6 +232,21 @@ def test_captions_stand_beside_several_references(tmp_path: Path) -> None:
     rows = make(made, "caption_examples", tmp_path, predictions=made.predictions)
     assert [row["label"] for row in rows[2:6]] == ["Another reference", "Another reference", "Soft", "Postr-Joint"]
     assert [row["text"] for row in rows[2:4]] == [f"{rows[0]['sentence']} {name}" for name in "bc"]
+
+
+def test_examples_of_summaries_say_where_each_word_of_an_output_comes_from(tmp_path: Path) -> None:
+    made = make_translations(tmp_path / "made", models=["soft", "postr-joint"], seeds=[1], count=6)
+    data = made.run("de-en", "soft").parents[1] / "data"
+    Vocabulary(["the", "man", "."]).save(data / "target.vocab")
+    for model in ("soft", "postr-joint"):
+        path = made.run("de-en", model) / "beam4" / "predictions.tsv"
+        head, *lines = path.read_text(encoding="utf-8").splitlines()
+        changed = ["\t".join(["the cat .", "a cat", "the cat purrs .", "0", ""]) for _ in lines]
+        path.write_text("\n".join([head, *changed]) + "\n", encoding="utf-8")
+    rows = make(made, "summary_examples", tmp_path, predictions=made.predictions)
+    assert {row["origins"] for row in rows if not row["model"]} == {""}
+    assert {row["origins"] for row in rows if row["model"]} == {"source adopted novel source"}
+    assert "{task}/data/target.vocab" in TABLES["summary_examples"].also_reads
 
 
 def test_outputs_of_other_sentences_are_refused(tmp_path: Path) -> None:
