@@ -21,7 +21,7 @@ from pam.data.dataset import Prepared
 from pam.data.features import Table
 from pam.data.readers import read_lines
 from pam.evaluation import meteor
-from pam.evaluation.inputs import Counts, EvalInputs, check_against_split, columns_of, read_predictions
+from pam.evaluation.inputs import Counts, EvalInputs, columns_of, read_checked, read_predictions
 from pam.evaluation.metrics import (
     METEOR_COUNTS,
     METRICS,
@@ -61,7 +61,7 @@ def count(inputs: EvalInputs) -> Counts:
         details["left_out"] = [missing]
     for path, beam in inputs.by_beam:
         # Plain `cider` is of the main beam, the first.
-        beam, rows = beam if parts else None, read_checked(path, inputs)
+        beam, rows = beam if parts else None, read_checked(path, inputs, Caption)
         references = _without_copies(read_references(inputs), path)
         outputs = [compared(row.predicted) for row in rows]
         columns = {"clips": np.ones(len(rows))} | coco(outputs, references) | bleu(outputs, references)
@@ -76,13 +76,6 @@ def count(inputs: EvalInputs) -> Counts:
         digest = digest_of((row.source, json.dumps(own)) for row, own in zip(rows, references, strict=True))
         parts.append(Units(numbered(len(rows)), tuple(named), np.stack(list(columns.values()), axis=1), digest))
     return Counts(join(parts), tuple(names), "clips", details)
-
-
-def read_checked(path: Path, inputs: EvalInputs) -> list[Caption]:
-    """Reads predictions of the split, of which one may be empty; a UserError if they are faulty, or of others."""
-    rows = [Caption(*row) for row in read_predictions(path, Caption._fields)]
-    check_against_split(rows, path, inputs.prepared.folder / f"{inputs.split}.tsv")
-    return rows
 
 
 def read_references(inputs: EvalInputs) -> list[References]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pam.data.dataset import Prepared
 from pam.evaluation.metrics import Units
@@ -18,6 +18,7 @@ from pam.io import Strict, UserError, parse, read_json, write_text
 
 PREDICT_AGAIN = "delete the file and predict again"
 Record = TypeVar("Record", bound=Strict)
+Row = TypeVar("Row", bound=NamedTuple)
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,13 @@ def read_predictions(path: Path | str, required: Sequence[str]) -> list[tuple[st
 def columns_of(path: Path | str) -> list[str]:
     """The names of the columns of predictions, from the file's first line; a UserError as `read_predictions`."""
     return next(_lines(path))[1].split("\t")
+
+
+def read_checked(path: Path, inputs: EvalInputs, kind: type[Row]) -> list[Row]:
+    """Reads predictions of the split, of which one may be empty; a UserError if they are faulty, or of others."""
+    rows = [kind._make(row) for row in read_predictions(path, kind._fields)]
+    check_against_split(rows, path, inputs.prepared.folder / f"{inputs.split}.tsv")
+    return rows
 
 
 def check_against_split(rows: Sequence[tuple[str, ...]], path: Path | str, split: Path | str) -> None:

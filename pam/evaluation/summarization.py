@@ -14,7 +14,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +23,7 @@ from pam.data.readers import read_lines
 from pam.data.summarization import sentences_of
 from pam.data.vocabulary import Vocabulary
 from pam.evaluation import meteor
-from pam.evaluation.inputs import Counts, EvalInputs, check_against_split, read_predictions
+from pam.evaluation.inputs import Counts, EvalInputs, read_checked
 from pam.evaluation.metrics import (
     METEOR_COUNTS,
     METRICS,
@@ -71,7 +70,7 @@ def count(inputs: EvalInputs) -> Counts:
         details["left_out"] = [missing]
     for path, beam in inputs.by_beam:
         # Plain `rouge1` is of the main beam, the first.
-        beam, rows = beam if parts else None, read_checked(path, inputs)
+        beam, rows = beam if parts else None, read_checked(path, inputs, Summary)
         columns = {"summaries": np.ones(len(rows))} | rouge(rows, references) | wording(rows, known)
         for name in () if missing else METEORS:
             found = meteor.counts([row.predicted for row in rows], _whole(references), name.removeprefix("meteor_"))
@@ -83,13 +82,6 @@ def count(inputs: EvalInputs) -> Counts:
         digest = digest_of((*row[:2], json.dumps(own)) for row, own in zip(rows, references, strict=True))
         parts.append(Units(numbered(len(rows)), tuple(named), np.stack(list(columns.values()), axis=1), digest))
     return Counts(join(parts), tuple(names), "summaries", details)
-
-
-def read_checked(path: Path, inputs: EvalInputs) -> list[Summary]:
-    """Reads predictions of the split, of which one may be empty; a UserError if they are faulty, or of others."""
-    rows = [Summary(*row) for row in read_predictions(path, Summary._fields)]
-    check_against_split(rows, path, inputs.prepared.folder / f"{inputs.split}.tsv")
-    return rows
 
 
 def read_references(inputs: EvalInputs) -> list[list[Reference]]:

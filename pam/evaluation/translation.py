@@ -17,7 +17,7 @@ from pydantic import Field
 from pam.data.dataset import Prepared
 from pam.data.readers import read_lines
 from pam.evaluation.attention import Analysis
-from pam.evaluation.inputs import Counts, EvalInputs, check_against_split, columns_of, load, read_predictions
+from pam.evaluation.inputs import Counts, EvalInputs, columns_of, load, read_checked, read_predictions
 from pam.evaluation.metrics import (
     CHARACTER_ORDERS,
     CHRF_OUTPUT,
@@ -61,7 +61,7 @@ def count(inputs: EvalInputs) -> Counts:
     metrics = sacre_metrics(target_language(inputs.prepared))
     parts, names, details = list[Units](), list[str](), dict[str, Any]()
     for path, beam in inputs.by_beam:
-        rows = read_checked(path, inputs)
+        rows = read_checked(path, inputs, Prediction)
         parts.append(_sentences(rows, references, metrics, beam))
         names += [of_beam(name, beam) for name in OF_BEAMS]
         if UNPENALIZED in columns_of(path):
@@ -80,13 +80,6 @@ def count(inputs: EvalInputs) -> Counts:
         names += OF_ANALYSIS
     details["signatures"] = {name: str(metrics[name].get_signature()) for name in OF_BEAMS}
     return Counts(join(parts), tuple(names), "sentences", details)
-
-
-def read_checked(path: Path, inputs: EvalInputs) -> list[Prediction]:
-    """Reads predictions of the split, of which one may be empty; a UserError if they are faulty, or of others."""
-    rows = [Prediction(*row) for row in read_predictions(path, Prediction._fields)]
-    check_against_split(rows, path, inputs.prepared.folder / f"{inputs.split}.tsv")
-    return rows
 
 
 def read_references(inputs: EvalInputs) -> list[str]:
@@ -216,7 +209,7 @@ def paired_bootstrap(
     inputs = EvalInputs(data=data, split=split)
     references = read_references(inputs)
     known = sacre_metrics(target_language(inputs.prepared))
-    outputs = {name: read_checked(path, inputs) for name, path in {"": baseline, **systems}.items()}
+    outputs = {name: read_checked(path, inputs, Prediction) for name, path in {"": baseline, **systems}.items()}
     tested = []
     for metric in metrics:
         in_words = metric == "bleu"
