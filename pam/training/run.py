@@ -100,7 +100,8 @@ def _train_in_group(
                 weights, progress = Trainer(run, model, train, dev, states, reporter, group, stop).run()
             if group.is_main:
                 results.clear()
-                split = _split(data, "train", run)
+                split = data.split("train")
+                split = split.turned() if run.components.reversed else split
                 LengthPrior.of(split).save(results.folder / "model" / LENGTHS)
                 save_model(results.folder / "model", run, kind, data.folder, weights, split.source_eos)
                 write_history(results.folder / "history.csv", progress.history)
