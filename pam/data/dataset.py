@@ -21,7 +21,6 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 from pam.data.features import ClipRows, Table
 from pam.data.text_rows import TextRows
@@ -194,11 +193,20 @@ class Split:
 
     def save(self, folder: Path | str, name: str) -> None:
         """Writes `<folder>/<name>.safetensors`, whole or not at all, the same bytes each time."""
-        # One metadata key: safetensors does not keep the order of several.
         notes = {"split": name, "content": self.content, "digests": self.digests}
-        with atomic_write(Path(folder) / f"{name}.safetensors") as temporary:
-            # Bytes first: on a full disk safetensors itself raises an error of its own kind.
-            temporary.write_bytes(save(self._arrays, {"pam": json.dumps(notes, sort_keys=True)}))
+        # In the order of safetensors, whose own `save` holds all arrays twice more.
+        arrays = sorted(self._arrays.items(), key=lambda one: (-one[1].itemsize, one[0]))
+        header: dict[str, Any] = {"__metadata__": {"pam": json.dumps(notes, sort_keys=True)}}
+        first = 0
+        for own, values in arrays:
+            places = {"data_offsets": [first, first := first + values.nbytes]}
+            header[own] = {"dtype": f"I{8 * values.itemsize}", "shape": list(values.shape), **places}
+        text = json.dumps(header, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 8)
+        with atomic_write(Path(folder) / f"{name}.safetensors") as temporary, open(temporary, "wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            for _, values in arrays:
+                file.write(np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<"), copy=False).data)
 
     @cached_property
     def source_eos(self) -> bool:
