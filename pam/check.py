@@ -81,6 +81,9 @@ def check(files: Sequence[str | Given], say: Say) -> list[str]:
             for name in filter(None, (own.dataset, own.word_alignments)):
                 say(f"data of {task}: {_at_hand(name, flow.datasets[name])}")
             entry = flow.datasets[own.dataset].with_format(own.format)
+            if own.trained_on:
+                say(f"task {task}: tests the models of {own.trained_on}, trains none")
+                continue
             left = _left(flow, task)
             if not left:
                 continue

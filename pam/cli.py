@@ -20,6 +20,7 @@ COMMANDS = {  # in the order in which a user meets them
     "word-alignments": data.word_alignments,
     "train": train.train,
     "ensemble": train.ensemble,
+    "reuse": train.reuse,
     "length-penalty": train.length_penalty,
     "predict": train.predict,
     "analyze": evaluate.analyze,

@@ -347,6 +347,9 @@ class TaskConfig(Strict):
     note: str = key("", "what a reader of the report has to know about the task")
     models: list[str] | None = key(None, "those of the experiment's models to run; null: all", min_length=1)
     without: list[str] = key([], "models that are not run after all")
+    trained_on: str | None = key(
+        None, "another task, whose trained models are tested on this one's test split; null: they are trained here"
+    )
     seeds: list[Seed] | None = key(None, "the task's own seeds; null: the experiment's", min_length=1)
     more_seeds: dict[str, list[Seed]] = key({}, "further seeds of some models")
     format: dict[str, Any] = key({}, "overrides of the data set's `format`")
@@ -393,14 +396,19 @@ class Experiment(Strict):
 
     def models_of(self, task: str) -> list[str]:
         """The models that a task is run with, in the experiment's order."""
-        own = self.tasks[task]
-        chosen = set(own.models or self.models) - set(own.without)
+        own, other = self.tasks[task], self.tasks[self.training_task(task)]
+        chosen = set(own.models or other.models or self.models) - {*own.without, *other.without}
         return [model for model in self.models if model in chosen]
 
     def seeds_of(self, task: str, model: str = "") -> list[int]:
         """The seeds that a task is run with, and those of a model alone."""
-        own = self.tasks[task]
-        return [*(own.seeds or self.seeds), *own.more_seeds.get(model, [])]
+        own, other = self.tasks[task], self.tasks[self.training_task(task)]
+        more = own.more_seeds if own.seeds else own.more_seeds or other.more_seeds
+        return [*(own.seeds or other.seeds or self.seeds), *more.get(model, [])]
+
+    def training_task(self, task: str) -> str:
+        """The task whose training split a task's models learn from: itself, but for `trained_on`."""
+        return self.tasks[task].trained_on or task
 
     def runs(self) -> Iterator[tuple[str, str, int]]:
         """Task, model and seed of every run that is asked for."""

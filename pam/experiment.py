@@ -50,12 +50,15 @@ class Plan:
 
         A UserError says that there is no such task or model, or that an override is not allowed.
         """
-        own, components = self.task(task), self._components(model)
+        self.task(task)
+        components = self._components(model)
+        teaching = self.experiment.training_task(task)
+        trained = self.task(teaching)
 
-        def layered(section: str, base: Section) -> Section:
+        def layered(section: str, base: Section, name: str = teaching) -> Section:
             """Defaults, then the experiment's, the task's and the model's, later ones winning."""
-            kind, under = type(base), ("tasks", task, section)
-            merged = parse(kind, base.model_dump() | getattr(own, section), self.files, under)
+            kind, under = type(base), ("tasks", name, section)
+            merged = parse(kind, base.model_dump() | getattr(self.task(name), section), self.files, under)
             override = getattr(components, section)
             return parse(kind, merged.model_dump() | override, _file_of(model), (section,))
 
@@ -67,10 +70,10 @@ class Plan:
             model=model,
             label=components.label,
             seed=seed,
-            components=with_options(components, experiment.options, own.options),
+            components=with_options(components, experiment.options, trained.options),
             network=layered("network", experiment.network),
             training=layered("training", experiment.training),
-            decoding=layered("decoding", experiment.decoding),
+            decoding=layered("decoding", experiment.decoding, task),
         )
         if not components.members:
             self._check_starts(run)
@@ -150,6 +153,29 @@ class Plan:
         decoding = parse(Decoding, merged, self.files, ("tasks", task, "decoding"))
         return list(dict.fromkeys([decoding.beam, *decoding.beams]))
 
+    def _check_splits(self, task: str, datasets: Mapping[str, Dataset]) -> None:
+        """Checks that a task has what its models are trained on, or can be read in the symbols of the task that has."""
+        own, other = self.task(task), self.task(self.experiment.training_task(task))
+        check_known("data set", other.dataset, sorted(datasets))
+        entry, taught = (datasets[one.dataset].with_format(one.format) for one in (own, other))
+        key, hint = "dataset", "name a data set with files of its own for `test`, of the same kind"
+        if own.trained_on is None:
+            alone = list(entry.splits) == ["test"]
+            said = f"`{own.dataset}` has no rows to train on" if alone else ""
+            hint = "write `trained_on: TASK`, to test the models of another task on it"
+        elif entry.task != taught.task:
+            said = f"`{own.dataset}` is of {entry.task}, and models of `{own.trained_on}` are of {taught.task}"
+        elif not entry.kind.tests_alone or "test" not in entry.splits:
+            said = f"the test split of `{own.dataset}` cannot be read without its other splits"
+        else:
+            layouts = (parse(entry.kind.Format, one.format, self.files, ("tasks", task)) for one in (entry, taught))
+            mine, theirs = (entry.kind.symbols(layout) for layout in layouts)
+            differing = [name for name in mine if mine[name] != theirs[name]]
+            said = f"the {differing[0]} of its `format` is not that of `{own.trained_on}`" if differing else ""
+            key, hint = "format", "write the same in both: symbols have to be those that the models know"
+        if said:
+            raise placed(UserError(f"task `{task}`: {said}", hint=hint), self.files, ["tasks", task, key])
+
     def _check_penalties(self, task: str, kind: str) -> None:
         """Checks that a task has a score by which a length penalty can be chosen, if that is asked for."""
         for model in self.experiment.models_of(task):
@@ -182,6 +208,7 @@ class Plan:
                     check_known("data set", name, sorted(datasets), self.files, [*under, key])
             entry = datasets[own.dataset].with_format(own.format)
             kind = load_task(entry.task)
+            self._check_splits(task, datasets)
             self._check_penalties(task, entry.task)
             if not kind.STAGES:
                 message = f"`{own.dataset}` holds word alignments, which no model learns"
@@ -244,6 +271,8 @@ def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] 
     beside = [path.parent for path in paths if isinstance(path, Path)]
     registries = [str(find_file(name, *beside)) for name in experiment.registries]
     experiment = experiment.model_copy(update={"registries": registries})
+    for task in experiment.tasks:
+        _check_trained_on(experiment, task, paths)
     _check_names(experiment, paths)
     components = {}
     for model in experiment.models:
@@ -313,6 +342,33 @@ def _check_names(experiment: Experiment, files: Sequence[Path | str]) -> None:
                 error = UserError(f"`{value}` is in `{keys[-1]}` twice", hint="remove one")
                 raise placed(error, files, [*keys, value])
     check_known("model of the experiment", experiment.baseline, experiment.models, files, ["baseline"])
+
+
+def _check_trained_on(experiment: Experiment, task: str, files: Sequence[Path | str]) -> None:
+    """A task that takes the models of another one has nothing of its own that would train others."""
+    own, tasks = experiment.tasks[task], experiment.tasks
+    if own.trained_on is None:
+        return
+    check_known("task", own.trained_on, sorted(tasks), files, ["tasks", task, "trained_on"])
+    other, said, hint = tasks[own.trained_on], "", f"leave it out, or write it under `{own.trained_on}`"
+    own_keys = [key for key in ("network", "training", "options", "word_alignments") if getattr(own, key)]
+    lacking = [model for model in own.models or [] if model not in experiment.models_of(own.trained_on)]
+    if own.trained_on == task or other.trained_on is not None:
+        of_itself = own.trained_on == task
+        said = "itself" if of_itself else f"`{own.trained_on}`, which is `trained_on` another task itself"
+        said, hint, place = f"is `trained_on` {said}", "name a task that trains its own models", "trained_on"
+    elif own_keys:
+        said, place = f"has models of `{own.trained_on}`, but its own `{own_keys[0]}`", own_keys[0]
+    elif lacking:
+        said, place = f"asks for `{lacking[0]}`, which `{own.trained_on}` does not train", "models"
+    for model in [] if said else experiment.models_of(task):
+        seeds = set(experiment.seeds_of(task, model)) - set(experiment.seeds_of(own.trained_on, model))
+        if seeds:
+            said = f"asks for seed {min(seeds)} of `{model}`, which `{own.trained_on}` does not train"
+            place = "seeds" if own.seeds else "more_seeds"
+            break
+    if said:
+        raise placed(UserError(f"task `{task}` {said}", hint=hint), files, ["tasks", task, place])
 
 
 def _check_task(plan: Plan, task: str) -> None:

@@ -61,6 +61,7 @@ CODE = {  # command to the modules that decide what it makes; a change of one ru
     "word-alignments": ("pam.data.word_alignments:prepare_word_alignments",),
     "train": ("pam.training.run:train",),
     "ensemble": ("pam.training.run:join",),
+    "reuse": ("pam.training.run:reuse",),
     "length-penalty": ("pam.evaluation.length_penalty:choose",),
     "predict": ("pam.decoding.generator:predict_split", "pam.decoding.generator:sampling_of"),
     "attention": ("pam.evaluation.analyze:heat_maps", "pam.evaluation.analyze:load_writer_of_symbols"),

@@ -100,6 +100,9 @@ class Workflow:
         # Regular expressions for ensembles, and for models trained by themselves.
         self.joined = "|".join(map(re.escape, self.ensembles)) or "(?!)"
         self.trained = rf"(?!(?:{self.joined})(?:/|$))[^/]+"
+        # The same for tasks that take over their models, and for those that train them.
+        self.tested = "|".join(re.escape(name) for name, task in tasks.items() if task.trained_on) or "(?!)"
+        self.teaching = rf"(?!(?:{self.tested})(?:/|$))[^/]+"
 
     def experiment_text(self, wildcards: Wildcards) -> str:
         """The experiment as YAML, without where it runs. In a plain text Snakemake would look for wildcards."""
@@ -221,7 +224,9 @@ class Workflow:
         _, name, stages = self._stage(wildcards, stage)
         folder = self.data.format(task=wildcards.task)
         earlier = [f"{folder}/{one}" for one in stages[: stages.index(name)]]
-        return earlier or f"data/{self.dataset_of(wildcards)}/.fetched"
+        other = self._task(wildcards).trained_on
+        symbols = [file.format(task=other) for file in self.prepared("train", "dev")] if other and earlier else []
+        return [*earlier, *symbols] or f"data/{self.dataset_of(wildcards)}/.fetched"
 
     def last_stage(self, wildcards: Wildcards) -> str:
         """The stage that completes a task's data."""
@@ -241,6 +246,11 @@ class Workflow:
         modules = load_task(entry.task).modules(name, entry.layout)
         drawn = entry.generator_names() if name == stages[0] else []
         return fingerprint(*CODE["prepare"], *modules, *drawn)
+
+    def base_argument(self, wildcards: Wildcards) -> list[str]:
+        """Arguments that name the data in whose symbols a task is prepared, which takes over models of another."""
+        other = self._task(wildcards).trained_on
+        return [f"--base={self.data}".format(task=other)] if other else []
 
     def format_argument(self, wildcards: Wildcards, output: Any) -> str:
         """A task's overrides of the format, as an argument; it takes the output as `config_argument` does."""
@@ -278,6 +288,11 @@ class Workflow:
     def member_models(self, wildcards: Wildcards) -> list[str]:
         """Weights of the models that an ensemble is joined from."""
         return self._weights_of(wildcards, or_exit(self.plan.members, wildcards.model))
+
+    def reused(self, wildcards: Wildcards) -> list[str]:
+        """What a run takes over from that of the task whose models it tests."""
+        run = self.run_of(str(self._task(wildcards).trained_on), wildcards.model, wildcards.seed)
+        return [str(file) for file in (run.training, run.history, *run.model_files)]
 
     def start_models(self, wildcards: Wildcards) -> list[str]:
         """Weights of the models that a training starts from."""

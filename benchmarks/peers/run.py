@@ -1,6 +1,6 @@
 """Speed beside that of published code: each system is a process, and they take turns on one core.
 
-    PEERS=FOLDER python benchmarks/peers/run.py {nouns,translation} --core 0 --out FILE
+    PEERS=FOLDER python benchmarks/peers/run.py {nouns,translation,copying} --core 0 --out FILE
 
 README.md says how to fill the folder, tables.py what is measured. Figures are per CPU second, medians of turns.
 """
@@ -20,10 +20,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from products import accuracy, rates
-from serving import BEAM, PAD, Rows, Turn
+from serving import EOS, PAD, Rows, Turn
 from tables import TABLES, Entry, Table
 
 from pam.data.dataset import SUMMARY, Examples, Prepared, Split
@@ -34,8 +35,11 @@ from pam.io import write_json
 from pam.training import devices
 
 HERE, ROOT = Path(__file__).resolve().parent, Path(__file__).resolve().parents[2]
+FIRST = 5  # id of the first word
 BATCH_SIZE, BATCHES = 64, 120  # of these many batches, over and over
-SOURCES = {"joeynmt": ".", "opennmt": ".", "var-attn": ".", "neural-transducer": "src"}  # what Python imports, by peer
+SOURCES = {  # what Python imports, by peer
+    "joeynmt": ".", "opennmt": ".", "opennmt-copy": ".", "var-attn": ".", "neural-transducer": "src",
+}  # fmt: skip
 LATE = "late.safetensors"  # weights of a longer training at the sizes of the second table
 Answers = dict[tuple[str, str, str], list[dict[str, Any]]]  # by work, label and setting, one for each turn
 
@@ -49,7 +53,7 @@ class Server:
         command += ["--task", str(task), "--model", entry.model]
         command += ["--encoder", str(entry.encoder)] if entry.encoder else []
         command += ["--weights", str(peers / LATE)] if entry.late else []
-        folder = ROOT if entry.system == "pam" else peers / entry.system
+        folder = ROOT if entry.system == "pam" else peers / entry.system.removesuffix("-copy")
         imports = folder / SOURCES.get(entry.system, ".")
         environment = os.environ | {"PYTHONPATH": str(imports), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
         self.log = task.parent / f"{entry.label}, {entry.training[0]}.log"
@@ -107,7 +111,29 @@ def batches_of(split: Split, targets: Any) -> list[tuple[Rows, Rows]]:
     return found
 
 
-def write_task(table: Table, data: Prepared, path: Path) -> None:
+def drawn_batches(table: Table) -> list[tuple[Rows, Rows]]:
+    """Batches of the table's lengths: words by Zipf's law, a third of a target's being of its source."""
+    assert table.drawn is not None
+    longest, last, words = table.drawn
+    generator, shares = np.random.default_rng(1), 1.0 / np.arange(10, words + 10)
+    shares /= shares.sum()
+    batches = []
+    for _ in range(table.warm_up + table.turns * table.batches):
+        sources = FIRST + generator.choice(words, (table.batch_size, longest), p=shares)
+        targets = FIRST + generator.choice(words, (table.batch_size, last), p=shares)
+        targets[:, : last // 3] = sources[:, : last // 3]
+        sources[:, -1] = targets[:, -1] = EOS
+        batches.append((sources.tolist(), targets.tolist()))
+    return batches
+
+
+def write_task(table: Table, data: Prepared | None, path: Path) -> None:
+    if data is None:
+        assert table.drawn is not None
+        words = FIRST + table.drawn[2]
+        sizes = {"source": words, "target": words, "beam": table.beam, **table.sizes}
+        write_json(path, {**sizes, "symbols": drawn_batches(table), "actions": []})
+        return
     split = data.split("train")
     sizes = {"source": len(data.source), "target": len(data.target), **table.sizes}
     actions = [] if split.alignments is None else batches_of(split, "actions")
@@ -166,8 +192,8 @@ def version_of(peer: Path) -> str | None:
 
 def measure(table: Table, peers: Path) -> dict[str, Any]:
     """All of a record that depends on the table."""
-    data = prepared(table, peers / "data")
-    versions = {name: version_of(peers / name) for name in SOURCES}
+    data = None if table.drawn else prepared(table, peers / "data")
+    versions = {name: version_of(peers / name.removesuffix("-copy")) for name in SOURCES}
     wanted = [entry for entry in table.entries if versions.get(entry.system) or entry.system == "pam"]
     wanted = [entry for entry in wanted if not entry.late or (peers / LATE).is_file()]
     for entry in table.entries:
@@ -184,9 +210,10 @@ def measure(table: Table, peers: Path) -> dict[str, Any]:
     finally:
         for server in servers:
             server.end()
+    vocabulary = [FIRST + table.drawn[2]] * 2 if table.drawn else [len(data.source), len(data.target)] if data else []
     return {
-        "data": table.dataset, "clock": "CPU seconds", "threads": 1, "batch_size": BATCH_SIZE, "beam": BEAM,
-        "sizes": table.sizes, "vocabulary": {"source": len(data.source), "target": len(data.target)},
+        "data": table.dataset, "clock": "CPU seconds", "threads": 1, "batch_size": table.batch_size, "beam": table.beam,
+        "sizes": table.sizes, "vocabulary": dict(zip(("source", "target"), vocabulary, strict=True)),
         "hardware": devices.hardware(torch.device("cpu")), "versions": devices.versions(), "peers": versions,
         "products": core, "rows": rows,
     }  # fmt: skip

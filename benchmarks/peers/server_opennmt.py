@@ -39,7 +39,7 @@ class Words(dict[str, int]):
         return self.size
 
 
-def built(task: Task) -> Any:
+def built(task: Task, attention: str = "general") -> Any:
     units, dropout = task.decoder, task.dropout
 
     def embeddings(size: int) -> Any:
@@ -49,7 +49,7 @@ def built(task: Task) -> Any:
     between = dropout if task.layers > 1 else 0.0
     encoder = RNNEncoder("LSTM", True, task.layers, units, between, embeddings(task.source), False)
     decoder = InputFeedRNNDecoder(
-        "LSTM", True, task.layers, units, attn_type="general", dropout=dropout, embeddings=embeddings(task.target)
+        "LSTM", True, task.layers, units, attn_type=attention, dropout=dropout, embeddings=embeddings(task.target)
     )
     model = NMTModel(encoder, decoder)
     model.generator = nn.Linear(units, task.target)

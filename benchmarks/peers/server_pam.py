@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from serving import BEAM, EOS, Rows, arguments, padded, serve
+from serving import EOS, Rows, arguments, padded, serve
 
 from pam.benchmark import Plan, named_model, training
 from pam.config import Decoding, Network
@@ -34,11 +34,13 @@ def main() -> None:
         model.load_state_dict(load_tensors(args.weights)[0])
     is_pointer = components.targets == "actions"
     batches = [batch_of(*batch) for batch in (task.actions if is_pointer else task.symbols)]
-    plans = [Plan(network, 64, 1, 1, 1, [BEAM], precision, 1) for precision in ("float32", "bf16")]
+    plans = [Plan(network, 64, 1, 1, 1, [task.beam], precision, 1) for precision in ("float32", "bf16")]
     works = {plan.precision: training(model, plan) for plan in plans}
     chosen = "float32"
     limits = {"max_ratio": 0.001, "max_extra": task.steps} if task.steps else {}
-    settings = {precision: parse(Decoding, {"beam": BEAM, "precision": precision, **limits}) for precision in works}
+    settings = {
+        precision: parse(Decoding, {"beam": task.beam, "precision": precision, **limits}) for precision in works
+    }
 
     def use(precision: str) -> None:
         nonlocal chosen

@@ -41,6 +41,7 @@ class Task:
     steps: int | None  # that every decoding takes, whatever the model has learned; None: until the outputs end
     symbols: list[tuple[Rows, Rows]]  # batches of sources and targets
     actions: list[tuple[Rows, Rows]]  # the same, targets being a pointer's actions; none where there is no alignment
+    beam: int = BEAM  # hypotheses of every decoding
 
 
 @dataclass(frozen=True)

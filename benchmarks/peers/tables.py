@@ -41,6 +41,9 @@ class Table:
     decoded: int  # batches of a turn in decoding
     entries: list[Entry]
     products: list[tuple[int, int, int]]  # sizes m x k x n of typical ones, whose rates are the core's own
+    drawn: tuple[int, int, int] | None = None  # symbols of a source, of a target, of the vocabulary; None: of `dataset`
+    batch_size: int = 64
+    beam: int = 4
 
 
 NOUNS = Table(
@@ -96,4 +99,24 @@ TRANSLATION = Table(
     products=[(1024, 512, 9005), (64, 512, 2048), (256, 512, 9005), (1024, 1024, 1024)],
 )
 
-TABLES = {"nouns": NOUNS, "translation": TRANSLATION}
+# The sizes of See et al. (2017), whose every text is as long as it may be.
+COPYING = Table(
+    dataset="drawn",
+    format={},
+    sizes={"embedding": 128, "encoder": 128, "decoder": 256, "layers": 1, "dropout": 0.0} | {"steps": 20},
+    turns=2,
+    batches=1,
+    warm_up=1,
+    decoded=1,
+    entries=[
+        Entry("pam", "soft-pointer", decoding=("float32",)),
+        Entry("pam", "soft-pointer", ("bf16",), ("bf16",)),
+        Entry("opennmt-copy", "soft-pointer", BOTH, BOTH),
+    ],
+    products=[(160, 256, 50005), (80, 256, 50005)],
+    drawn=(400, 100, 50_000),
+    batch_size=16,
+    beam=5,
+)
+
+TABLES = {"nouns": NOUNS, "translation": TRANSLATION, "copying": COPYING}

@@ -45,6 +45,7 @@ def fetch(args: Namespace) -> int:
     folder("--out", "folder for the prepared data", required=True),
     RAW,
     option("--format", "keys that override the data set's `format`: {key: value}", metavar="YAML"),
+    folder("--base", "prepared data of the same kind: only the test split is made, in their symbols"),
     option("--stage", "this stage alone, after those before it (default: all)", metavar="NAME"),
 )
 def prepare(args: Namespace) -> int:
@@ -53,7 +54,7 @@ def prepare(args: Namespace) -> int:
     dataset = _dataset(args)
     if args.format is not None:
         dataset = dataset.with_format(overrides(args.format, dataset))
-    counts = preparation.prepare(args.dataset, dataset, args.raw, args.out, args.stage)
+    counts = preparation.prepare(args.dataset, dataset, args.raw, args.out, args.stage, args.base)
     for warning in counts["warnings"]:
         sys.stderr.write(f"warning: {args.dataset}: {warning}\n")
     return 0

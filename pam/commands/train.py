@@ -1,4 +1,4 @@
-"""`train`, `ensemble`, `length-penalty`, `predict`: from a run's configuration to its model, and to its outputs."""
+"""`train`, `ensemble`, `reuse`, `length-penalty`, `predict`: from a run's configuration to model and outputs."""
 
 from __future__ import annotations
 
@@ -41,6 +41,20 @@ def ensemble(args: Namespace) -> int:
     from pam.training.run import join
 
     join(RunFolder(args.run, args.config))
+    return 0
+
+
+@command(
+    "take over a trained model, to test it on another task",
+    run_with("nothing yet; results are written there"),
+    folder("--trained", "folder of the run that has the model", required=True),
+    DATA,
+)
+def reuse(args: Namespace) -> int:
+    from pam.training.run import reuse as taken_over
+
+    run = RunFolder(args.run)
+    taken_over(run, RunFolder(args.trained), args.data or run.data())
     return 0
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
@@ -21,9 +21,9 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 from pam.data.features import ClipRows, Table
+from pam.data.text_rows import TextRows
 from pam.data.tokenizers import Codec, load_codec
 from pam.data.vocabulary import EOS, PAD, UNK, Vocabulary, ended, to_actions
 from pam.io import UserError, atomic_write, read_json, sha256_of, write_json
@@ -109,6 +109,15 @@ class Ragged:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    def known(self, read: Callable[[int], Sequence[int]]) -> Ragged:
+        """The same, but rows with an unknown symbol are `read` by their numbers, as many ids of each as there were."""
+        values = self.values.copy()
+        unknown = np.logical_or.reduceat(values == UNK, self.offsets[:-1])
+        for row in np.flatnonzero(unknown).tolist():
+            first, last = self.offsets[row : row + 2].tolist()
+            values[first:last] = read(row)[: last - first]
+        return Ragged(values, self.offsets)
+
     @property
     def ended(self) -> NDArray[np.bool_]:
         """Whether each row, none of which is empty, ends with EOS."""
@@ -184,11 +193,20 @@ class Split:
 
     def save(self, folder: Path | str, name: str) -> None:
         """Writes `<folder>/<name>.safetensors`, whole or not at all, the same bytes each time."""
-        # One metadata key: safetensors does not keep the order of several.
         notes = {"split": name, "content": self.content, "digests": self.digests}
-        with atomic_write(Path(folder) / f"{name}.safetensors") as temporary:
-            # Bytes first: on a full disk safetensors itself raises an error of its own kind.
-            temporary.write_bytes(save(self._arrays, {"pam": json.dumps(notes, sort_keys=True)}))
+        # In the order of safetensors, whose own `save` holds all arrays twice more.
+        arrays = sorted(self._arrays.items(), key=lambda one: (-one[1].itemsize, one[0]))
+        header: dict[str, Any] = {"__metadata__": {"pam": json.dumps(notes, sort_keys=True)}}
+        first = 0
+        for own, values in arrays:
+            places = {"data_offsets": [first, first := first + values.nbytes]}
+            header[own] = {"dtype": f"I{8 * values.itemsize}", "shape": list(values.shape), **places}
+        text = json.dumps(header, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 8)
+        with atomic_write(Path(folder) / f"{name}.safetensors") as temporary, open(temporary, "wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            for _, values in arrays:
+                file.write(np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<"), copy=False).data)
 
     @cached_property
     def source_eos(self) -> bool:
@@ -340,8 +358,7 @@ class Prepared:
             return replace(split, vectors=self._of_clips(self.codec.clips, name))
         if not extended:
             return split
-        # A row at a time, and a side at a time: no list holds all rows.
-        rows, codec = self.rows(name), self.codec
+        rows, codec = self._text(name, split), self.codec
 
         def of_source(place: int) -> list[int]:
             symbols = codec.source_symbols(rows[place][:-1])
@@ -351,12 +368,7 @@ class Prepared:
             symbols = codec.target_symbols(rows[place][-1])
             return ended(self.target.encode(symbols, codec.source_symbols(rows[place][:-1])))
 
-        sources, targets = (
-            # Of rows that were cut, no more than was left.
-            Ragged.of(read(place)[: len(ids)] if UNK in ids else ids.tolist() for place, ids in enumerate(side))
-            for side, read in ((split.sources, of_source), (split.targets, of_target))
-        )
-        return replace(split, sources=sources, targets=targets)
+        return replace(split, sources=split.sources.known(of_source), targets=split.targets.known(of_target))
 
     def _of_clips(self, clips: Table, name: str) -> ClipRows:
         """The frames of each row of a split; a UserError if they are not what was prepared."""
@@ -364,14 +376,15 @@ class Prepared:
             self.file(file)
         return ClipRows(clips, [clip for clip, _ in self.rows(name)])
 
-    def rows(self, name: str) -> list[tuple[str, ...]]:
+    def rows(self, name: str) -> TextRows:
         """The text of a split, a tuple of columns per row; a UserError if the ids were not made from it."""
+        return self._text(name, Split.load(self.folder, name))
+
+    def _text(self, name: str, split: Split) -> TextRows:
         path = _existing(self.folder / f"{name}.tsv")
-        if sha256_of(path) != Split.load(self.folder, name).digests.get("text"):
+        if sha256_of(path) != split.digests.get("text"):
             raise UserError(f"this is not the text that {name}.safetensors was made from", file=path, hint=HINT)
-        # Not `read_text`, which would take a lone carriage return for the end of a line.
-        lines = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
-        return [tuple(line.split("\t")) for line in lines]
+        return TextRows.of(path)
 
 
 # Bucketed batches, the same for a seed and an epoch wherever and whenever they are drawn.

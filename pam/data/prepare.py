@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import Field
 
-from pam.data.dataset import RECORD, hashes_of, read_checksummed, write_checksummed, write_summary
+from pam.data.dataset import RECORD, SPLITS, hashes_of, read_checksummed, write_checksummed, write_summary
 from pam.data.download import check_fetched
 from pam.data.readers import Files
 from pam.data.sampling import Sample
@@ -47,6 +47,12 @@ class Stage(ABC, Generic[Layout]):
     files: Files
     layout: Layout  # the task's `Format`
     out: Path
+    base: Path | None = None  # prepared data in whose symbols the test split is to be; None: symbols are learned
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that are made from files."""
+        return SPLITS if self.base is None else ("test",)
 
     @abstractmethod
     def run(self) -> dict[str, Any]:
@@ -60,6 +66,7 @@ class Task(ABC, Generic[Layout]):
     STAGES: ClassVar[Mapping[str, type[Stage[Any]]]]  # by name, in their order; none where no model learns the data
     packages: ClassVar[tuple[str, ...]] = ()  # that only this kind needs, and that are not installed with all others
     has_symbols: ClassVar[bool] = True  # whether sources are symbols; else they are vectors
+    tests_alone: ClassVar[bool] = False  # whether a test split can be prepared alone, in the symbols of other data
     has_actions: ClassVar[bool] = False  # whether targets can be a pointer's actions, as for hard monotone attention
 
     @abstractmethod
@@ -75,6 +82,10 @@ class Task(ABC, Generic[Layout]):
         names the line of a fault in them."""
         return {}
 
+    def symbols(self, layout: Layout) -> dict[str, Any]:
+        """What of a format decides which symbols a text becomes; data in the same symbols have the same."""
+        return {}
+
     def keys(self, stage: str) -> tuple[str, ...]:
         """Keys of `Format` that decide what a stage results in."""
         return self.STAGES[stage].keys
@@ -85,11 +96,15 @@ def class_names(*classes: type) -> list[str]:
     return [f"{own.__module__}:{own.__qualname__}" for own in classes]
 
 
-def prepare(name: str, dataset: Dataset, raw: Path, out: Path, stage: str | None = None) -> dict[str, Any]:
+def prepare(
+    name: str, dataset: Dataset, raw: Path, out: Path, stage: str | None = None, base: Path | None = None
+) -> dict[str, Any]:
     """Makes the prepared folder `out` of the data set `name` from its fetched files in `raw`, `summary.json` last.
 
-    A `stage` runs alone, after those before it; by default all run. Returns the last one's counts, or the summary, with
-    `warnings` for the user. A UserError names file and line if a file is missing, changed, or has a fault.
+    A `stage` runs alone, after those before it; by default all run. With a `base`, other prepared data, only the test
+    split is made, in their symbols; the rest of the folder is theirs, but for the training split, which is left out.
+    Returns the last stage's counts, or the summary, with `warnings` for the user. A UserError names file and line if a
+    file is missing, changed, or has a fault.
     """
     stages = list(dataset.kind.STAGES)
     if not stages:
@@ -97,11 +112,15 @@ def prepare(name: str, dataset: Dataset, raw: Path, out: Path, stage: str | None
         raise UserError(message, hint="prepare that task, then run `python -m pam word-alignments`")
     if stage is not None and stage not in stages:
         raise unknown("stage", stage, stages)
+    if base is None and list(dataset.splits) == ["test"]:
+        raise UserError(f"`{name}` has no rows to train on", hint="name other prepared data with `--base`")
     numbers = range(len(stages)) if stage is None else [stages.index(stage)]
-    return [_run(name, dataset, raw, out, stages[: number + 1]) for number in numbers][-1]
+    return [_run(name, dataset, raw, out, stages[: number + 1], base) for number in numbers][-1]
 
 
-def _run(name: str, dataset: Dataset, raw: Path, out: Path, stages: list[str]) -> dict[str, Any]:
+def _run(
+    name: str, dataset: Dataset, raw: Path, out: Path, stages: list[str], base: Path | None = None
+) -> dict[str, Any]:
     """Runs the last of `stages`, the others having run before."""
     stage, earlier = stages[-1], stages[:-1]
     records = {}
@@ -119,7 +138,9 @@ def _run(name: str, dataset: Dataset, raw: Path, out: Path, stages: list[str]) -
     if not last:
         (out / stage / RECORD).unlink(missing_ok=True)
     try:
-        counts = dataset.kind.STAGES[stage](files_of(dataset, raw), dataset.layout, out).run()
+        files = files_of(dataset, raw)
+        files = files if base is None else {"test": files["test"]}
+        counts = dataset.kind.STAGES[stage](files, dataset.layout, out, base).run()
     except UserError as error:
         # The user's own file is named, not our copy of it.
         own = {str(raw / key): file.path for key, file in dataset.files.items()}

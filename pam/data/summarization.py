@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from pam.data.dataset import SPLITS, Limits
+from pam.data.dataset import Limits
 from pam.data.prepare import Stage, Task
 from pam.data.readers import REFERENCE
 from pam.data.tokenizers import SIDES, SummarizationCodec, SummarizationSettings
@@ -28,6 +28,7 @@ from pam.data.translation import (
     Segment,
     VocabularyFormat,
     pair_modules,
+    pair_symbols,
     pair_writer,
     read_pairs,
 )
@@ -106,7 +107,7 @@ class TokenizeSummaries(Stage[SummarizationFormat]):
     def run(self) -> dict[str, Any]:
         """For each split its pairs, its words, and the pairs left out."""
         counts = []
-        for split in SPLITS:
+        for split in self.splits:
             with pair_writer(self.out / "tokenize", split, references=split in SCORED) as writer:
                 for source, target in read_pairs(self.out / "extract", split):
                     if split == "train" and writer.count == self.layout.train_pairs:
@@ -152,7 +153,7 @@ class IndexSummaries(Index):
     def run(self) -> dict[str, Any]:
         """As of pairs, with how many texts of each side are longer than what is read of them, and warnings of it."""
         counts = super().run()
-        for split, side in product(SPLITS, SIDES):
+        for split, side in product(self.splits, SIDES):
             limit = self.layout.limits[SIDES.index(side)]
             longest = limit and limit - (side == "target")  # which has an end symbol too
             own = 0 if longest is None else sum(len(row) > longest for row in self.symbols(split, side))
@@ -166,10 +167,14 @@ class Summarization(Task[SummarizationFormat]):
     """The kind of task."""
 
     Format = SummarizationFormat
+    tests_alone = True
     STAGES: ClassVar[Mapping[str, type[Stage[Any]]]] = {
         "extract": ExtractSummaries, "tokenize": TokenizeSummaries,
         "segment": SegmentSummaries, "index": IndexSummaries,
     }  # fmt: skip
+
+    def symbols(self, layout: SummarizationFormat) -> dict[str, Any]:
+        return pair_symbols(layout) | {"truncate": layout.truncate}
 
     def splits(self, layout: SummarizationFormat) -> tuple[str, ...]:
         return layout.read.splits

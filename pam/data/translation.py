@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
-from pam.data.dataset import SPLITS, text_file, write_split
+from pam.data.dataset import SPLITS, Prepared, text_file, write_split
 from pam.data.prepare import FEWEST_SYMBOLS, MOST_UNKNOWN, Stage, Task, TaskFormat, class_names
 from pam.data.readers import CONTROL, DividingReader, Files, Line, Reader, lines_of, load_reader
 from pam.data.tokenizers import SIDES, TOKENIZERS, Settings, Side, SideSettings, TranslationCodec, learn_merges
@@ -278,15 +278,19 @@ class Segment(Stage[PairsFormat]):
     def run(self) -> dict[str, Any]:
         """For each split its pairs and symbols, and how many merges were learned."""
         subwords = self.layout.subwords
-        codec = self.layout.codec() if subwords is None else self.layout.codec(*self._learn(subwords))
+        if self.base is not None:
+            codec = TranslationCodec.load(self.base)
+        else:
+            codec = self.layout.codec() if subwords is None else self.layout.codec(*self._learn(subwords))
         counts = []
-        for split in SPLITS:
+        for split in self.splits:
             with pair_writer(self.out / "segment", split) as writer:
                 for source, target in read_pairs(self.out / "tokenize", split):
                     symbols = codec.source.symbols(source.split(" ")), codec.target.symbols(target.split(" "))
                     writer.write(*map(" ".join, symbols))
             counts.append(writer.stats(split, "symbols"))
-        codec.save(self.out / "segment")
+        if self.base is None:
+            codec.save(self.out / "segment")
         merges = {side: len(getattr(codec.settings, side).merges or ()) for side in SIDES}
         return {"merges": merges, "splits": counts}
 
@@ -313,20 +317,24 @@ class Index(Stage[PairsFormat]):
     def run(self) -> dict[str, Any]:
         """Sizes of the vocabularies; by split rows, symbols and unknown ones, and pairs that training has too."""
         source, target = vocabularies = self._vocabularies()
-        counts, tokenized = {}, self.out / "tokenize"
-        for split in SPLITS:
+        counts: dict[str, dict[str, Any]] = {}
+        tokenized = self.out / "tokenize"
+        if self.base is not None:
+            counts |= {split: Prepared(self.base).summary["splits"][split] for split in ("train", "dev")}
+        for split in self.splits:
             symbols = self.symbols(split, "source"), self.symbols(split, "target")
             given = read_pairs(tokenized, split), symbols, vocabularies
             made = write_split(self.out, split, *given, source_eos=self.layout.source_eos, limits=self.layout.limits)
             counts[split] = {"rows": len(made), **made.symbol_counts()}
             if split != "train":
                 self._check_known(split, counts[split], counts["train"], vocabularies)
-        references = [f"tokenize/{REFERENCES}".format(split=split) for split in SCORED]
-        for copied in (*(f"segment/{name}" for name in TranslationCodec.files), *references):
-            with atomic_write(self.out / Path(copied).name) as temporary:
-                shutil.copyfile(self.out / copied, temporary)
-        seen = {hash(pair) for pair in read_pairs(tokenized, "train")}
-        shared = {split: sum(hash(pair) in seen for pair in read_pairs(tokenized, split)) for split in SCORED}
+        scored = [split for split in SCORED if split in self.splits]
+        references = [tokenized / REFERENCES.format(split=split) for split in scored]
+        for copied in (*references, *self._copied()):
+            with atomic_write(self.out / copied.name) as temporary:
+                shutil.copyfile(copied, temporary)
+        seen = {hash(pair) for pair in self._trained_pairs()}
+        shared = {split: sum(hash(pair) in seen for pair in read_pairs(tokenized, split)) for split in scored}
         warning = "{} pairs of {} are in train too; scores on them are too good"
         return {
             "languages": dict(zip(SIDES, self.layout.languages, strict=True)),
@@ -336,6 +344,19 @@ class Index(Stage[PairsFormat]):
             "pairs_in_train_too": shared,
             "warnings": [warning.format(count, split) for split, count in shared.items() if count],
         }
+
+    def _copied(self) -> list[Path]:
+        """Files that come into the folder as they are: the codec, and the development split of other data."""
+        if self.base is None:
+            return [self.out / "segment" / name for name in TranslationCodec.files]
+        dev = ("dev.tsv", "dev.safetensors", REFERENCES.format(split="dev"))
+        return [Prepared(self.base).file(name) for name in (*TranslationCodec.files, *dev)]
+
+    def _trained_pairs(self) -> Iterator[tuple[str, ...]]:
+        """Pairs of words that models are trained on."""
+        if self.base is None:
+            return read_pairs(self.out / "tokenize", "train")
+        return (tuple(line.text.split("\t")) for line in lines_of(Prepared(self.base).file("train.tsv")))
 
     def _check_known(
         self, split: str, counted: Mapping[str, Any], train: Mapping[str, Any], vocabularies: Sequence[Vocabulary]
@@ -352,6 +373,11 @@ class Index(Stage[PairsFormat]):
 
     def _vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
         """Those of both sides, which may be the same one, counted in the training text and saved."""
+        if self.base is not None:
+            known = Prepared(self.base)
+            for side, own in zip(SIDES, (known.source, known.target), strict=True):
+                own.save(self.out / f"{side}.vocab")
+            return known.source, known.target
         words, counted = self.layout.vocabulary, list[Counter[str]]()
         for side in SIDES:
             counted.append(Counter(chain.from_iterable(self.symbols("train", side))))
@@ -373,6 +399,7 @@ class Translation(Task[TranslationFormat]):
     """The kind of task."""
 
     Format = TranslationFormat
+    tests_alone = True
     STAGES: ClassVar[Mapping[str, type[Stage[Any]]]] = {
         "extract": Extract, "tokenize": Tokenize, "segment": Segment, "index": Index,
     }  # fmt: skip
@@ -380,6 +407,9 @@ class Translation(Task[TranslationFormat]):
     def splits(self, layout: TranslationFormat) -> tuple[str, ...]:
         """What the reader needs; without dev, if that is cut from train."""
         return tuple(name for name in layout.read.splits if name != "dev" or layout.dev_every is None)
+
+    def symbols(self, layout: TranslationFormat) -> dict[str, Any]:
+        return pair_symbols(layout)
 
     def first_rows(self, files: Files, layout: TranslationFormat, count: int) -> dict[str, list[tuple[str, ...]]]:
         reader, languages = layout.read, layout.fields
@@ -392,6 +422,13 @@ class Translation(Task[TranslationFormat]):
 
     def modules(self, stage: str, layout: TranslationFormat) -> list[str]:
         return pair_modules(self.STAGES.get(stage, TranslationCodec), layout)
+
+
+def pair_symbols(layout: PairsFormat) -> dict[str, Any]:
+    """What of a format decides which symbols a pair of texts becomes."""
+    tokenizers = [layout.tokenizer_for(language) for language in layout.languages]
+    own = {name: getattr(layout, name) for name in ("lowercase", "subwords", "vocabulary", "source_eos")}
+    return {"language": layout.languages, "tokenize": tokenizers} | own
 
 
 def pair_modules(own: type, layout: PairsFormat) -> list[str]:

@@ -114,7 +114,9 @@ class Vocabulary:
         With a source that symbols are copied from, the vocabulary is extended by it (See et al. 2017): one that is not
         in the vocabulary becomes its size + the first position at which the source has the symbol, UNK if it has not.
         """
-        beyond = {symbol: len(self) + place for place, symbol in reversed(list(enumerate(source)))}
+        size = len(self)
+        others = [(symbol, size + place) for place, symbol in enumerate(source) if symbol not in self._ids]
+        beyond = dict(reversed(others))
         return [self._ids.get(symbol) or beyond.get(symbol, UNK) for symbol in symbols]
 
     def spell(self, ids: Sequence[int], source: Sequence[str] = ()) -> list[str]:

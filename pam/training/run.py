@@ -1,4 +1,4 @@
-"""From a run's folder to its model: what the commands `train` and `ensemble` do."""
+"""From a run's folder to its model: what the commands `train`, `ensemble` and `reuse` do."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -19,7 +20,7 @@ from pam.config import RunConfig
 from pam.data.dataset import Examples, Prepared, Split
 from pam.decoding.hypotheses import LENGTHS, LengthPrior
 from pam.fingerprint import fingerprint, model_modules
-from pam.io import UserError, sha256_of, write_json, write_text
+from pam.io import UserError, atomic_write, read_json, sha256_of, write_json, write_text
 from pam.models.build import build, parameters_of
 from pam.models.checkpoint import belongings, load_model, save_model
 from pam.models.copying import match
@@ -99,7 +100,8 @@ def _train_in_group(
                 weights, progress = Trainer(run, model, train, dev, states, reporter, group, stop).run()
             if group.is_main:
                 results.clear()
-                split = _split(data, "train", run)
+                split = data.split("train")
+                split = split.turned() if run.components.reversed else split
                 LengthPrior.of(split).save(results.folder / "model" / LENGTHS)
                 save_model(results.folder / "model", run, kind, data.folder, weights, split.source_eos)
                 write_history(results.folder / "history.csv", progress.history)
@@ -198,3 +200,28 @@ def join(run: RunFolder) -> None:
         "command": command_line(),
     }
     write_json(run.training, record)
+
+
+def reuse(run: RunFolder, trained: RunFolder, data: Path) -> None:
+    """Takes over the model of another task's run, to test it on `data` that are prepared in its symbols.
+
+    Files are copied, `training.json` last: a link would not outlast another file system, and its times of change would
+    be those of the training. A UserError says what is missing, or that the data have other symbols.
+    """
+    watch = devices.Stopwatch(torch.device("cpu"))
+    for file in (trained.training, trained.history):
+        if not file.is_file():
+            raise UserError("no such file", file=file, hint="train the model first")
+    for name in belongings(load_model(trained.model).task):
+        own, other = Prepared(data).file(name), trained.model / name
+        if sha256_of(own) != sha256_of(other):
+            hint = f"prepare the data once more, with the task's data of {trained.path} as `--base`"
+            raise UserError(f"its symbols are not those of {other}", file=own, hint=hint)
+    names = [file.relative_to(trained.path) for file in sorted(trained.model.iterdir()) if file.is_file()]
+    for part in (*names, trained.history.relative_to(trained.path)):
+        (run.path / part).parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(run.path / part) as temporary:
+            shutil.copyfile(trained.path / part, temporary)
+    # The cost of taking over: the training counts with the run that did it, once.
+    own_cost = watch.restart() | {"trained_on": str(trained.path), "command": command_line()}
+    write_json(run.training, read_json(trained.training) | own_cost)

@@ -69,7 +69,7 @@ def ready(folder: Path, layout: dict[str, Any] | None = None, **given: Any) -> P
 def test_training_has_a_row_for_each_caption_and_other_splits_one_for_each_clip(tmp_path: Path) -> None:
     data = ready(tmp_path)
     assert data.rows("train")[:3] == [("clip0", "a dog barks 0 ."), ("clip0", "a cat"), ("clip1", "a dog barks 1 .")]
-    assert data.rows("dev") == [("clip3", "a dog barks 3 .")]
+    assert list(data.rows("dev")) == [("clip3", "a dog barks 3 .")]
     assert [clip for clip, _ in data.rows("test")] == ["clip4", "clip5"]
     references = (data.folder / "test.target.txt").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line) for line in references] == [["a dog barks 4 .", "a cat"], ["a dog barks 5 .", "a cat"]]

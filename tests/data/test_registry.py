@@ -33,15 +33,9 @@ UNPINNED = {
     ("wat17-ja-en", "train/train-1.txt"),
     ("wat17-ja-en", "dev/dev.txt"),
     ("wat17-ja-en", "test/test.txt"),
-    *(
-        (name, file)
-        for name in ("cnndm-see", "cnndm-see-duc2004")
-        for file in ("train.txt.src", "train.txt.tgt.tagged", "val.txt.src", "val.txt.tgt.tagged")
-    ),
-    ("cnndm-see", "test.txt.src"),
-    ("cnndm-see", "test.txt.tgt.tagged"),
-    ("cnndm-see-duc2004", "duc.src"),
-    ("cnndm-see-duc2004", "duc.tgt"),
+    *(("cnndm-see", f"{split}.txt.{side}") for split in ("train", "val", "test") for side in ("src", "tgt.tagged")),
+    ("duc2004", "duc.src"),
+    ("duc2004", "duc.tgt"),
     ("youtube2text", "captions.json"),
     ("youtube2text", "features.tar"),
 }
@@ -80,7 +74,7 @@ def test_our_own_registry_has_what_the_papers_used_and_what_stands_in_for_it() -
         "cnn-to-daily-mail": "summarization",
         "cnndm-see": "summarization",
         "cnndm-see-39k": "summarization",
-        "cnndm-see-duc2004": "summarization",
+        "duc2004": "summarization",
         "msrvtt-1000-vgg16": "captioning",
         "youtube2text": "captioning",
         "cldr-de-en-gold": "alignment",

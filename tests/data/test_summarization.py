@@ -5,13 +5,16 @@ from __future__ import annotations
 import io
 import json
 import lzma
+import random
 import tarfile
+import tracemalloc
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pam.data.dataset import Prepared
+from pam.data.dataset import Examples, Prepared
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset
 from pam.data.summarization import Summarization, sentences_of
@@ -74,7 +77,7 @@ def test_references_are_kept_sentence_by_sentence_and_the_first_is_the_target(tm
     data = ready(tmp_path)
     references = json.loads((data.folder / "test.target.txt").read_text(encoding="utf-8"))
     assert references == [["a mouse .", "it squeaks ."], ["mouse"]]
-    assert data.rows("test") == [("a mouse squeaks .", "a mouse . it squeaks .")]
+    assert list(data.rows("test")) == [("a mouse squeaks .", "a mouse . it squeaks .")]
 
 
 def test_both_sides_have_one_vocabulary(tmp_path: Path) -> None:
@@ -203,8 +206,8 @@ def test_mails_give_their_bodies_and_subjects(tmp_path: Path) -> None:
     dataset, raw = mails(tmp_path, MAILS)
     prepare("mine", dataset, raw, tmp_path / "out")
     data = Prepared(tmp_path / "out")
-    assert data.rows("train") == [("Can we meet ? At ten .", "Meeting")]
-    assert data.rows("dev") == [("The deal is done .", "Deal")]
+    assert list(data.rows("train")) == [("Can we meet ? At ten .", "Meeting")]
+    assert list(data.rows("dev")) == [("The deal is done .", "Deal")]
 
 
 def test_a_mail_without_a_subject_is_named(tmp_path: Path) -> None:
@@ -221,3 +224,28 @@ def test_real_titles_are_read_in_the_years_of_their_split(tmp_path: Path, corpor
     entry = find_dataset(["config/datasets.yaml"], "acl-titles").with_format({"read": {"kind": "jsonl", "only": years}})
     summary = prepare("acl-titles", entry, corpora / "acl-titles", tmp_path / "out")
     assert [summary["splits"][split]["rows"] for split in ("train", "dev", "test")] == [35, 34, 26]
+
+
+def test_opened_data_hold_few_bytes_for_each_symbol(tmp_path: Path) -> None:
+    words = [f"w{number}" for number in range(400)]
+    draw = random.Random(1)
+    texts = [" ".join(draw.choices(words, k=60)) for _ in range(1500)]
+    records = [{"year": 2018, "text": text, "title": f"{text[:30]} ."} for text in texts]
+    lines = list(map(json.dumps, [*records, *RECORDS[1:]]))
+    dataset, raw = written(tmp_path, lines, truncate={"source": 40, "target": 10}, vocabulary={"size": 300})
+    prepare("mine", dataset, raw, tmp_path / "out")
+    opened(tmp_path / "out")  # what is imported or kept for once is there now
+    tracemalloc.start()
+    examples, rows = opened(tmp_path / "out")
+    held, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    symbols = len(examples.sources.values) + len(examples.targets.values)
+    assert symbols > 50_000 and len(rows) == 1501
+    # Ids of 4 bytes, offsets, and the vocabularies; while they are read, once more, with 1 MB of the text at a time.
+    assert held < 6 * symbols
+    assert peak < 16 * symbols + 2**21
+
+
+def opened(folder: Path) -> tuple[Examples, Sequence[tuple[str, ...]]]:
+    data = Prepared(folder)
+    return Examples(data.split("train", extended=True), "symbols", len(data.target)), data.rows("train")

@@ -57,7 +57,7 @@ def test_the_other_direction_is_the_same_data_turned_round(tmp_path: Path) -> No
     there = Prepared(ready(tmp_path / "a"))
     back = Prepared(ready(tmp_path / "b", source="en", target="de"))
     for split in ("train", "dev", "test"):
-        assert [row[::-1] for row in back.rows(split)] == there.rows(split)
+        assert [row[::-1] for row in back.rows(split)] == list(there.rows(split))
     assert back.source.symbols == there.target.symbols
 
 

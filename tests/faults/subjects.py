@@ -70,7 +70,7 @@ def translation_data(room: Path) -> Subject:
 def _content(folder: Path) -> Result:
     """All that training, decoding and scoring read of prepared data."""
     data = Prepared(folder)
-    rows = {name: data.rows(name) for name in SPLITS}
+    rows = {name: list(data.rows(name)) for name in SPLITS}
     found = [data.summary["splits"], data.source.symbols, data.target.symbols, rows]
     for name in SPLITS:
         split = data.split(name)
@@ -96,7 +96,7 @@ def gold_data(room: Path) -> Subject:
             Prepared(folder),
             alignment.read_word_alignments(EvalInputs(data=folder).prepared.file("links.json")),
         )
-        return data.rows("gold"), data.split("gold").content, gold.model_dump()
+        return list(data.rows("gold")), data.split("gold").content, gold.model_dump()
 
     return Subject(made, use, (other,))
 

@@ -41,6 +41,8 @@ rule prepare_data:
         data=flow.prepared("train", "dev", "test"),
     log:
         f"{flow.logs}/{{task}}/prepare.log",
+    wildcard_constraints:
+        task=flow.teaching,
     conda:
         CONDA
     resources:
@@ -52,6 +54,7 @@ rule prepare_data:
         format=flow.format_argument,
         dataset=flow.dataset_of,
         registries=flow.registries,
+        base=flow.base_argument,
         out=output_folder("data"),
         stage=flow.last_stage,
     message:
@@ -59,7 +62,17 @@ rule prepare_data:
     shell:
         "logged {log:q} python -m pam prepare --dataset {params.dataset:q} {params.registries:q} "
         "--format {params.format:q} --raw data/{params.dataset:q} --out {params.out:q} "
-        "--stage {params.stage}"
+        "{params.base:q} --stage {params.stage}"
+
+
+# The same for a task that takes over trained models: their symbols, and a test split alone.
+use rule prepare_data as prepare_test with:
+    output:
+        data=flow.prepared("dev", "test"),
+    wildcard_constraints:
+        task=flow.tested,
+    message:
+        "Preparing {wildcards.task}, to be tested on"
 
 
 use rule prepare_data as extract_text with:
@@ -69,6 +82,8 @@ use rule prepare_data as extract_text with:
         data=directory(f"{flow.data}/extract"),
     log:
         f"{flow.logs}/{{task}}/extract.log",
+    wildcard_constraints:
+        task=r"[^/]+",
     params:
         code=flow.stage_code("extract"),
         options=flow.stage_options("extract"),
@@ -84,6 +99,8 @@ use rule prepare_data as tokenize_text with:
         data=directory(f"{flow.data}/tokenize"),
     log:
         f"{flow.logs}/{{task}}/tokenize.log",
+    wildcard_constraints:
+        task=r"[^/]+",
     params:
         code=flow.stage_code("tokenize"),
         options=flow.stage_options("tokenize"),
@@ -99,6 +116,8 @@ use rule prepare_data as segment_text with:
         data=directory(f"{flow.data}/segment"),
     log:
         f"{flow.logs}/{{task}}/segment.log",
+    wildcard_constraints:
+        task=r"[^/]+",
     params:
         code=flow.stage_code("segment"),
         options=flow.stage_options("segment"),

@@ -5,6 +5,7 @@ localrules:
     write_experiment,
     write_run,
     join_ensemble,
+    reuse_run,
 
 
 wildcard_constraints:
@@ -53,6 +54,7 @@ rule train_run:
     benchmark:
         f"{flow.results}/benchmarks/{{task}}/{{model}}/seed{{seed}}/train.tsv"
     wildcard_constraints:
+        task=flow.teaching,
         model=flow.trained,
     conda:
         CONDA
@@ -99,3 +101,29 @@ rule join_ensemble:
         "Joining {wildcards.model} on {wildcards.task}, seed {wildcards.seed}"
     shell:
         "logged {log:q} python -m pam ensemble --run {params.run:q} --config {params.config:q}"
+
+
+# A task that takes over the models of another one trains none.
+rule reuse_run:
+    input:
+        trained=flow.reused,
+        data=flow.prepared("test"),
+    output:
+        model=flow.run.model_files,
+        history=flow.run.history,
+        training=flow.run.training,
+    log:
+        f"{flow.logs}/{{task}}/{{model}}/seed{{seed}}/reuse.log",
+    wildcard_constraints:
+        task=flow.tested,
+        model=flow.trained,
+    conda:
+        CONDA
+    params:
+        code=flow.code("reuse"),
+        trained=lambda wildcards, input: folder_of(input.trained),
+        run=output_folder("training"),
+    message:
+        "Taking over {wildcards.model} for {wildcards.task}, seed {wildcards.seed}"
+    shell:
+        "logged {log:q} python -m pam reuse --run {params.run:q} --trained {params.trained:q}"
