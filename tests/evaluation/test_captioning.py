@@ -128,6 +128,11 @@ def test_people_are_held_against_the_others(data: Path) -> None:
     assert scores.metrics["rouge_coco"].value < copied["rouge_coco"] == pytest.approx(1.0)
 
 
+def test_people_are_compared_on_the_test_set_of_the_models(data: Path) -> None:
+    models = captioning.count(predicted(data, OUTPUTS)).units.references
+    assert {control(name, data)[0].references for name in ("constant", "nearest", "people")} == {models}
+
+
 def test_an_empty_caption_is_worth_nothing(data: Path) -> None:
     found = values(data, dict.fromkeys(OUTPUTS, ""))
     assert set(found.values()) == {0.0}
