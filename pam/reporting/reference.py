@@ -43,6 +43,7 @@ ARCHIVE, RECORD, SCORES, EXPERIMENT = "runs.tar.xz", "record.json", "scores.json
 MEASURED = ("run.yaml", "training.json", "history.csv", "decoding.json", "*scores.json", "*analysis.json")  # of a run
 TEXTS = ("predictions.tsv", "attention.json")  # those that hold text of the data, which not every license lets pass on
 SHOWN = {"tables": (".csv", ".md"), "figures": (".svg", ".png")}
+CLOSED = ("-ND", "not for redistribution", "not to be handed on")  # words of those licenses, as the registry has them
 UNPACKED = 2**30  # bytes of all runs of an experiment, as they are unpacked
 Name = tuple[str, str, int]  # a run: task, model, seed
 
@@ -64,7 +65,7 @@ def store(results: Path, out: Path, command: str, commit: str) -> None:
         raise UserError("no run has scores", file=results, hint="let the experiment run first")
     # Those whose license forbids to pass on what was made of their text.
     licenses = {task: read_json(results / task / "data/summary.json").get("licence", "") for task in tasks.values()}
-    closed = {task for task, text in licenses.items() if "-ND" in text}
+    closed = {task for task, text in licenses.items() if any(word in text for word in CLOSED)}
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     made_by = record(results, list(tasks), {"date": today, "command": command, "commit": commit}, out)
     made = out.with_name(f".{out.name}.part")

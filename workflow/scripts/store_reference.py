@@ -3,7 +3,7 @@
     python workflow/scripts/store_reference.py results/paper results/reference/paper \
         --command 'snakemake ...' --commit COMMIT
 
-Weights are not stored, and neither is text of data whose license allows no derivatives.
+Weights are not stored, and neither is text of data whose license does not let it pass on.
 restore_reference.py is the way back.
 """
 
