@@ -81,7 +81,7 @@ def seeds(text: str) -> str:
 
 def figure(form: str, key: Key) -> str:
     """One figure of a stored table."""
-    digits = {"accuracy": 2, "ppl": 2}.get(key[3], 3 if "aer" in key[3] else 1)
+    digits = {"accuracy": 2, "ppl": 2, "cider": 3}.get(key[3], 3 if "aer" in key[3] else 1)
     if form == "gain":
         mean, low, high = (
             signed(number, digits) for number in row(key, "gain", "low", "high")[["gain", "low", "high"]]
