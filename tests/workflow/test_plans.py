@@ -317,7 +317,7 @@ def test_only_heavy_rules_are_jobs_of_a_cluster() -> None:
         for block in re.findall(r"^localrules:\n((?:    \w+,\n)+)", text, flags=re.MULTILINE):
             local.update(block.replace(",", "").split())
     assert rules - local == {
-        *("extract_text", "tokenize_text", "segment_text", "prepare_data", "train_run"),
+        *("extract_text", "tokenize_text", "segment_text", "prepare_data", "prepare_test", "train_run"),
         *("choose_length_penalty", "predict_run", "attention_run", "analyze_run", "analyze_word_alignments"),
         *("predict_dev", "analyze_dev", "test_significance"),
     }

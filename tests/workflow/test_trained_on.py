@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,7 @@ def test_a_run_takes_over_a_model_and_is_scored_on_its_own_test_split(tested: Ch
     assert len((runs[1] / "beam2/predictions.tsv").read_text(encoding="utf-8").splitlines()) == 7
     assert json.loads((runs[1] / "scores.json").read_text(encoding="utf-8"))["metrics"]
     assert tested.plan("all", *PAIRS).jobs.total() == 0
-    said = tested.command(["python", "-m", "pam", "check", "--configfile", "own/translation.yaml"]).said
+    said = tested.command([sys.executable, "-m", "pam", "check", "--configfile", "own/translation.yaml"]).said
     assert "task far: tests the models of pairs, trains none" in said
     # Trained in another way, it is taken over anew.
     tested.edit("own/translation.yaml", "epochs: 1", "epochs: 2")
