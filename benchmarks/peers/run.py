@@ -36,7 +36,7 @@ from pam.training import devices
 
 HERE, ROOT = Path(__file__).resolve().parent, Path(__file__).resolve().parents[2]
 FIRST = 5  # id of the first word
-BATCH_SIZE, BATCHES = 64, 120  # of these many batches, over and over
+BATCHES = 120  # of these many, over and over
 SOURCES = {  # what Python imports, by peer
     "joeynmt": ".", "opennmt": ".", "opennmt-copy": ".", "var-attn": ".", "neural-transducer": "src",
 }  # fmt: skip
@@ -101,10 +101,10 @@ def prepared(table: Table, folder: Path) -> Prepared:
     return Prepared(data)
 
 
-def batches_of(split: Split, targets: Any) -> list[tuple[Rows, Rows]]:
+def batches_of(table: Table, split: Split, targets: Any) -> list[tuple[Rows, Rows]]:
     """The first batches of a training's first epoch, without padding."""
     examples, found = Examples(split, targets), []
-    for rows in examples.shuffled(BATCH_SIZE, seed=1, epoch=0)[:BATCHES]:
+    for rows in examples.shuffled(table.batch_size, seed=1, epoch=0)[:BATCHES]:
         batch = examples.batch(rows)
         sources = [row[:length].tolist() for row, length in zip(batch.source, batch.lengths.tolist(), strict=True)]
         found.append((sources, [row[row != PAD].tolist() for row in batch.target]))
@@ -130,14 +130,14 @@ def drawn_batches(table: Table) -> list[tuple[Rows, Rows]]:
 def write_task(table: Table, data: Prepared | None, path: Path) -> None:
     if data is None:
         assert table.drawn is not None
-        words = FIRST + table.drawn[2]
-        sizes = {"source": words, "target": words, "beam": table.beam, **table.sizes}
-        write_json(path, {**sizes, "symbols": drawn_batches(table), "actions": []})
-        return
-    split = data.split("train")
-    sizes = {"source": len(data.source), "target": len(data.target), **table.sizes}
-    actions = [] if split.alignments is None else batches_of(split, "actions")
-    write_json(path, {**sizes, "symbols": batches_of(split, "symbols"), "actions": actions})
+        source = target = FIRST + table.drawn[2]
+        symbols, actions = drawn_batches(table), []
+    else:
+        source, target, split = len(data.source), len(data.target), data.split("train")
+        symbols = batches_of(table, split, "symbols")
+        actions = [] if split.alignments is None else batches_of(table, split, "actions")
+    sizes = {"source": source, "target": target, "beam": table.beam, **table.sizes}
+    write_json(path, {**sizes, "symbols": symbols, "actions": actions})
 
 
 def take_turns(servers: list[Server], table: Table) -> Answers:

@@ -11,7 +11,7 @@ from joeynmt.batch import Batch
 from joeynmt.model import build_model
 from joeynmt.search import search
 from joeynmt.vocabulary import Vocabulary
-from serving import BEAM, LONGEST, PAD, Rows, Task, arguments, longest_first, padded, serve, step
+from serving import LONGEST, PAD, Rows, Task, arguments, longest_first, padded, serve, step
 
 IDS = [1, 2, 3, 0]  # JoeyNMT's ids of our PAD, BOS, EOS and UNK
 
@@ -72,7 +72,7 @@ def main() -> None:
         batch = batches[number % len(batches)]
         model.eval()
         forced = {"min_output_length": task.steps} if task.steps else {}
-        outputs, *_ = search(model, batch, task.steps or LONGEST, BEAM, 0.0, **forced)
+        outputs, *_ = search(model, batch, task.steps or LONGEST, task.beam, 0.0, **forced)
         return batch.nseqs, int((torch.as_tensor(outputs) != IDS[PAD]).sum())
 
     serve(train, decode)

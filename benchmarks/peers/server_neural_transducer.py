@@ -6,7 +6,7 @@ import decoding
 import model as models
 import torch
 from dataloader import BOS_IDX, EOS_IDX, PAD_IDX, STEP_IDX, UNK_IDX
-from serving import BEAM, BOS, Rows, arguments, padded, serve, step
+from serving import BOS, Rows, arguments, padded, serve, step
 from torch import Tensor
 
 IDS = [PAD_IDX, BOS_IDX, EOS_IDX, UNK_IDX, STEP_IDX]  # for our PAD, BOS, EOS, UNK and STEP
@@ -59,7 +59,7 @@ def main() -> None:
         source, mask, target, _ = batches[number % len(batches)]
         model.eval()
         with torch.no_grad():
-            outputs, _ = search(model, source, mask, max_len=len(target) + 5, nb_beam=BEAM)
+            outputs, _ = search(model, source, mask, max_len=len(target) + 5, nb_beam=task.beam)
         return source.shape[1], sum(map(len, outputs))
 
     serve(train, decode)

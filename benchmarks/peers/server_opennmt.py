@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from serving import BEAM, BOS, EOS, LONGEST, PAD, UNK, Rows, Task, arguments, padded, serve, step
+from serving import BOS, EOS, LONGEST, PAD, UNK, Rows, Task, arguments, padded, serve, step
 from torch import Tensor, nn
 
 # It imports these for text filters that are not used here.
@@ -71,7 +71,7 @@ def main() -> None:
     batches = [batch_of(*batch) for batch in task.symbols]
     words = {"src": Words(task.source), "tgt": Words(task.target), "decoder_start_token": "<s>"}
     translator = Translator(
-        model, words, beam_size=BEAM, min_length=task.steps or 0, max_length=task.steps or LONGEST,
+        model, words, beam_size=task.beam, min_length=task.steps or 0, max_length=task.steps or LONGEST,
         max_length_ratio=0, global_scorer=GNMTGlobalScorer(0.0, 0.0, "none", "none"), dump_beam="",
     )  # fmt: skip
 

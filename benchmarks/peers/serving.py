@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 PAD, BOS, EOS, UNK, STEP = range(5)  # ids of both vocabularies; words or characters follow
-BEAM = 4
 LONGEST = 40  # symbols of an output where the task forces no length
 
 Rows = list[list[int]]
@@ -39,9 +38,9 @@ class Task:
     layers: int  # of encoder and decoder
     dropout: float
     steps: int | None  # that every decoding takes, whatever the model has learned; None: until the outputs end
+    beam: int  # hypotheses of every decoding
     symbols: list[tuple[Rows, Rows]]  # batches of sources and targets
     actions: list[tuple[Rows, Rows]]  # the same, targets being a pointer's actions; none where there is no alignment
-    beam: int = BEAM  # hypotheses of every decoding
 
 
 @dataclass(frozen=True)

@@ -292,15 +292,16 @@ def examples(spec: TableSpec, inputs: Inputs) -> Table:
             if [line[:2] for line in other.lines] != [line[:2] for line in first.lines]:
                 words, hint = f"these are not the rows of {first.path}", "predict again on the same prepared data"
                 raise UserError(words, file=other.path, hint=hint)
+        origins = _origins_of(spec, first.path)
         for place in _most_different([one.lines for one in models], lengths):
             source, target, _ = first.lines[place]
-            origins = _origins_in(spec, first.path, source)
+            written = [(one.model, one.label, one.lines[place][2]) for one in models]
+            outputs = [(*own, origins(own[-1], source)) for own in written]  # before the source is cut
             if spec.kind == SUMMARIZATION and len(source.split()) > SHOWN_WORDS:
                 source = " ".join([*source.split()[:SHOWN_WORDS], "…"])
             texts = [("", "Source", source, ""), ("", "Reference", target, "")]
             texts += [("", "Another reference", other, "") for other in _other_references(spec, first.path, place)]
-            texts += [(one.model, one.label, one.lines[place][2], origins(one.lines[place][2])) for one in models]
-            lines += [(label_of(task, inputs.experiment), task, place + 1, *text) for text in texts]
+            lines += [(label_of(task, inputs.experiment), task, place + 1, *text) for text in (*texts, *outputs)]
     frame = pd.DataFrame(lines, columns=["task_label", *EXAMPLES, summarization.ORIGINS], dtype=object)
     notes = (EXAMPLES_NOTES[str(spec.kind)],)
     frame["shown"] = frame["text"].replace("", "(empty)")
@@ -308,12 +309,13 @@ def examples(spec: TableSpec, inputs: Inputs) -> Table:
     return table_of(inputs.title(spec), frame, csv, {}, EXAMPLES_SHOWN, notes, group=2)
 
 
-def _origins_in(spec: TableSpec, predictions: Path, source: str) -> Callable[[str], str]:
-    """What says of an output where each of its words comes from, with a space between two; of nothing but summaries."""
+def _origins_of(spec: TableSpec, predictions: Path) -> Callable[[str, str], str]:
+    """What says of an output, and its whole source, where each word comes from, with a space between two; of nothing
+    but summaries."""
     if spec.kind != SUMMARIZATION:
-        return lambda text: ""
+        return lambda text, source: ""
     known = Prepared(RunFolder(predictions.parent.parent).data()).target
-    return lambda text: " ".join(summarization.origins(text, source, known))
+    return lambda text, source: " ".join(summarization.origins(text, source, known))
 
 
 def _other_references(spec: TableSpec, predictions: Path, place: int) -> list[str]:

@@ -100,8 +100,7 @@ def _train_in_group(
                 weights, progress = Trainer(run, model, train, dev, states, reporter, group, stop).run()
             if group.is_main:
                 results.clear()
-                split = data.split("train")
-                split = split.turned() if run.components.reversed else split
+                split = _directed(data.split("train"), run)
                 LengthPrior.of(split).save(results.folder / "model" / LENGTHS)
                 save_model(results.folder / "model", run, kind, data.folder, weights, split.source_eos)
                 write_history(results.folder / "history.csv", progress.history)
@@ -112,9 +111,8 @@ def _train_in_group(
             results.publish(folder.path)
 
 
-def _split(data: Prepared, name: str, run: RunConfig) -> Split:
+def _directed(split: Split, run: RunConfig) -> Split:
     """A split in the direction in which a model learns."""
-    split = data.split(name, run.components.copying.copies)
     return split.turned() if run.components.reversed else split
 
 
@@ -126,7 +124,8 @@ def _sizes(data: Prepared, run: RunConfig) -> tuple[int, int]:
 
 def _examples(data: Prepared, name: str, run: RunConfig) -> Examples:
     """The rows of a split; a UserError names the file if there are none, or not what the model learns from."""
-    split, path = _split(data, name, run), data.folder / f"{name}.safetensors"
+    split = _directed(data.split(name, run.components.copying.copies), run)
+    path = data.folder / f"{name}.safetensors"
     if len(split) == 0:
         raise UserError("no rows", file=path, hint="prepare data that has some")
     try:
