@@ -163,7 +163,7 @@ def _run(
 
 def origin_of(name: str, dataset: Dataset, hashes: dict[str, str]) -> dict[str, Any]:
     """The data set, as a summary names it; `hashes` are those of the fetched files."""
-    own = {key: getattr(dataset, key) for key in ("task", "title", "licence", "citation")}
+    own = {key: getattr(dataset, key) for key in ("task", "title", "licence", "redistributable", "citation")}
     return {"dataset": name, **own, "inputs_sha256": hashes}
 
 

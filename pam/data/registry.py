@@ -59,6 +59,7 @@ class Dataset(Strict):
     task: str = Field(description="kind of task, one of TASKS")
     title: str = Field("", description="what it is, in a line")
     licence: str = Field("", description="licence of the data, or what is known of it")
+    redistributable: bool = Field(True, description="whether its licence lets text of it be passed on with results")
     citation: str = Field("", description="publication to cite")
     mirror_name: str | None = Field(None, description="folder on a mirror that is tried before the data set's own name")
     package: Package | None = Field(None, description="package that the files are drawn from")

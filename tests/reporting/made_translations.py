@@ -140,7 +140,7 @@ def make_data(folder: Path, pairs: Sequence[tuple[str, str]]) -> None:
     write_text(data / "test.target.txt", "".join(f"{target}\n" for _, target in pairs))
     languages = {"source": "de", "target": "en"}
     splits = {"train": {"rows": 1000}}
-    write_summary(data, {"task": "translation", "languages": languages, "splits": splits})
+    write_summary(data, {"task": "translation", "redistributable": True, "languages": languages, "splits": splits})
     links = [[[t, t] for t in range(len(target.split()))] for _, target in pairs]
     write_json(gold / "links.json", {"sure": links, "possible": links})
     write_summary(gold, {"task": "alignment"})

@@ -119,10 +119,9 @@ def test_the_same_content_gives_the_same_bytes(finished: MadeExperiment, store: 
     assert (store() / "runs.tar.xz").read_bytes() == before
 
 
-@pytest.mark.parametrize("licence", ["CC BY-NC-ND 4.0 (talks)", "none stated; for research, not for redistribution"])
-def test_text_that_no_license_lets_pass_on_is_not_stored(finished: MadeExperiment, store: Store, licence: str) -> None:
+def test_text_that_no_license_lets_pass_on_is_not_stored(finished: MadeExperiment, store: Store) -> None:
     summary = finished.folder / "de-en/data/summary.json"
-    write_json(summary, read_json(summary) | {"licence": licence})
+    write_json(summary, read_json(summary) | {"redistributable": False})
     for file in ("tables/examples.csv", "figures/attention_de-en_seed1.svg"):
         write_text(finished.folder / file, "x\n")
     write_json(finished.run("de-en", "soft") / "attention.json", {})
