@@ -24,8 +24,9 @@ PYTHON ?= $(firstword $(foreach name,$(CANDIDATES),$(shell $(name) $(NEW_ENOUGH)
 run: $(VENV)/user
 	@$(BIN)/python workflow/scripts/run.py $(ARGS)
 
+# A file's tests stay together, so that what they share is made once.
 test: $(VENV)/dev
-	@$(BIN)/python -m pytest -q -n auto $(ARGS)
+	@$(BIN)/python -m pytest -q -n auto --dist loadfile $(ARGS)
 
 # The same tests in their long forms, with none left out; what they showed goes into docs/reliability.md.
 faults: $(VENV)/dev

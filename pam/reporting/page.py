@@ -337,17 +337,25 @@ Marked = tuple[str, str, str]  # the same, in between what is marked in it: `nov
 
 
 def examples(data: pd.DataFrame, labels: Mapping[str, str], letters: bool) -> list[dict[str, Any]]:
-    """For each row of a test split its source, its reference, and each output as pieces, marked where the data say of
-    each word where it comes from."""
+    """For each row of a test split what is given, its source and its references, and each output as pieces beside the
+    nearest reference, marked where the data say of each word where it comes from."""
     found = []
     data = data if ORIGINS in data.columns else data.assign(**{ORIGINS: ""})
     for (task, number), rows in data.groupby(["task", "sentence"], sort=False):
-        source, reference, *outputs = rows["text"]
-        others = zip(rows["label"][2:], outputs, rows[ORIGINS][2:], strict=True)
-        compared = [(label, marked(pieces(reference, one, letters), own.split())) for label, one, own in others]
-        own = {"task": labels[str(task)], "number": number, "source": source, "reference": reference}
-        found.append(own | {"outputs": compared, "letters": letters, "marked": rows[ORIGINS].any()})
+        written = rows["model"].astype(bool)
+        given = list(zip(rows["label"][~written], rows["text"][~written], strict=True))
+        compared = []
+        for label, text, origins in rows.loc[written, ["label", "text", ORIGINS]].itertuples(index=False):
+            beside = [pieces(reference, text, letters) for _, reference in given[1:]]
+            compared.append((label, marked(min(beside, key=differing), origins.split())))
+        own = {"task": labels[str(task)], "number": number, "given": given, "outputs": compared}
+        found.append(own | {"letters": letters, "marked": rows[ORIGINS].any(), "nearest": len(given) > 2})
     return found
+
+
+def differing(compared: Sequence[Piece]) -> int:
+    """How much of an output and its reference is in one of them alone, in characters."""
+    return sum(len(text) for kind, text in compared if kind != "same")
 
 
 def pieces(reference: str, output: str, letters: bool) -> list[Piece]:

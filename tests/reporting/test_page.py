@@ -220,6 +220,15 @@ def test_words_that_look_like_markup_are_shown_as_words() -> None:
     assert found["outputs"] == [("<i>M</i>", [("missing", "", "a")])]
 
 
+def test_an_output_is_compared_with_the_nearest_of_several_references() -> None:
+    texts = {"Source": "clip 1", "Reference": "a man sings", "Another reference": "a cat runs", "Soft": "a cat sleeps"}
+    rows = [("t", 1, "soft" if label == "Soft" else "", label, text) for label, text in texts.items()]
+    (found,) = examples(pd.DataFrame(rows, columns=["task", "sentence", "model", "label", "text"]), {"t": "T"}, False)
+    assert found["given"] == [(label, text) for label, text in texts.items() if label != "Soft"]
+    (output,) = found["outputs"]
+    assert output == ("Soft", [("same", "", "a cat"), ("missing", "", "runs"), ("added", "", "sleeps")])
+
+
 def test_words_are_marked_by_where_they_come_from_beside_what_the_reference_has() -> None:
     compared = pieces("a red wall", "a yak near zebra wall", letters=False)
     assert marked(compared, ["source", "adopted", "novel", "novel", "source"]) == [
@@ -227,19 +236,6 @@ def test_words_are_marked_by_where_they_come_from_beside_what_the_reference_has(
         ("same", "", "wall"),
     ]
     assert marked(compared, []) == [(kind, "", text) for kind, text in compared]
-
-
-def test_rows_between_the_reference_and_the_models_are_not_marked() -> None:
-    lines = [
-        *[("t", "1", "", "Source", "a b", ""), ("t", "1", "", "Reference", "a", "")],
-        *[("t", "1", "", "Another reference", "b", ""), ("t", "1", "m", "M", "a c", "source novel")],
-    ]
-    frame = pd.DataFrame(lines, columns=["task", "sentence", "model", "label", "text", "origins"])
-    (found,) = examples(frame, {"t": "T"}, letters=False)
-    assert found["outputs"] == [
-        ("Another reference", [("missing", "", "a"), ("added", "", "b")]),
-        ("M", [("same", "", "a"), ("added", "novel", "c")]),
-    ]
 
 
 @pytest.fixture(scope="module")

@@ -51,6 +51,7 @@ def section(fresh: Checkout) -> str:
 @pytest.mark.slow
 def test_a_module_makes_the_whole_report_in_its_users_folder(fresh: Checkout, elsewhere: Checkout) -> None:
     elsewhere.write("Snakefile", MODULE.format(folder=fresh.folder))
+    fresh.edit("own/experiment.yaml", "[soft, mono-postr-joint]", "[mono-postr-joint]")
     elsewhere.write("mine.yaml", section(fresh))
     before = {path for path in fresh.folder.rglob("*") if path.suffix != ".pyc" and path.name != "__pycache__"}
     outcome = elsewhere.run()
