@@ -26,7 +26,7 @@ run: $(VENV)/user
 
 # A file's tests stay together, so that what they share is made once.
 test: $(VENV)/dev
-	@$(BIN)/python -m pytest -q -n auto --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # The same tests in their long forms, with none left out; what they showed goes into docs/reliability.md.
 faults: $(VENV)/dev

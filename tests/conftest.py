@@ -18,6 +18,7 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 Recorder = Callable[..., None]
+LONGEST = ("slurm", "workflow", "faults")  # folders whose files take longest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,6 +34,11 @@ def pytest_configure(config: pytest.Config) -> None:
     # Of several test processes, the one that hears of all tests.
     if file is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Records(file, goes_on=bool(config.getoption("lf"))))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first, so that no process is left alone with one of them at the end."""
+    items.sort(key=lambda item: item.path.parent.name not in LONGEST)
 
 
 @pytest.fixture
