@@ -63,7 +63,8 @@ def store(results: Path, out: Path, command: str, commit: str) -> None:
     tasks = {run_path(name): name[0] for name in experiment.runs() if (results / run_path(name) / SCORES).is_file()}
     if not tasks:
         raise UserError("no run has scores", file=results, hint="let the experiment run first")
-    closed = {task for task in tasks.values() if not read_json(results / task / SUMMARY)["redistributable"]}
+    # Data that were prepared before this was a key of theirs do not say that their text may be passed on.
+    closed = {task for task in tasks.values() if not read_json(results / task / SUMMARY).get("redistributable")}
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     made_by = record(results, list(tasks), {"date": today, "command": command, "commit": commit}, out)
     made = out.with_name(f".{out.name}.part")
