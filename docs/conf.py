@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 
 SECTIONS = {
     "Use": ("docs/data", "docs/models", "docs/extending", "docs/clusters"),
-    "Results": ("docs/results", "docs/attentions", "docs/speed", "docs/claims", "docs/gallery", "results/reference/README"),
+    "Results": (
+        "docs/results",
+        "docs/attentions",
+        "docs/speed",
+        "docs/claims",
+        "docs/gallery",
+        "results/reference/README",
+    ),
     "Reference": (
         "docs/glossary",
         "config/README",
