@@ -337,25 +337,19 @@ Marked = tuple[str, str, str]  # the same, in between what is marked in it: `nov
 
 
 def examples(data: pd.DataFrame, labels: Mapping[str, str], letters: bool) -> list[dict[str, Any]]:
-    """For each row of a test split what is given, its source and its references, and each output as pieces beside the
-    nearest reference, marked where the data say of each word where it comes from."""
+    """For each row of a test split what is given, and each output beside the nearest reference, marked by origin."""
     found = []
     data = data if ORIGINS in data.columns else data.assign(**{ORIGINS: ""})
     for (task, number), rows in data.groupby(["task", "sentence"], sort=False):
-        written = rows["model"].astype(bool)
-        given = list(zip(rows["label"][~written], rows["text"][~written], strict=True))
+        given = list(rows.loc[rows["model"] == "", ["label", "text"]].itertuples(index=False, name=None))
         compared = []
-        for label, text, origins in rows.loc[written, ["label", "text", ORIGINS]].itertuples(index=False):
+        for label, text, origins in rows.loc[rows["model"] != "", ["label", "text", ORIGINS]].itertuples(index=False):
             beside = [pieces(reference, text, letters) for _, reference in given[1:]]
-            compared.append((label, marked(min(beside, key=differing), origins.split())))
+            nearest = min(beside, key=lambda own: sum(len(text) for kind, text in own if kind != "same"))
+            compared.append((label, marked(nearest, origins.split())))
         own = {"task": labels[str(task)], "number": number, "given": given, "outputs": compared}
         found.append(own | {"letters": letters, "marked": rows[ORIGINS].any(), "nearest": len(given) > 2})
     return found
-
-
-def differing(compared: Sequence[Piece]) -> int:
-    """How much of an output and its reference is in one of them alone, in characters."""
-    return sum(len(text) for kind, text in compared if kind != "same")
 
 
 def pieces(reference: str, output: str, letters: bool) -> list[Piece]:

@@ -39,7 +39,6 @@ from pam.io import UserError, atomic_write, read_json, read_yaml, write_json
 from pam.reporting.runs import load_experiment
 
 ARCHIVE, RECORD, SCORES, EXPERIMENT = "runs.tar.xz", "record.json", "scores.json", "experiment.yaml"
-SUMMARY = "data/summary.json"  # of a task
 
 MEASURED = ("run.yaml", "training.json", "history.csv", "decoding.json", "*scores.json", "*analysis.json")  # of a run
 TEXTS = ("predictions.tsv", "attention.json")  # those that hold text of the data, which not every license lets pass on
@@ -63,8 +62,10 @@ def store(results: Path, out: Path, command: str, commit: str) -> None:
     tasks = {run_path(name): name[0] for name in experiment.runs() if (results / run_path(name) / SCORES).is_file()}
     if not tasks:
         raise UserError("no run has scores", file=results, hint="let the experiment run first")
-    # Data that were prepared before this was a key of theirs do not say that their text may be passed on.
-    closed = {task for task in tasks.values() if not read_json(results / task / SUMMARY).get("redistributable")}
+    # Data prepared by earlier code do not say that their text may be passed on.
+    closed = {
+        task for task in tasks.values() if not read_json(results / task / "data/summary.json").get("redistributable")
+    }
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     made_by = record(results, list(tasks), {"date": today, "command": command, "commit": commit}, out)
     made = out.with_name(f".{out.name}.part")
@@ -169,7 +170,7 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
         hint = "only tables and figures are stored here; train the runs"
         raise UserError("no runs are stored", file=stored / ARCHIVE, hint=hint)
     for task in experiment.tasks:
-        if not (results / task / SUMMARY).is_file():
+        if not (results / task / "data/summary.json").is_file():
             words = "made later, it would be newer than what is restored, and all would be trained again"
             hint = "run `snakemake --cores all data --configfile ...` before"
             raise UserError(
