@@ -63,9 +63,8 @@ def store(results: Path, out: Path, command: str, commit: str) -> None:
     if not tasks:
         raise UserError("no run has scores", file=results, hint="let the experiment run first")
     # Data prepared by earlier code do not say that their text may be passed on.
-    closed = {
-        task for task in tasks.values() if not read_json(results / task / "data/summary.json").get("redistributable")
-    }
+    summaries = {task: read_json(results / task / "data/summary.json") for task in set(tasks.values())}
+    closed = {task for task, summary in summaries.items() if not summary.get("redistributable")}
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     made_by = record(results, list(tasks), {"date": today, "command": command, "commit": commit}, out)
     made = out.with_name(f".{out.name}.part")

@@ -52,6 +52,12 @@ def test_our_own_registry_is_sound_and_every_download_is_pinned_where_its_hash_i
             assert pinned != ((name, key) in UNPINNED), (name, key)
 
 
+def test_no_text_is_passed_on_whose_license_forbids_it_in_so_many_words() -> None:
+    words = ("-ND", "not for redistribution", "not to be handed on")
+    forbidden = [one for one in load_registries([OURS]).values() if any(word in one.licence for word in words)]
+    assert forbidden and not any(one.redistributable for one in forbidden)
+
+
 def test_our_own_registry_has_what_the_papers_used_and_what_stands_in_for_it() -> None:
     kinds = {name: dataset.task for name, dataset in load_registries([OURS]).items()}
     assert kinds == {

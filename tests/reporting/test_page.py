@@ -238,6 +238,16 @@ def test_words_are_marked_by_where_they_come_from_beside_what_the_reference_has(
     assert marked(compared, []) == [(kind, "", text) for kind, text in compared]
 
 
+def test_rows_between_the_reference_and_the_models_take_no_marks_of_theirs() -> None:
+    lines = [
+        *[("t", "1", "", "Source", "a b", ""), ("t", "1", "", "Reference", "a", "")],
+        *[("t", "1", "", "Another reference", "b", ""), ("t", "1", "m", "M", "a c", "source novel")],
+    ]
+    frame = pd.DataFrame(lines, columns=["task", "sentence", "model", "label", "text", "origins"])
+    (found,) = examples(frame, {"t": "T"}, letters=False)
+    assert found["outputs"] == [("M", [("same", "", "a"), ("added", "novel", "c")])]
+
+
 @pytest.fixture(scope="module")
 def summaries(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The page of made-up summaries, of which one table is shown."""

@@ -119,9 +119,13 @@ def test_the_same_content_gives_the_same_bytes(finished: MadeExperiment, store: 
     assert (store() / "runs.tar.xz").read_bytes() == before
 
 
-def test_text_that_no_license_lets_pass_on_is_not_stored(finished: MadeExperiment, store: Store) -> None:
+@pytest.mark.parametrize("told", [{"redistributable": False}, {}], ids=["forbidden", "prepared by earlier code"])
+def test_text_that_may_not_be_passed_on_is_not_stored(
+    finished: MadeExperiment, store: Store, told: dict[str, bool]
+) -> None:
     summary = finished.folder / "de-en/data/summary.json"
-    write_json(summary, read_json(summary) | {"redistributable": False})
+    known = {key: value for key, value in read_json(summary).items() if key != "redistributable"}
+    write_json(summary, known | told)
     for file in ("tables/examples.csv", "figures/attention_de-en_seed1.svg"):
         write_text(finished.folder / file, "x\n")
     write_json(finished.run("de-en", "soft") / "attention.json", {})
