@@ -196,7 +196,7 @@ def test_trainings_without_accuracy_show_their_training_loss(tmp_path: Path) -> 
     made.histories[0].write_text("\n".join(map(",".join, rows)) + "\n", encoding="utf-8")
     with drawn("curves", made) as figure:
         assert [axes.get_title(loc="left") for axes in figure.axes] == ["de-N", ""]
-        names = [axes.get_ylabel().partition(" (")[0] for axes in figure.axes]
+        names = [axes.get_ylabel().partition("\n")[0] for axes in figure.axes]
         assert names == ["training loss", "development loss"]
 
 
@@ -217,11 +217,14 @@ def test_losses_by_symbol_and_by_action_are_on_axes_of_their_own(tmp_path: Path)
     path.write_text(yaml.safe_dump(run), encoding="utf-8")
     with drawn("curves", made) as figure:
         named = {panel.get_ylabel(): [line.get_color() for line in panel.lines] for panel in figure.axes}
+        figure.canvas.draw()
+        for panel in figure.axes:
+            assert panel.yaxis.label.get_window_extent().height <= panel.get_window_extent().height
     soft, hard = (style.look(model).color for model in ("soft", "hard-mono"))
     assert named == {
-        "development accuracy (%)": [soft, hard],
-        "development loss (nats a symbol)": [soft],
-        "development loss (nats an action)": [hard],
+        "development accuracy\n(%)": [soft, hard],
+        "development loss\n(nats a symbol)": [soft],
+        "development loss\n(nats an action)": [hard],
     }
 
 
@@ -248,7 +251,7 @@ def test_where_sums_are_measured_a_panel_shows_their_positions(tmp_path: Path) -
     named = f"{rows[0]},dev_token_accuracy,dev_objective,dev_positions"
     path.write_text("\n".join([named, *(f"{row},0.5,-1.5,4.6" for row in rows[1:])]) + "\n", encoding="utf-8")
     with drawn("curves", made, "--eval-metrics") as figure:
-        assert figure.axes[3].get_ylabel() == "positions summed over (a symbol)"
+        assert figure.axes[3].get_ylabel() == "positions summed over\n(a symbol)"
         assert float(figure.axes[3].lines[0].get_ydata()[0]) == 4.6
 
 

@@ -122,7 +122,7 @@ def _panel(axes: Axes, models: dict[str, list[History]], kind: Kind) -> None:
         mark = look.marker if count == 1 else None
         line = {"color": look.color, "ls": look.dashes, "marker": mark, "lw": 1.8, "zorder": 3}
         axes.plot(own[0].columns["epoch"][:count], means[-1], **line)
-    axes.set_ylabel(f"{kind.words} ({kind.unit})")
+    axes.set_ylabel(f"{kind.words}\n({kind.unit})")
     if all(len(mean) == 1 for mean in means):
         axes.set_xlim(0.5, 1.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
