@@ -14,7 +14,7 @@ from pam.data.vocabulary import PAD
 from pam.models import output_kernels
 from pam.models.seq2seq import Seq2Seq
 from tests.models import plain, tiny
-from tests.models.test_kernels import tapes_made
+from tests.models.gradients import tapes_made
 
 TOP_3 = {"kind": "output", "top_k": 3}
 NUCLEUS = {"kind": "output", "mass": 0.8}

@@ -1,0 +1,249 @@
+"""The output layer's hand-made gradients against plain twins and against differences (float64)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pam.models import output_kernels
+from pam.models.output_kernels import (
+    Mixture,
+    OutputLayer,
+    PositionLikelihood,
+    gold_log_probs_plain,
+    mixture_log_likelihood,
+    mixture_plain,
+    nonzero_rows,
+)
+from pam.models.search_layer import SearchedMixture, SearchLayer
+from tests.models.gradients import COUNTS, assert_near, assert_same, by, drawn, steps_of
+
+pytestmark = pytest.mark.usefixtures("padded")
+
+# The output layer of positions, step by step.
+
+ROWS, ALL, LITTLE = sum(COUNTS) * 5, 1 << 24, 200  # bytes
+SOME = torch.tensor([[1, 0, 1, 0, 0], [0, 1, 0, 0, 0], [0, 0, 1, 1, 1], [1, 1, 1, 1, 1]]).bool()
+"""Positions that count, of each sentence."""
+
+
+def which(some: Tensor) -> list[tuple[Tensor, int]]:
+    """All positions; some, computed alone; some, computed among all."""
+    return [(torch.ones_like(some), 0), (some, 0), (some, 10**6)]
+
+
+def positions(likelihood: Callable[..., Tensor], queries: Sequence[Tensor], kept: Tensor, fed_back: bool) -> Tensor:
+    """Log-likelihoods of positions at all steps; each step's query may depend on the last one's."""
+    found: list[Tensor] = []
+    for t, query in enumerate(queries):
+        if fed_back and found:
+            shared = found[-1][: len(query)].softmax(1)
+            query = query + shared[:, :1]
+        symbols = torch.arange(len(query)) + t
+        found.append(likelihood(query, symbols, kept[: len(query)]) * kept[: len(query)])
+    return torch.cat([part.flatten() for part in found])
+
+
+def plain_positions(
+    views: Tensor, weight: Tensor, bias: Tensor, query: Tensor, symbols: Tensor, kept: Tensor
+) -> Tensor:
+    return gold_log_probs_plain(views[: len(query)], query, weight, bias, symbols)
+
+
+@pytest.mark.parametrize("chunk", [ALL, LITTLE], ids=["stored", "recomputed"])
+@pytest.mark.parametrize("fed_back", [False, True])
+@pytest.mark.parametrize(("kept", "picking"), which(SOME), ids=["all", "some", "some of all"])
+def test_position_likelihoods_over_steps_that_lose_rows(
+    kept: Tensor, picking: int, fed_back: bool, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_kernels, "PICKING", picking)
+    monkeypatch.setattr(output_kernels, "CHUNK", chunk)
+    stored = []
+
+    def kernel(views: Tensor, weight: Tensor, bias: Tensor, *queries: Tensor) -> Tensor:
+        likelihood = PositionLikelihood(views, weight, bias, ROWS)
+        stored.append(likelihood.tape.keeps)
+        return positions(likelihood, queries, kept, fed_back)
+
+    def twin(views: Tensor, weight: Tensor, bias: Tensor, *queries: Tensor) -> Tensor:
+        def likelihood(*own: Any) -> Tensor:
+            return plain_positions(views, weight, bias, *own)
+
+        return positions(likelihood, queries, kept, fed_back)
+
+    assert_same(kernel, twin, drawn(4, 5, 3), drawn(7, 3), drawn(7), *steps_of(3))
+    assert set(stored) == {chunk == ALL}
+
+
+@pytest.mark.parametrize("memory", [ALL, LITTLE], ids=["stored", "recomputed"])
+def test_position_likelihoods_in_bfloat16(memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_kernels, "STORED", memory)
+
+    def kernel(bf16: bool, views: Tensor, weight: Tensor, bias: Tensor, *xs: Tensor) -> Tensor:
+        return positions(PositionLikelihood(views, weight, bias, ROWS, bf16), xs, SOME, True)
+
+    assert_near(kernel, [drawn(4, 5, 3), drawn(7, 3), drawn(7), *steps_of(3)])
+
+
+# All tokens at once.
+
+
+@pytest.mark.parametrize("rows", [5, 40, 171])
+def test_errors_that_are_kept_in_pieces(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of 15 to 513 pairs in pieces of 16; what is beyond them adds nothing."""
+    monkeypatch.setattr(output_kernels, "CHUNK", 16 * 6 * 2 * 17 // 16)
+    kept, symbols = torch.ones(rows, 3, dtype=torch.bool), torch.arange(rows) % 6
+    given = drawn(rows, 3, 5), drawn(6, 5), drawn(6), drawn(rows, 5)
+
+    def kernel(bf16: bool, views: Tensor, weight: Tensor, bias: Tensor, query: Tensor) -> Tensor:
+        return PositionLikelihood(views, weight, bias, 1, bf16)(query, symbols, kept)
+
+    found, wanted = (by(partial(kernel, bf16), given) for bf16 in (True, False))
+    torch.testing.assert_close(found[0], wanted[0], rtol=0.05, atol=0.05)
+    for mine, theirs in zip(found[1], wanted[1], strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0.05, atol=0.05 * float(theirs.abs().max()))
+
+
+def mixture_given(summed: bool) -> tuple[Tensor, ...]:
+    weights = drawn(6, 4).log_softmax(1)
+    return drawn(3, 4, 3), drawn(6, 3), weights if summed else weights.exp(), drawn(7, 3), drawn(7)
+
+
+SYMBOLS = torch.tensor([0, 3, 6, 3, 1, 5])
+FEW = torch.tensor([[1, 1, 0, 1], [0, 0, 1, 0], [1, 1, 1, 1], [0, 1, 0, 0], [1, 0, 0, 1], [0, 1, 1, 0]]).bool()
+"""Positions that count, of each token."""
+
+
+SENTENCES = torch.tensor([0, 1, 2, 0, 2, 0])
+
+
+def mixture(
+    views: Tensor, query: Tensor, weights: Tensor, weight: Tensor, bias: Tensor, kept: Tensor, **how: bool
+) -> Tensor:
+    given = Mixture(SYMBOLS, kept, SENTENCES, **how)
+    return mixture_log_likelihood(views, query, weights, weight, bias, given)
+
+
+def plain_mixture(
+    views: Tensor, query: Tensor, weights: Tensor, weight: Tensor, bias: Tensor, kept: Tensor, summed: bool = True
+) -> Tensor:
+    of_each = gold_log_probs_plain(views[SENTENCES], query, weight, bias, SYMBOLS)
+    return mixture_plain(weights.masked_fill(~kept, -torch.inf if summed else 0.0), of_each, summed)
+
+
+@pytest.mark.parametrize("chunk", [ALL, LITTLE])
+@pytest.mark.parametrize("equal", [True, False], ids=["equal", "unequal"])
+@pytest.mark.parametrize("summed", [True, False], ids=["summed", "expected"])
+@pytest.mark.parametrize(("kept", "picking"), which(FEW), ids=["all", "few", "few of all"])
+def test_mixtures_of_all_tokens(
+    kept: Tensor, picking: int, summed: bool, equal: bool, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_kernels, "PICKING", picking)
+    """With a gradient that is the same for all tokens, or not."""
+    monkeypatch.setattr(output_kernels, "CHUNK", chunk)
+
+    def kernel(*given: Tensor) -> Tensor:
+        found = mixture(*given, kept=kept, summed=summed)
+        return 1.5 * found.sum() if equal else found
+
+    def twin(*given: Tensor) -> Tensor:
+        found = plain_mixture(*given, kept=kept, summed=summed)
+        return 1.5 * found.sum() if equal else found
+
+    assert_same(kernel, twin, *mixture_given(summed))
+
+
+@pytest.mark.parametrize("chunk", [ALL, LITTLE])
+@pytest.mark.parametrize("equal", [True, False], ids=["equal", "unequal"])
+@pytest.mark.parametrize("summed", [True, False], ids=["summed", "expected"])
+def test_mixtures_in_bfloat16(summed: bool, equal: bool, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_kernels, "CHUNK", chunk)
+
+    def kernel(bf16: bool, *given: Tensor) -> Tensor:
+        found = mixture(*given, kept=FEW, summed=summed, bf16=bf16)
+        return found.sum() if equal else found
+
+    assert_near(kernel, mixture_given(summed))
+
+
+def test_without_a_gradient_the_mixture_has_the_same_values() -> None:
+    given = mixture_given(True)
+    with torch.no_grad():
+        found = mixture(*given, kept=FEW)
+    torch.testing.assert_close(found, plain_mixture(*given, kept=FEW))
+
+
+def test_a_single_context_needs_no_positions() -> None:
+    """Then the query has all of the hidden layer."""
+    one = torch.zeros(6, 1).double()
+    given = Mixture(SYMBOLS, torch.ones(6, 1).bool(), SENTENCES)
+
+    def kernel(query: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return mixture_log_likelihood(None, query, one, weight, bias, given)
+
+    def twin(query: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        logits = torch.tanh(query) @ weight.t() + bias
+        return torch.log_softmax(logits, 1).gather(1, SYMBOLS[:, None]).squeeze(1)
+
+    assert_same(kernel, twin, drawn(6, 3), drawn(7, 3), drawn(7))
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+@pytest.mark.parametrize("margin", [0.0, 6.0, 12.0, 300.0])
+def test_likelihoods_and_gradients_are_right_near_zero_and_near_one(margin: float, bf16: bool) -> None:
+    """The logit of symbol 0 is `margin` above the others: where p rounds to 1 or 0, 1 - p and log p do not."""
+    layer = OutputLayer(torch.zeros(4, 3), torch.tensor([margin, 0.0, 0.0, 0.0]), bf16)
+    symbols = torch.tensor([0, 1])
+    found, error = layer.errors(torch.zeros(2, 3), symbols)
+    log_probs = torch.log_softmax(torch.tensor([margin, 0.0, 0.0, 0.0]).double(), 0)
+    torch.testing.assert_close(found.double(), log_probs[symbols], rtol=5e-3 if bf16 else 1e-5, atol=5e-7)
+    wanted = -torch.expm1(log_probs[symbols])
+    rtol, atol = (5e-3, 0.0) if bf16 else (1e-5, 5e-7)
+    torch.testing.assert_close(-error.gather(1, symbols[:, None]).squeeze(1).double(), wanted, rtol=rtol, atol=atol)
+
+
+def test_rows_of_no_weight_are_those_that_rounding_loses() -> None:
+    scale = torch.tensor([1.0, 1e-9, -0.5, 0.0, 1e-30, -1e-9])
+    found = nonzero_rows(scale, 1000)
+    assert found is not None and found.tolist() == [0, 2]
+    assert nonzero_rows(scale, 30) is None  # so few symbols that picking does not pay
+    finer = nonzero_rows(scale.double(), 1000)
+    assert finer is not None and finer.tolist() == [0, 1, 2, 5]
+    empty = nonzero_rows(torch.zeros(3), 1000)
+    assert empty is not None and empty.tolist() == []
+
+
+@pytest.mark.parametrize("summed", [True, False], ids=["summed", "expected"])
+def test_leaving_rows_of_no_weight_out_changes_no_gradient(summed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_kernels, "PICKING", 0)
+    views, query, _, weight, bias = mixture_given(summed)
+    one = torch.nn.functional.one_hot(torch.zeros(6).long(), 4).double()  # it has all the weight
+    weights = 1e4 * (one - 1) if summed else one
+    given = views, query, weights, weight, bias
+    found = by(lambda *own: mixture(*own, kept=torch.ones_like(FEW), summed=summed), given)
+    wanted = by(lambda *own: plain_mixture(*own, kept=torch.ones_like(FEW), summed=summed), given)
+    torch.testing.assert_close(found[0], wanted[0])
+    for mine, theirs in zip(found[1], wanted[1], strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("chunk", [ALL, LITTLE])
+@pytest.mark.parametrize("picking", [0, 10**6])
+def test_search_knows_every_symbol_at_every_position(picking: int, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_kernels, "PICKING", picking)
+    monkeypatch.setattr(output_kernels, "CHUNK", chunk)
+    views, query, log_weights, weight, bias = mixture_given(True)
+    layer = SearchLayer(weight, bias)
+    found = SearchedMixture(views, query, log_weights.exp(), FEW, SENTENCES, layer)
+    logits = torch.tanh(views[SENTENCES] + query[:, None]) @ weight.t() + bias
+    of_each = torch.log_softmax(logits, 2)
+    masked = log_weights.masked_fill(~FEW, -torch.inf)
+    torch.testing.assert_close(found.log_probs(), torch.logsumexp(masked[:, :, None] + of_each, 1))
+    rows, symbols = torch.tensor([4, 0, 0]), torch.tensor([2, 6, 1])
+    wanted = of_each[rows].gather(2, symbols[:, None, None].expand(-1, 4, 1)).squeeze(2)
+    torch.testing.assert_close(found.log_likelihood(rows, symbols)[FEW[rows]], wanted[FEW[rows]])
