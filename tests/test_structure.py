@@ -46,7 +46,7 @@ def test_the_package_has_few_files_and_lines() -> None:
     assert sum(map(lines, FILES)) <= MOST_LINES
 
 
-@pytest.mark.parametrize("file", FILES, ids=module_of)
+@pytest.mark.parametrize("file", [*FILES, *sorted((ROOT / "tests").rglob("*.py"))], ids=module_of)
 def test_no_file_is_longer_than_one_can_read(file: Path) -> None:
     assert lines(file) <= LONGEST_FILE
 
