@@ -314,7 +314,8 @@ def _counts(decoding: Decoding, best: Sequence[Hypothesis], unseen: Counter[str]
     """What a decoding was like, by the best output of each source."""
     outputs = [found.output for found in best]
     symbols = sum(len(output.symbols) + output.complete for output in outputs)
-    names = ("beam", "length_penalty", "length_penalty_form", "length_prior", "replace_unknown", "precision")
+    penalties = ("length_penalty", "length_penalties", "length_penalty_form", "length_prior")
+    names = ("beam", *penalties, "replace_unknown", "precision")
     return {
         "sentences_per_second": len(best) / wall,
         "symbols_per_second": symbols / wall,

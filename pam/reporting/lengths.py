@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,14 +18,14 @@ METRICS = ("bleu", "bleu_unpenalized", "length_ratio", "length_ratio_unpenalized
 LENGTHS = ("task", "model", "beam", "length_penalty", "length_penalty_form", *METRICS, "gain", "n")
 DIGITS = dict.fromkeys((*METRICS, "gain"), 4)
 SHOWN = (
-    TASK, MODEL, Column("Beam", "{beam}"), Column("Chosen penalty", "{length_penalty}"),
+    TASK, MODEL, Column("Beam", "{beam}"), Column("Chosen penalty", "{chosen}"),
     Column("BLEU without", "{bleu_unpenalized:.2f}"), Column("BLEU with", "{bleu:.2f}"), Column("Gain", "{gain_text}"),
     Column("Ratio without", "{length_ratio_unpenalized:.3f}"), Column("Ratio with", "{length_ratio:.3f}"), SEEDS,
 )  # fmt: skip
 NOTE = (
     "Means over seeds on the test split. For each run and beam the penalty is the candidate with the best BLEU on the "
-    "development split; the penalties of several seeds are in ascending order of seeds. Ratio: words of all outputs "
-    "over words of all references."
+    "development split; the penalties of several seeds are in ascending order of seeds. Largest: of all "
+    "candidates, so that one beyond them may be better. Ratio: words of all outputs over words of all references."
 )
 FORMS = {
     "power": "The score of an output is log p divided by its length to the power of the penalty.",
@@ -42,17 +43,28 @@ def lengths(spec: TableSpec, inputs: Inputs) -> Table:
                     own = {"task": task.name, "task_label": task.label, "model": model, "label": runs[0].label}
                     form = decoded["length_penalty_form"]
                     rows.append(own | {"beam": int(beam), "length_penalty_form": form} | _measured(runs, beam))
-    columns = [*LENGTHS, "task_label", "label", "gain_text"]
+    columns = [*LENGTHS, "task_label", "label", "chosen", "gain_text"]
     frame = pd.DataFrame(rows, columns=columns, dtype=object)
     forms = [FORMS[form] for form in dict.fromkeys(row["length_penalty_form"] for row in rows)]
     return table_of(inputs.title(spec), frame, LENGTHS, DIGITS, SHOWN, (NOTE, *forms))
 
 
-def _measured(runs: Sequence[ScoredRun], beam: str) -> dict[str, object]:
+def _measured(runs: Sequence[ScoredRun], beam: str) -> dict[str, Any]:
     """The penalties of a model's runs, and what it scores with and without, one beam's means over seeds."""
-    chosen = [f"{run.decodings[beam]['length_penalty']:g}" for run in runs]
+    decoded = [run.decodings[beam] for run in runs]
     means = {}
     for name in METRICS:
         means[name] = float(np.mean([run.scores.metrics[of_beam(name, int(beam))].value for run in runs]))
     gain = means["bleu"] - means["bleu_unpenalized"]
-    return {"length_penalty": "; ".join(chosen), **means, "gain": gain, "gain_text": signed(gain, 2), "n": len(runs)}
+    texts = {
+        "length_penalty": "; ".join(f"{one['length_penalty']:g}" for one in decoded),
+        "chosen": "; ".join(map(chosen, decoded)),
+        "gain_text": signed(gain, 2),
+    }
+    return means | texts | {"gain": gain, "n": len(runs)}
+
+
+def chosen(decoded: Mapping[str, Any]) -> str:
+    """The penalty, and whether it is the largest candidate: earlier code did not record the candidates."""
+    penalty, candidates = decoded["length_penalty"], decoded.get("length_penalties", ())
+    return f"{penalty:g} (largest)" if penalty == max(candidates, default=None) else f"{penalty:g}"

@@ -23,6 +23,7 @@ from pam.evaluation.inputs import load
 from pam.io import UserError, write_json
 from pam.reporting import render
 from pam.reporting.catalogue import TABLES
+from pam.reporting.lengths import chosen
 from pam.reporting.comparison import RULE, compare
 from pam.reporting.render import Table
 from pam.reporting.runs import load_experiment, load_runs
@@ -445,3 +446,11 @@ def test_every_comparison_uses_metrics_that_exist() -> None:
 )
 def test_numbers_as_people_read_them(text: str, expected: str) -> None:
     assert text == expected
+
+
+@pytest.mark.parametrize(
+    ("candidates", "shown"), [([0.0, 0.8], "0.8 (largest)"), ([0.0, 0.8, 1.2], "0.8"), ([], "0.8"), (None, "0.8")]
+)
+def test_a_penalty_beyond_which_none_was_tried_is_told(candidates: list[float] | None, shown: str) -> None:
+    recorded = {} if candidates is None else {"length_penalties": candidates}
+    assert chosen({"length_penalty": 0.8} | recorded) == shown

@@ -121,6 +121,9 @@ def test_tables_show_both_and_name_what_was_chosen(ran: tuple[Checkout, Outcome]
     assert len(rows) == 2 * (3 + 1)
     assert len({row["length_penalty"] for row in rows.values()}) > 1
     assert any(float(row["gain"]) != 0 for row in rows.values())
+    largest = [float(row["length_penalty"]) == max(CANDIDATES) for row in rows.values()]
+    shown = (made.folder / RESULTS / "tables/lengths.md").read_text(encoding="utf-8")
+    assert shown.count("(largest)") == sum(largest)
     for (task, model, beam), row in rows.items():
         found = content(made, f"{task}/{model}/seed1/beam{beam}/length_penalty.json")
         metrics = content(made, f"{task}/{model}/seed1/scores.json")["metrics"]
