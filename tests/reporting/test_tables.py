@@ -23,8 +23,8 @@ from pam.evaluation.inputs import load
 from pam.io import UserError, write_json
 from pam.reporting import render
 from pam.reporting.catalogue import TABLES
-from pam.reporting.lengths import chosen
 from pam.reporting.comparison import RULE, compare
+from pam.reporting.lengths import chosen
 from pam.reporting.render import Table
 from pam.reporting.runs import load_experiment, load_runs
 
