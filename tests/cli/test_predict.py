@@ -156,8 +156,8 @@ def test_a_split_is_decoded_in_its_order_with_costs(called: Call, trained: Path,
     assert found["beam"] == 2 and found["device"] == "cpu"
     assert set(found) == {
         *("wall_s", "cpu_s", "gpu_s", "sentences_per_second", "symbols_per_second", "sentences"),
-        *("beam", "length_penalty", "length_penalty_form", "length_prior", "precision", "replace_unknown"),
-        *("cut_short", "empty"),
+        *("beam", "length_penalty", "length_penalties", "length_penalty_form", "length_prior", "precision"),
+        *("replace_unknown", "cut_short", "empty"),
         *("unknown", "replaced", "unseen", "unseen_total", "device", "hardware"),
     }
     assert found["sentences_per_second"] == pytest.approx(12 / found["wall_s"])
