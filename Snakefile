@@ -26,10 +26,10 @@ validate(config, "workflow/schemas/config.schema.yaml")
 EXPERIMENT, shown = flow.experiment, ReportFiles(flow)
 CONDA = "../../envs/environment.yaml"
 config.update(EXPERIMENT.model_dump())
-jobs.set_environment(str(SHIPPED), EXPERIMENT.mirror)
+jobs.set_environment(str(SHIPPED), EXPERIMENT.mirror, EXPERIMENT.jobs_per_gpu)
 shell.prefix(jobs.LOGGED)
 if EXPERIMENT.device != "cpu":
-    flow.gpus = jobs.share_gpus(workflow)
+    flow.gpus = jobs.share_gpus(workflow, EXPERIMENT.jobs_per_gpu)
 # Before anything is deleted that another run has made and may be reading.
 if not workflow.is_main_process:
     or_exit(jobs.check_not_replaced, EXPERIMENT.experiment)

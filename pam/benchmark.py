@@ -319,7 +319,7 @@ def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, job
     devices.keep_heap()
     torch.set_num_threads(plan.threads)
     device = devices.choose_device(device_name)
-    library = devices.use_precision(plan.precision)
+    library = devices.use_precision(plan.precision, device=device)
     models = {name: named_model(name) for name in names}
     with tempfile.TemporaryDirectory() as place:
         if folder is None:

@@ -196,7 +196,7 @@ def _rate(run: RunConfig, data: Prepared, device: torch.device, threads: int) ->
     from pam.models.build import parameters_of
 
     torch.set_num_threads(threads)
-    devices.use_precision(run.training.precision)
+    devices.use_precision(run.training.precision, device=device)
     own = run.training
     plan = Plan(run.network, own.batch_size, 1, TIMED, WARM_UP, [], own.precision, threads)
     try:

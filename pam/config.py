@@ -183,7 +183,9 @@ class Training(Strict):
     )
     eval_metrics: bool = key(False, "measure accuracy of symbols, objective, positions summed over, after each epoch")
     average: int = key(1, "mean of the weights after each of so many last epochs, that one's too", ge=1)
-    precision: Literal["float32", "tf32", "bf16"] = key("float32", "of large products in training; tf32 is for CUDA")
+    precision: Literal["float32", "tf32", "bf16"] = key(
+        "float32", "of large products in training; tf32 is for CUDA, where bf16 means tf32"
+    )
     state_every_s: float = key(
         30.0, "least seconds between two saved states; saving takes at most 1/20 of the time", ge=0
     )
@@ -390,6 +392,7 @@ class Experiment(Strict):
     registries: list[str] = key(["config/datasets.yaml"], "registries of data sets", min_length=1)
     mirror: str | None = key(None, "folder or base address tried first")
     device: Literal["auto", "cpu", "cuda"] = key("auto", "where models train")
+    jobs_per_gpu: int = key(1, "jobs that share a GPU of one machine, most of which a small model leaves idle", ge=1)
     attention_words: int = key(4, "rows of a test split drawn as heat maps", ge=1)
     resources: ResourcesByModel = Field(default_factory=ResourcesByModel)
     options: OptionLayer = key({}, "options of components where a model uses them: component, kind, option")

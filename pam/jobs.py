@@ -109,7 +109,7 @@ def check_not_replaced(experiment: str, folder: Path = FOLDER) -> None:
 
 # One place for all users of this machine: not `TMPDIR`, which may differ from job to job.
 LOCKS = Path("/tmp/pam-gpu-locks")  # noqa: S108
-VISIBLE = "CUDA_VISIBLE_DEVICES"
+VISIBLE, SHARING = "CUDA_VISIBLE_DEVICES", "PAM_JOBS_PER_GPU"
 
 
 def visible() -> list[str]:
@@ -129,8 +129,10 @@ def visible() -> list[str]:
     return [uuid for name in wanted for index, uuid in devices if name == index or (name and uuid.startswith(name))]
 
 
-def take_gpus(devices: list[str], count: int = 1, wait_s: float = 1.0) -> list[str]:
+def take_gpus(devices: list[str], count: int = 1, wait_s: float = 1.0, sharing: int = 1) -> list[str]:
     """Takes `count` of `devices` for the rest of this process and what replaces it; waits, as it says, for free ones.
+
+    So many jobs may share each of them with this one, if they say the same number; 1: none.
 
     Jobs take GPUs one job at a time: two that have taken some of what both need would wait for each other, and one that
     needs many would be overtaken by those that need few.
@@ -144,8 +146,7 @@ def take_gpus(devices: list[str], count: int = 1, wait_s: float = 1.0) -> list[s
         turn = _lock(LOCKS / "turn") if turn is None else turn
         if turn is not None:
             for device in devices:
-                if len(taken) < count and device not in taken and (lock := _lock(LOCKS / device)) is not None:
-                    os.set_inheritable(lock, True)
+                if len(taken) < count and device not in taken and _take(device, sharing):
                     taken.append(device)
             if len(taken) == count:
                 os.close(turn)
@@ -156,7 +157,23 @@ def take_gpus(devices: list[str], count: int = 1, wait_s: float = 1.0) -> list[s
         time.sleep(wait_s)
 
 
-def _lock(path: Path) -> int | None:
+def _take(device: str, sharing: int) -> bool:
+    """Takes a device, or one of its places where so many jobs share it, if it is free."""
+    if sharing == 1:
+        locks = [_lock(LOCKS / device)]
+    else:
+        places = (_lock(LOCKS / f"{device}.{place}") for place in range(sharing))
+        locks = [_lock(LOCKS / device, fcntl.LOCK_SH), next((lock for lock in places if lock is not None), None)]
+    taken = [lock for lock in locks if lock is not None]
+    for lock in taken:
+        if len(taken) == len(locks):
+            os.set_inheritable(lock, True)
+        else:
+            os.close(lock)
+    return len(taken) == len(locks)
+
+
+def _lock(path: Path, kind: int = fcntl.LOCK_EX) -> int | None:
     """Takes the lock of a file if it is free; whoever closes the descriptor gives it back."""
     try:
         # Another user's file may be locked, though not written, nor opened for making it.
@@ -164,15 +181,16 @@ def _lock(path: Path) -> int | None:
     except FileNotFoundError:
         descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
         return None
     return descriptor
 
 
-def set_environment(basedir: str, mirror: str | None) -> None:
-    """Lets jobs use the `python` that runs Snakemake, the `pam` of this folder, and the mirror."""
+def set_environment(basedir: str, mirror: str | None, jobs_per_gpu: int) -> None:
+    """Lets jobs use the `python` that runs Snakemake, the `pam` of this folder, the mirror, and GPUs together."""
+    os.environ[SHARING] = str(jobs_per_gpu)
     for name, folder in (("PATH", os.path.dirname(sys.executable)), ("PYTHONPATH", basedir)):
         os.environ[name] = os.pathsep.join(filter(None, [folder, os.environ.get(name)]))
     if mirror:
@@ -184,12 +202,12 @@ def set_environment(basedir: str, mirror: str | None) -> None:
 LOGGED = 'logged() {{ "${{@:2}}" > "$1" 2>&1 || {{ tail -n 20 "$1" >&2; echo >> "$1"; return 1; }}; }}; '
 
 
-def share_gpus(workflow: Any) -> int:
+def share_gpus(workflow: Any, jobs_per_gpu: int) -> int:
     """Lets Snakemake share out this machine's GPUs, of which the number is returned; a cluster shares out its own."""
     gpus = len(visible())
     here = workflow.is_main_process and workflow.resource_settings.nodes is None
     if gpus and here and "gpu" not in workflow.global_resources:
-        workflow.register_resource("gpu", gpus)
+        workflow.register_resource("gpu", gpus * jobs_per_gpu)
     return gpus
 
 
@@ -234,7 +252,7 @@ def main(device: str, command: list[str], gpus: int = 1) -> None:
         if len(devices) < gpus:
             hint = "  hint: lower `resources.processes`, or set `device: cpu`"
             sys.exit(f"error: {gpus} GPUs are wanted, and this job may use {len(devices)}\n{hint}")
-        os.environ[VISIBLE] = ",".join(take_gpus(devices, gpus))
+        os.environ[VISIBLE] = ",".join(take_gpus(devices, gpus, sharing=int(os.environ.get(SHARING, "1"))))
     if command[:3] == ["python", "-m", "pam"]:  # here: another Python would take 0.15 s to come as far as this one
         from pam.cli import main as run
 

@@ -13,12 +13,12 @@ ZERO = -1e4  # the log of a probability that is zero: finite, yet exp(ZERO) is e
 def tanh(x: Tensor) -> Tensor:
     """tanh(x) as 2 sigmoid(2x) - 1: equal to within rounding, and several times cheaper on processors for which the
     vendor's vector library was not written."""
-    return torch.sigmoid(2 * x) * 2 - 1
+    return torch.tanh(x) if x.is_cuda else torch.sigmoid(2 * x) * 2 - 1
 
 
 def tanh_(x: Tensor) -> Tensor:
-    """The same, written over x."""
-    return x.mul_(2).sigmoid_().mul_(2).sub_(1)
+    """The same, written over x; on CUDA by one launch in place of four."""
+    return x.tanh_() if x.is_cuda else x.mul_(2).sigmoid_().mul_(2).sub_(1)
 
 
 def masked_log_softmax(scores: Tensor, mask: Tensor) -> Tensor:

@@ -146,10 +146,12 @@ class Model(nn.Module, ABC):
         return None
 
     def use_bf16(self, bf16: bool) -> None:
-        """Sets `bf16` of this model and of those that it is made of."""
+        """Sets `bf16` of this model and of those that it is made of. On CUDA it stays off, and products are in TF32: a
+        step's are so small there that to convert their factors would take longer."""
+        on_cpu = all(parameter.device.type == "cpu" for parameter in self.parameters())
         for part in self.modules():
             if isinstance(part, Model):
-                part.bf16 = bf16
+                part.bf16 = bf16 and on_cpu
 
     def progress(self, step: int, steps: int) -> None:
         """Called by the training loop before each step, from 0, of so many: options that follow a schedule do."""

@@ -28,6 +28,13 @@ twice as many: there, those are computed once more that do not fit into a piece.
 MOST_PAIRS = 1 << 13
 """Pairs of the largest piece, however small the vocabulary: their hidden layers are to stay in a cache too."""
 
+ON_CUDA = 16
+"""A piece on CUDA over one of a CPU: there is no such cache, and each piece costs launches."""
+
+WHOLE = 1 << 26
+"""Numbers of a step's distributions on CUDA up to which all pairs are computed. To pick some, the processor would wait
+for the device to say how many, which takes longer."""
+
 PICKING = 32  # symbols of a vocabulary whose logits and gradients cost as much as to pick a row out of many
 SMALLEST = 1e-30  # probabilities below it are computed once more, in log space: they may have been rounded to zero
 
@@ -80,7 +87,8 @@ class OutputLayer:
     @property
     def most(self) -> int:
         """Distributions of one piece, which need no padding."""
-        return self.padded(max(1, CHUNK // self.bytes * 16 // 17))
+        piece = CHUNK * (ON_CUDA if self.weight.is_cuda else 1)
+        return self.padded(max(1, piece // self.bytes * 16 // 17))
 
     def padded(self, rows: int) -> int:
         """So many rows with those of zeros that a product wants; see `padded_size`."""
@@ -110,6 +118,12 @@ class OutputLayer:
             rest = error.sum(1)
             error[chosen] = -rest
             found = (likely / (likely + rest)).log()
+        elif z.is_cuda:
+            # In log space at once: to look for probabilities that were rounded to zero would be to wait.
+            column = symbols[:, None]
+            found = logits.gather(1, column).squeeze(1) - logits.logsumexp(1)
+            error.scatter_(1, column, found.expm1()[:, None])
+            return found, whole
         else:
             column = symbols[:, None]
             likely = error.gather(1, column).squeeze(1)
@@ -166,6 +180,8 @@ def nonzero_rows(scale: Tensor, width: int) -> Tensor | None:
 
     A row whose scale is below the precision of the largest changes no sum that it enters.
     """
+    if scale.is_cuda and len(scale) * width <= WHOLE:
+        return None
     size = scale.abs()
     rows = (size > size.amax() * torch.finfo(scale.dtype).eps).nonzero().squeeze(1)
     return None if (len(scale) - len(rows)) * width <= PICKING * len(scale) else rows
@@ -205,7 +221,8 @@ class Pairs:
 
     def __init__(self, kept: Tensor, width: int, sentences: Tensor | None = None) -> None:
         self.kept, self.sentences = kept, sentences
-        self.whole = (kept.numel() - int(kept.sum())) * width <= PICKING * kept.numel()
+        self.whole = kept.is_cuda and kept.numel() * width <= WHOLE
+        self.whole = self.whole or (kept.numel() - int(kept.sum())) * width <= PICKING * kept.numel()
         if not self.whole:
             self.rows, self.positions = kept.nonzero(as_tuple=True)
             self.index = self.rows * kept.shape[1] + self.positions
@@ -266,7 +283,8 @@ class PositionLikelihood:
 
     def __init__(self, views: Tensor, weight: Tensor, bias: Tensor, rows: int, bf16: bool = False) -> None:
         layer = OutputLayer(weight.detach(), bias.detach(), bf16)
-        self.tape = _PositionTape(views.detach(), layer, rows * layer.bytes <= (STORED if bf16 else CHUNK))
+        room = STORED if bf16 else CHUNK * (ON_CUDA**2 if weight.is_cuda else 1)
+        self.tape = _PositionTape(views.detach(), layer, rows * layer.bytes <= room)
         self.anchor = Anchor.apply(self.tape, views, weight, bias)
 
     def __call__(self, query: Tensor, symbols: Tensor, kept: Tensor) -> Tensor:
@@ -332,7 +350,8 @@ class Mixture:
 
 def pieces(kept: Tensor, sentences: Tensor, layer: OutputLayer) -> Iterator[tuple[slice, Pairs]]:
     """Tokens with all of their positions, as many as are computed at a time; arguments as of `Mixture`."""
-    ends, size = kept.sum(1).cumsum(0).tolist(), min(layer.most, MOST_PAIRS)
+    most = layer.most if kept.is_cuda else min(layer.most, MOST_PAIRS)
+    ends, size = kept.sum(1).cumsum(0).tolist(), most
     first = 0
     while first < len(ends):
         before = ends[first - 1] if first else 0

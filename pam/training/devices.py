@@ -25,6 +25,7 @@ PACKAGES = ("torch", "numpy", "snakemake", "pandas", "matplotlib", "sacrebleu")
 
 # Parameters of glibc's mallopt, by their numbers in malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
+CPU = torch.device("cpu")
 EXACT = 2e-6
 """The largest mean relative error of a product in float32: it has some 3e-7, one in bfloat16 2e-3."""
 
@@ -50,18 +51,18 @@ def choose_device(wanted: str, local_rank: int = 0) -> torch.device:
     return torch.device("cuda", local_rank)
 
 
-def use_precision(precision: str, products: str | None = None) -> str:
-    """Lets CUDA take products in TF32, or keeps it from it; says who takes large float32 products on a CPU.
+def use_precision(precision: str, products: str | None = None, device: torch.device = CPU) -> str:
+    """Lets CUDA take products in TF32, as for `tf32` so for `bf16`; says who takes large float32 products on a CPU.
 
     The answer, `onednn` or `default`, is the same on every start of a processor. MKL does not use AVX-512 on processors
     of other makers than its own; oneDNN does, in the same precision if the processor has no tiles of bfloat16. So it is
     oneDNN where the maker is another one, AVX-512 is there, and products are found exact. `products`: the answer of the
-    run that goes on, which holds wherever oneDNN is exact.
+    run that goes on, which holds wherever oneDNN is exact. Products on another `device` are not oneDNN's.
     """
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision != "float32"
     pays = cpu_maker() not in (None, "GenuineIntel") and "AVX512" in torch.backends.cpu.get_cpu_capability()
     wanted = products or ("onednn" if pays else "default")
-    Products.by_onednn = wanted == "onednn" and onednn_is_exact()
+    Products.by_onednn = device.type == "cpu" and wanted == "onednn" and onednn_is_exact()
     return "onednn" if Products.by_onednn else "default"
 
 

@@ -101,7 +101,7 @@ class Trainer:
             self.progress.resumed += 1
             self.best, self.recent = unpack(tensors, self.model, self.optimizer)
             log.info(f"going on from epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}")
-        self.progress.products = use_precision(training.precision, self.progress.products)
+        self.progress.products = use_precision(training.precision, self.progress.products, self.group.device)
         self.objective: nn.Module = Objective(self.model, training.precision == "bf16", self.group.size > 1)
         if self.group.size > 1:  # then gradients are the mean over processes after each backward pass
             self.objective = DistributedDataParallel(self.objective, gradient_as_bucket_view=True)

@@ -134,6 +134,30 @@ def test_a_job_of_several_processes_has_as_many_gpus_and_is_not_overtaken(locks:
 
 
 @pytest.mark.usefixtures("two_gpus")
+def test_jobs_that_share_gpus_fill_their_places_and_one_that_does_not_waits_for_all(
+    locks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(jobs.SHARING, "2")
+    sharing = [job(locks) for _ in range(4)]
+    try:
+        assert sorted(shown(one) for one in sharing) == ["GPU-aaa", "GPU-aaa", "GPU-bbb", "GPU-bbb"]
+        fifth = job(locks)
+        waits(fifth, "waiting for 1 of 2 GPUs, which are in use\n")
+        end(sharing.pop())
+        freed = shown(fifth)
+        sharing.append(fifth)
+        monkeypatch.setenv(jobs.SHARING, "1")
+        alone = job(locks)
+        waits(alone, "waiting for 1 of 2 GPUs, which are in use\n")
+        assert freed in ("GPU-aaa", "GPU-bbb")
+    finally:
+        for one in sharing:
+            end(one)
+    assert shown(alone) in ("GPU-aaa", "GPU-bbb")
+    end(alone)
+
+
+@pytest.mark.usefixtures("two_gpus")
 def test_a_job_of_more_processes_than_gpus_is_told_so(locks: Path) -> None:
     running = job(locks, gpus=3)
     _, said = running.communicate(timeout=30)

@@ -258,9 +258,9 @@ def test_folders_are_those_of_the_files_wherever_they_are_kept() -> None:
 
 
 def test_jobs_use_this_python_this_package_and_the_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("PATH", "/bin"), ("PYTHONPATH", "/else"), ("PAM_MIRROR", "")):
+    for name, value in (("PATH", "/bin"), ("PYTHONPATH", "/else"), ("PAM_MIRROR", ""), (jobs.SHARING, "1")):
         monkeypatch.setenv(name, value)
-    jobs.set_environment("/here", "/mirror")
+    jobs.set_environment("/here", "/mirror", 3)
     assert os.environ["PATH"].split(os.pathsep) == [os.path.dirname(sys.executable), "/bin"]
     assert os.environ["PYTHONPATH"] == "/here:/else"
-    assert os.environ["PAM_MIRROR"] == "/mirror"
+    assert (os.environ["PAM_MIRROR"], os.environ[jobs.SHARING]) == ("/mirror", "3")

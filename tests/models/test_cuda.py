@@ -1,0 +1,132 @@
+"""A CUDA device computes what the CPU computes; skipped where there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pam.config import Decoding
+from pam.models import output_kernels
+from pam.models.kernels import LSTMCell, lstm_cell_plain
+from pam.models.output_kernels import PositionLikelihood, gold_log_probs_plain
+from pam.models.seq2seq import Seq2Seq
+from tests.decoding import varied
+from tests.decoding.best import assert_same, decode
+from tests.models import tiny
+from tests.models.gradients import COUNTS, by, drawn, steps_of
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is here")
+DRAWING = ("acvi", "ved", "variational-sample", "variational-gumbel", "hard")
+"""Models whose objective draws: the generators of both devices differ."""
+
+
+@pytest.fixture(params=[output_kernels.WHOLE, 0], ids=["whole", "picked"])
+def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether all pairs of a step are computed, as of small vocabularies, or some are picked, as of large ones."""
+    monkeypatch.setattr(output_kernels, "WHOLE", request.param)
+    monkeypatch.setattr(output_kernels, "PICKING", 0)
+
+
+def twins(name: str) -> tuple[Seq2Seq, Seq2Seq]:
+    """A model on the CPU, and the same on CUDA, in float64."""
+    first, second = (tiny.model(tiny.components(name)) for _ in range(2))
+    return first, second.cuda()
+
+
+def gradients(model: Seq2Seq, loss: Tensor) -> dict[str, Tensor]:
+    model.zero_grad()
+    loss.sum().backward()
+    return {name: part.grad.cpu() for name, part in model.named_parameters() if part.grad is not None}
+
+
+def on_cuda(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(part.cuda() for part in parts)
+
+
+@pytest.mark.usefixtures("sizes")
+@pytest.mark.parametrize("name", tiny.NAMED)
+def test_likelihoods_and_gradients_are_those_of_the_cpu(name: str) -> None:
+    (cpu, cuda), batch = twins(name), tiny.batch()
+    with torch.backends.cudnn.flags(enabled=False):  # its LSTM has gradients in training alone
+        found = cuda.log_likelihood(*on_cuda(batch))
+    wanted = cpu.log_likelihood(*batch)
+    torch.testing.assert_close(found.cpu(), wanted)
+    torch.testing.assert_close(gradients(cuda, found), gradients(cpu, wanted))
+    forced = [model.teacher_force(*given).log_probs.cpu() for model, given in ((cpu, batch), (cuda, on_cuda(batch)))]
+    torch.testing.assert_close(*forced)
+
+
+@pytest.mark.parametrize("name", [name for name in tiny.NAMED if name not in DRAWING])
+def test_objectives_are_those_of_the_cpu(name: str) -> None:
+    (cpu, cuda), batch = twins(name), tiny.batch()
+    found, wanted = cuda.train().objective(*on_cuda(batch)), cpu.train().objective(*batch)
+    torch.testing.assert_close(found.cpu(), wanted)
+    torch.testing.assert_close(gradients(cuda, found), gradients(cpu, wanted))
+
+
+@pytest.mark.parametrize("name", DRAWING)
+def test_objectives_that_draw_have_a_gradient(name: str) -> None:
+    _, cuda = twins(name)
+    found = gradients(cuda, cuda.train().objective(*on_cuda(tiny.batch())))
+    assert all(part.isfinite().all() for part in found.values())
+    assert sum(bool(part.any()) for part in found.values()) > 5
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("name", tiny.NAMED)
+def test_outputs_are_those_of_the_cpu(name: str, beam: int) -> None:
+    decoding: Any = Decoding(beam=beam, max_ratio=1.0, max_extra=4)
+    actions = varied.ACTIONS[name]
+    wanted = decode(varied.model(name), varied.SOURCES, decoding, actions)
+    for output, own in zip(decode(varied.model(name).cuda(), varied.SOURCES, decoding, actions), wanted, strict=True):
+        assert_same(output, own)
+
+
+def same(kernel: Any, twin: Any, *given: Tensor) -> None:
+    """A kernel on CUDA has the values and gradients of its plain twin on the CPU."""
+    (found, gradients), (wanted, right) = by(kernel, on_cuda(given)), by(twin, given)
+    torch.testing.assert_close(found.cpu(), wanted, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close([part.cpu() for part in gradients], right, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_fused_cell_is_the_plain_one_over_steps_that_lose_rows(shared: bool) -> None:
+    def over_steps(cell: Any, befores: Any, xs: Any, h: Tensor, c: Tensor) -> Tensor:
+        found = []
+        for before, x in zip(befores, xs, strict=True):
+            h, c = cell(before, x, h[: len(x)], c[: len(x)])
+            found += [h.flatten(), c.flatten()]
+        return torch.cat(found)
+
+    def kernel(wx: Tensor, wh: Tensor, h: Tensor, c: Tensor, *rest: Tensor) -> Tensor:
+        return over_steps(LSTMCell(wx, wh), rest[: len(COUNTS)], rest[len(COUNTS) :], h, c)
+
+    def twin(wx: Tensor, wh: Tensor, h: Tensor, c: Tensor, *rest: Tensor) -> Tensor:
+        def cell(*given: Tensor) -> tuple[Tensor, Tensor]:
+            return lstm_cell_plain(*given, wx, wh)
+
+        return over_steps(cell, rest[: len(COUNTS)], rest[len(COUNTS) :], h, c)
+
+    befores = [drawn(12, seed=t) for t in range(len(COUNTS))] if shared else steps_of(12)
+    same(kernel, twin, drawn(12, 2), drawn(12, 3), drawn(4, 3), drawn(4, 3, seed=1), *befores, *steps_of(2))
+
+
+@pytest.mark.usefixtures("sizes")
+@pytest.mark.parametrize("chunk", [output_kernels.CHUNK, 1])
+def test_likelihoods_of_positions_are_the_plain_ones(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a probability is rounded to zero."""
+    monkeypatch.setattr(output_kernels, "CHUNK", chunk)
+    views, weight, bias, query = drawn(4, 5, 3), drawn(6, 3) * 400, drawn(6), drawn(4, 3)
+    symbols, kept = torch.arange(4), torch.ones(4, 5, dtype=torch.bool)
+
+    def kernel(views: Tensor, weight: Tensor, bias: Tensor, query: Tensor) -> Tensor:
+        return PositionLikelihood(views, weight, bias, 20)(query, symbols.cuda(), kept.cuda())
+
+    def twin(views: Tensor, weight: Tensor, bias: Tensor, query: Tensor) -> Tensor:
+        return gold_log_probs_plain(views, query, weight, bias, symbols)
+
+    assert float(twin(views, weight, bias, query).min()) < -200
+    same(kernel, twin, views, weight, bias, query)
