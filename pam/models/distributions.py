@@ -110,8 +110,9 @@ class Fusedmax(Sparsemax):
             return super().project(scores, mask)
         best = scores.masked_fill(~mask, -torch.inf).amax(-1, keepdim=True)
         near = (scores - best).masked_fill(~mask, -torch.inf).clamp_min(-1 - 4 * self.weight)
-        smooth = denoise(near.double(), mask.expand_as(scores), self.weight)
-        return super().project(smooth.to(scores.dtype), mask)
+        # On the CPU, wherever the scores are: a chain of so many small steps, each of which is a launch on CUDA.
+        smooth = denoise(near.double().cpu(), mask.expand_as(scores).cpu(), self.weight)
+        return super().project(smooth.to(scores), mask)
 
     def gradient(self, probabilities: Tensor, upstream: Tensor) -> Tensor:
         """Sparsemax's gradient, averaged over each stretch of equal probabilities."""
