@@ -45,7 +45,7 @@ docs: $(VENV)/dev
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy pam benchmarks/peers examples
+	$(BIN)/mypy pam benchmarks examples
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(BIN)/snakemake --lint
 

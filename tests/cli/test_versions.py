@@ -1,0 +1,42 @@
+"""`benchmarks/versions.py` trains two versions in the same seconds, and says which of them failed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.training import small
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def called(old: Path, new: Path, data: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    words = [str(old), str(new), "--data", str(data), "--device", "cpu", "--units", "8", "--batch-size", "5"]
+    command = [sys.executable, str(ROOT / "benchmarks/versions.py"), *words, "--precision", "float32", *more]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return small.prepare(tmp_path / "nouns")
+
+
+def test_a_version_beside_itself_does_about_as_many_steps(data: Path) -> None:
+    done = called(ROOT, ROOT, data, "--models", "soft", "--lead", "20", "--seconds", "2")
+    assert done.returncode == 0, done.stderr
+    (row,) = [json.loads(line) for line in done.stdout.splitlines()]
+    assert row["model"] == "soft" and min(row["old"]["steps"], row["new"]["steps"]) > 3
+    ratio = row["new"]["per_second"] / row["old"]["per_second"]
+    assert row["new_over_old"] == pytest.approx(ratio, abs=1e-3)
+
+
+def test_a_version_that_cannot_train_is_named(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty/pam").mkdir(parents=True)
+    (tmp_path / "empty/pam/__init__.py").touch()
+    done = called(ROOT, tmp_path / "empty", data, "--models", "soft", "--lead", "0", "--seconds", "0.1")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "error: soft by the new version failed, as it says above"
