@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from pam.models.kernels import SearchLinear
-from pam.models.output_kernels import OutputLayer, Pairs, pieces
+from pam.models.output_kernels import ON_CUDA, OutputLayer, Pairs, pieces
 
 BEST = 16  # symbols of which search knows the probability in float32, at least
 PIECE = 1 << 22  # bytes of distributions that are made and summed at a time
@@ -53,7 +53,7 @@ class SearchLayer(OutputLayer):
 
     @property
     def most(self) -> int:
-        return max(1, PIECE // self.bytes)
+        return max(1, PIECE * (ON_CUDA if self.weight.is_cuda else 1) // self.bytes)
 
     def logits(self, z: Tensor) -> Tensor:
         """W z + b for z (n, R): (n, V), overwritten by the next call."""
