@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from pam.models import options
+from pam.models import kernels, options
 from pam.models.couplings import coupled, coupled_softmax
 from pam.models.distributions import Softmax
 from pam.models.kernels import (
@@ -35,8 +37,53 @@ pytestmark = pytest.mark.usefixtures("padded")
 # The LSTM cell.
 
 
+def fused(of_input: Tensor, of_state: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What torch's kernel for CUDA computes: the new h and c, and the gates, (n, 4H)."""
+    i, f, g, o = (of_input + of_state).chunk(4, 1)
+    gates = [i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()]
+    new = gates[1] * c + gates[0] * gates[2]
+    return gates[3] * new.tanh(), new, torch.cat(gates, 1)
+
+
+def fused_backward(dh: Tensor, dnew: Tensor, c: Tensor, new: Tensor, gates: Tensor, bias: bool) -> tuple[Tensor, ...]:
+    """Gradients of the gates' sums, of c and of the biases."""
+    (i, f, g, o), squashed = gates.chunk(4, 1), new.tanh()
+    dc = dnew + dh * o * (1 - squashed**2)
+    sums = dc * g * i * (1 - i), dc * c * f * (1 - f), dc * i * (1 - g**2), dh * squashed * o * (1 - o)
+    return torch.cat(sums, 1), dc * f, torch.empty(0)
+
+
+@pytest.fixture
+def by_fused_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells work as on CUDA; torch's kernels take and give what it says of them."""
+    theirs = torch.ops.aten
+    given = "(Tensor input_gates, Tensor hidden_gates, Tensor cx, Tensor? input_bias=None, Tensor? hidden_bias=None)"
+    assert f"{given} -> (Tensor, Tensor, Tensor)" in str(theirs._thnn_fused_lstm_cell.default._schema)
+    given = "(Tensor? grad_hy, Tensor? grad_cy, Tensor cx, Tensor cy, Tensor workspace, bool has_bias)"
+    schema = theirs._thnn_fused_lstm_cell_backward_impl.default._schema
+    assert f"{given} -> (Tensor, Tensor, Tensor)" in str(schema)
+    stand_in = SimpleNamespace(_thnn_fused_lstm_cell=fused, _thnn_fused_lstm_cell_backward_impl=fused_backward)
+    monkeypatch.setattr(kernels, "aten", stand_in)
+    monkeypatch.setattr(kernels, "_Cell", kernels._FusedCell)
+
+
+@pytest.mark.usefixtures("by_fused_cells")
+def test_a_fused_cell_as_on_cuda_over_steps_that_lose_rows() -> None:
+    """The gradients around torch's kernel; the kernel itself is tried in `test_cuda`."""
+    for shared in (False, True):
+        assert_same(*cells_over_steps(shared))
+
+
 @pytest.mark.parametrize("shared", [False, True], ids=["each", "bias"])
 def test_an_lstm_cell_over_steps_that_lose_rows(shared: bool) -> None:
+    kernel, twin, *given = cells_over_steps(shared)
+    assert_same(kernel, twin, *given)
+    assert_near(kernel, given)
+
+
+def cells_over_steps(shared: bool) -> Any:
+    """An `LSTMCell` over steps that lose rows, its twin, and what both are given."""
+
     def over_steps(cell: Callable[..., tuple[Tensor, Tensor]], before: Tensor, *given: Tensor) -> Tensor:
         (h, c), found = given[:2], []
         for t, (n, x) in enumerate(zip(COUNTS, given[2:], strict=True)):
@@ -45,16 +92,15 @@ def test_an_lstm_cell_over_steps_that_lose_rows(shared: bool) -> None:
             found += [h, c]
         return torch.cat(found)
 
-    def kernel(wx: Tensor, wh: Tensor, *given: Tensor) -> Tensor:
-        return over_steps(LSTMCell(wx, wh), *given)
+    def kernel(*own: Any) -> Tensor:
+        bf16, (wx, wh, *given) = (own[0], own[1:]) if isinstance(own[0], bool) else (False, own)
+        return over_steps(LSTMCell(wx, wh, bf16), *given)
 
     def twin(wx: Tensor, wh: Tensor, *given: Tensor) -> Tensor:
         return over_steps(lambda *own: lstm_cell_plain(*own, wx, wh), *given)
 
     before = drawn(12) if shared else drawn(4, 4, 12)
-    given = drawn(12, 2), drawn(12, 3), before, drawn(4, 3), drawn(4, 3, seed=1), *steps_of(2)
-    assert_same(kernel, twin, *given)
-    assert_near(lambda bf16, wx, wh, *own: over_steps(LSTMCell(wx, wh, bf16), *own), given)
+    return kernel, twin, drawn(12, 2), drawn(12, 3), before, drawn(4, 3), drawn(4, 3, seed=1), *steps_of(2)
 
 
 def test_the_plain_lstm_cell_is_that_of_torch() -> None:
