@@ -23,10 +23,9 @@ def compare(given: argparse.Namespace) -> list[dict[str, Any]]:
     begin, running = time.time() + given.lead, {}
     for model in given.models:
         for version in ("old", "new"):
-            folder = str(getattr(given, version).resolve())
-            own = [model, str(begin), str(given.seconds), str(given.data.resolve()), given.device, given.precision]
-            sizes = [str(given.units), str(given.batch_size)]
-            command = [sys.executable, str(Path(__file__).resolve()), "--steps", *own, *sizes]
+            folder, settings = str(getattr(given, version).resolve()), vars(given) | {"model": model, "begin": begin}
+            told = json.dumps(settings, default=lambda path: str(path.resolve()))
+            command = [sys.executable, str(Path(__file__).resolve()), "--steps", told]
             environment = os.environ | {"PYTHONPATH": folder}
             running[model, version] = subprocess.Popen(
                 command, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True
@@ -47,9 +46,7 @@ def compare(given: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def steps(
-    name: str, begin: str, seconds: str, folder: str, device_name: str, precision: str, units: str, batch_size: str
-) -> dict[str, Any]:
+def steps(given: argparse.Namespace) -> dict[str, Any]:
     """Steps of one training from the moment `begin` on; what a version before this file offers is all it uses."""
     import torch
 
@@ -62,20 +59,19 @@ def steps(
         sys.exit(f"error: {Path.cwd()} has no pam/benchmark.py; that of {benchmark.__file__} was found in its place")
     devices.keep_heap()
     torch.set_num_threads(1)
-    devices.use_precision(precision)
-    device, size = devices.choose_device(device_name), int(units)
-    network = Network(embedding=size, encoder=size // 2, decoder=size, dropout=0.3)
-    components, data = benchmark.named_model(name), Prepared(Path(folder))
-    plan = benchmark.Plan(network, int(batch_size), 1, 0, 0, [], precision, 1)
+    devices.use_precision(given.precision)
+    device = devices.choose_device(given.device)
+    network = Network(embedding=given.units, encoder=given.units // 2, decoder=given.units, dropout=0.3)
+    components, data = benchmark.named_model(given.model), Prepared(Path(given.data))
+    plan = benchmark.Plan(network, given.batch_size, 1, 0, 0, [], given.precision, 1)
     model = benchmark.fresh(components, data, plan, device)
     batches, work = benchmark.batches_of(data, components, plan, device), benchmark.training(model, plan)
     for batch in batches[:6]:
         work(batch)
     benchmark.clock(device)
-    end, count = float(begin) + float(seconds), 0
-    time.sleep(max(0.0, float(begin) - time.time()))
-    began = time.time()
-    while time.time() < end:
+    time.sleep(max(0.0, given.begin - time.time()))
+    began, count = time.time(), 0
+    while time.time() < given.begin + given.seconds:
         work(batches[count % len(batches)])
         benchmark.clock(device)  # waits for the device
         count += 1
@@ -86,7 +82,7 @@ def steps(
 
 def main(words: list[str]) -> None:
     if words[:1] == ["--steps"]:
-        sys.stdout.write(json.dumps(steps(*words[1:])))
+        sys.stdout.write(json.dumps(steps(argparse.Namespace(**json.loads(words[1])))))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", type=Path)

@@ -159,18 +159,18 @@ def take_gpus(devices: list[str], count: int = 1, wait_s: float = 1.0, sharing: 
 
 def _take(device: str, sharing: int) -> bool:
     """Takes a device, or one of its places where so many jobs share it, if it is free."""
-    if sharing == 1:
-        locks = [_lock(LOCKS / device)]
-    else:
-        places = (_lock(LOCKS / f"{device}.{place}") for place in range(sharing))
-        locks = [_lock(LOCKS / device, fcntl.LOCK_SH), next((lock for lock in places if lock is not None), None)]
-    taken = [lock for lock in locks if lock is not None]
-    for lock in taken:
-        if len(taken) == len(locks):
-            os.set_inheritable(lock, True)
-        else:
+    lock = _lock(LOCKS / device, fcntl.LOCK_EX if sharing == 1 else fcntl.LOCK_SH)
+    if lock is None:
+        return False
+    if sharing > 1:
+        places = (_lock(LOCKS / f"{device}.{number}") for number in range(sharing))
+        place = next((place for place in places if place is not None), None)
+        if place is None:
             os.close(lock)
-    return len(taken) == len(locks)
+            return False
+        os.set_inheritable(place, True)
+    os.set_inheritable(lock, True)
+    return True
 
 
 def _lock(path: Path, kind: int = fcntl.LOCK_EX) -> int | None:

@@ -145,7 +145,7 @@ class LSTMCell:
     `wh` (4H, H) of its own last output. With `bf16`, products are taken in bfloat16."""
 
     def __init__(self, wx: Tensor, wh: Tensor, bf16: bool = False) -> None:
-        self.tape = _CellTape(wx.detach(), wh.detach(), bf16 and not wx.is_cuda)
+        self.tape = _CellTape(wx.detach(), wh.detach(), bf16)
         self.anchor = Anchor.apply(self.tape, wx, wh)
 
     def __call__(self, before: Tensor, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
@@ -218,7 +218,7 @@ class _Cell(Function):
 
 
 class _FusedCell(Function):
-    """The same on CUDA, where a step takes as long as its launches: torch's kernel takes all gates in one."""
+    """The same on CUDA, in float32: torch's kernel takes all gates in one launch, and launches take the time there."""
 
     @staticmethod
     def forward(

@@ -12,7 +12,7 @@ ZERO = -1e4  # the log of a probability that is zero: finite, yet exp(ZERO) is e
 
 def tanh(x: Tensor) -> Tensor:
     """tanh(x) as 2 sigmoid(2x) - 1: equal to within rounding, and several times cheaper on processors for which the
-    vendor's vector library was not written."""
+    vendor's vector library was not written; on CUDA torch's own, one launch in place of three."""
     return torch.tanh(x) if x.is_cuda else torch.sigmoid(2 * x) * 2 - 1
 
 

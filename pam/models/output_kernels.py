@@ -28,15 +28,14 @@ twice as many: there, those are computed once more that do not fit into a piece.
 MOST_PAIRS = 1 << 13
 """Pairs of the largest piece, however small the vocabulary: their hidden layers are to stay in a cache too."""
 
-ON_CUDA = 16
-"""A piece on CUDA over one of a CPU: there is no such cache, and each piece costs launches."""
-
 WHOLE = 1 << 26
 """Numbers of a step's distributions on CUDA up to which all pairs are computed. To pick some, the processor would wait
 for the device to say how many, which takes longer."""
 
 PICKING = 32  # symbols of a vocabulary whose logits and gradients cost as much as to pick a row out of many
 SMALLEST = 1e-30  # probabilities below it are computed once more, in log space: they may have been rounded to zero
+ON_CUDA = 16  # the size of a piece on CUDA over that on a CPU: there is no such cache, and each piece costs launches
+STORED_ON_CUDA = 1 << 32  # bytes of distributions that are kept on CUDA, where they are in float32: 4 GB
 
 
 def gold_log_probs_plain(views: Tensor, query: Tensor, weight: Tensor, bias: Tensor, symbols: Tensor) -> Tensor:
@@ -221,8 +220,8 @@ class Pairs:
 
     def __init__(self, kept: Tensor, width: int, sentences: Tensor | None = None) -> None:
         self.kept, self.sentences = kept, sentences
-        self.whole = kept.is_cuda and kept.numel() * width <= WHOLE
-        self.whole = self.whole or (kept.numel() - int(kept.sum())) * width <= PICKING * kept.numel()
+        small = kept.is_cuda and kept.numel() * width <= WHOLE
+        self.whole = small or (kept.numel() - int(kept.sum())) * width <= PICKING * kept.numel()
         if not self.whole:
             self.rows, self.positions = kept.nonzero(as_tuple=True)
             self.index = self.rows * kept.shape[1] + self.positions
@@ -283,7 +282,7 @@ class PositionLikelihood:
 
     def __init__(self, views: Tensor, weight: Tensor, bias: Tensor, rows: int, bf16: bool = False) -> None:
         layer = OutputLayer(weight.detach(), bias.detach(), bf16)
-        room = STORED if bf16 else CHUNK * (ON_CUDA**2 if weight.is_cuda else 1)
+        room = STORED_ON_CUDA if weight.is_cuda else STORED if bf16 else CHUNK
         self.tape = _PositionTape(views.detach(), layer, rows * layer.bytes <= room)
         self.anchor = Anchor.apply(self.tape, views, weight, bias)
 
@@ -350,8 +349,8 @@ class Mixture:
 
 def pieces(kept: Tensor, sentences: Tensor, layer: OutputLayer) -> Iterator[tuple[slice, Pairs]]:
     """Tokens with all of their positions, as many as are computed at a time; arguments as of `Mixture`."""
-    most = layer.most if kept.is_cuda else min(layer.most, MOST_PAIRS)
-    ends, size = kept.sum(1).cumsum(0).tolist(), most
+    ends = kept.sum(1).cumsum(0).tolist()
+    size = layer.most if kept.is_cuda else min(layer.most, MOST_PAIRS)
     first = 0
     while first < len(ends):
         before = ends[first - 1] if first else 0

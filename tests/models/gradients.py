@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from pam.models.kernels import Tape
+from pam.models.kernels import LSTMCell, Tape, lstm_cell_plain
 
 DOUBLE = torch.float64
 COUNTS = (4, 4, 3, 1)
@@ -74,3 +74,24 @@ def tapes_made(patch: pytest.MonkeyPatch) -> list[weakref.ref[Tape]]:
     for kind in Tape.__subclasses__():
         patch.setattr(kind, "__init__", noting(kind.__init__))
     return tapes
+
+
+def cells_over_steps(shared: bool) -> Any:
+    """An `LSTMCell`, in bfloat16 or not, over steps that lose rows, its twin, and what both are given."""
+
+    def over_steps(cell: Callable[..., tuple[Tensor, Tensor]], before: Tensor, *given: Tensor) -> Tensor:
+        (h, c), found = given[:2], []
+        for t, (n, x) in enumerate(zip(COUNTS, given[2:], strict=True)):
+            gates = before if shared else before[t, :n]
+            h, c = cell(gates, x, h[:n], c[:n])
+            found += [h, c]
+        return torch.cat(found)
+
+    def kernel(bf16: bool, wx: Tensor, wh: Tensor, *given: Tensor) -> Tensor:
+        return over_steps(LSTMCell(wx, wh, bf16), *given)
+
+    def twin(wx: Tensor, wh: Tensor, *given: Tensor) -> Tensor:
+        return over_steps(lambda *own: lstm_cell_plain(*own, wx, wh), *given)
+
+    before = drawn(12) if shared else drawn(4, 4, 12)
+    return kernel, twin, drawn(12, 2), drawn(12, 3), before, drawn(4, 3), drawn(4, 3, seed=1), *steps_of(2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,13 +11,12 @@ from torch import Tensor
 
 from pam.config import Decoding
 from pam.models import output_kernels
-from pam.models.kernels import LSTMCell, lstm_cell_plain
 from pam.models.output_kernels import PositionLikelihood, gold_log_probs_plain
 from pam.models.seq2seq import Seq2Seq
 from tests.decoding import varied
 from tests.decoding.best import assert_same, decode
 from tests.models import tiny
-from tests.models.gradients import COUNTS, by, drawn, steps_of
+from tests.models.gradients import by, cells_over_steps, drawn
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is here")
 DRAWING = ("acvi", "ved", "variational-sample", "variational-gumbel", "hard")
@@ -94,24 +94,8 @@ def same(kernel: Any, twin: Any, *given: Tensor) -> None:
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_the_fused_cell_is_the_plain_one_over_steps_that_lose_rows(shared: bool) -> None:
-    def over_steps(cell: Any, befores: Any, xs: Any, h: Tensor, c: Tensor) -> Tensor:
-        found = []
-        for before, x in zip(befores, xs, strict=True):
-            h, c = cell(before, x, h[: len(x)], c[: len(x)])
-            found += [h.flatten(), c.flatten()]
-        return torch.cat(found)
-
-    def kernel(wx: Tensor, wh: Tensor, h: Tensor, c: Tensor, *rest: Tensor) -> Tensor:
-        return over_steps(LSTMCell(wx, wh), rest[: len(COUNTS)], rest[len(COUNTS) :], h, c)
-
-    def twin(wx: Tensor, wh: Tensor, h: Tensor, c: Tensor, *rest: Tensor) -> Tensor:
-        def cell(*given: Tensor) -> tuple[Tensor, Tensor]:
-            return lstm_cell_plain(*given, wx, wh)
-
-        return over_steps(cell, rest[: len(COUNTS)], rest[len(COUNTS) :], h, c)
-
-    befores = [drawn(12, seed=t) for t in range(len(COUNTS))] if shared else steps_of(12)
-    same(kernel, twin, drawn(12, 2), drawn(12, 3), drawn(4, 3), drawn(4, 3, seed=1), *befores, *steps_of(2))
+    kernel, twin, *given = cells_over_steps(shared)
+    same(partial(kernel, False), twin, *given)
 
 
 @pytest.mark.usefixtures("sizes")
@@ -119,6 +103,7 @@ def test_the_fused_cell_is_the_plain_one_over_steps_that_lose_rows(shared: bool)
 def test_likelihoods_of_positions_are_the_plain_ones(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a probability is rounded to zero."""
     monkeypatch.setattr(output_kernels, "CHUNK", chunk)
+    monkeypatch.setattr(output_kernels, "STORED_ON_CUDA", chunk)
     views, weight, bias, query = drawn(4, 5, 3), drawn(6, 3) * 400, drawn(6), drawn(4, 3)
     symbols, kept = torch.arange(4), torch.ones(4, 5, dtype=torch.bool)
 
