@@ -91,7 +91,8 @@ def check(files: Sequence[str | Given], say: Say) -> list[str]:
             if data is None:
                 unknown.append(task)
                 continue
-            disk += sum(file.stat().st_size for file in data.folder.rglob("*")) * sum(rows.values()) / _rows(data)
+            prepared = sum(len(data.split(split)) for split in SPLITS)
+            disk += sum(file.stat().st_size for file in data.folder.rglob("*")) * sum(rows.values()) / prepared
             costs += list(_costs(flow, left, data, rows, device))
     warnings += _tell_cost(flow, costs, disk, unknown, device, say)
     return warnings
@@ -148,10 +149,6 @@ def _some_data(name: str, entry: Dataset, task: Path, place: Path) -> tuple[Prep
         limit = (split == "train" and getattr(layout, "train_pairs", None)) or ALL_ROWS
         rows[split] = min(taken + beyond, getattr(own, split) or ALL_ROWS, limit)
     return data, rows
-
-
-def _rows(data: Prepared) -> int:
-    return sum(len(data.split(split)) for split in SPLITS)
 
 
 def _left(flow: Workflow, task: str) -> list[RunConfig]:

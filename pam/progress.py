@@ -52,7 +52,7 @@ class JobProgress(logging.Handler):
         to_go = "" if left is None else f", about {tqdm.format_interval(left)} to go"
         self.bar.set_description_str(to_go.removeprefix(", "), refresh=False)
         self.bar.update()
-        self._write(f"{self.done} of {self.total} jobs: {words} ({seconds:.0f} s){to_go}")
+        tqdm.write(f"{self.done} of {self.total} jobs: {words} ({seconds:.0f} s){to_go}", file=sys.stderr)
 
     def to_go(self) -> float | None:
         """Seconds until all is done, by the means of each rule so far; None before the first training has ended."""
@@ -64,9 +64,6 @@ class JobProgress(logging.Handler):
         usual = sum(ended) / len(ended)
         means = {rule: sum(own) / len(own) for rule, own in self.seconds.items()}
         return sum(count * means.get(rule, usual) for rule, count in self.left.items()) / at_once
-
-    def _write(self, line: str) -> None:
-        tqdm.write(line, file=sys.stderr)
 
 
 def show(workflow: Any) -> None:

@@ -139,7 +139,7 @@ class PointerGenerator(Copying):
     Bayes' rule applies to it as it stands: the posterior moves to positions that have the symbol. Where the sum is cut
     (`top_k`, `mass`), what is generated is summed over the kept positions and what is copied over all, as that costs
     nothing: a word that can only be copied keeps its probability. With both terms at least zero, it is a lower bound of
-    the exact sum as before. A nucleus that is renormalized in training renormalizes what is generated alone.
+    the exact sum as before. Where the sum is renormalized in training, the kept positions generate as much as all do.
 
     A bound needs log p(y_t | s_t, h_a) at positions that do not have the symbol, which would be minus infinity where
     it is not in the vocabulary. So there the latent position decides the context alone, and what is copied follows the

@@ -97,12 +97,13 @@ class Output(Marginalization):
     """p(y_t) = sum_a prior_t(a) p(y_t | s_t, h_a) (equations 3 and 11).
 
     With `top_k`, only the K most probable positions are summed (equation 7). With `mass`, they are the fewest of which
-    the prior is at least `mass`: a nucleus. The sum is not renormalized, so that the likelihood is a lower bound of the
-    exact one. As p(y | s, h_a) is at most 1, a nucleus takes at most 1 - mass from p(y_t).
+    the prior is at least `mass`: a nucleus; with both, at most K of them. The sum is not renormalized, so that the
+    likelihood is a lower bound of the exact one. As p(y | s, h_a) is at most 1, a whole nucleus takes at most 1 - mass
+    from p(y_t).
 
     In training, where positions know too little yet to be told apart, such a bound pays for nothing but less spread:
-    attention ends on one position. So what is trained on a nucleus is its sum renormalized, log p - log sum prior; it
-    is at most -log mass above the bound, and has no gradient where all positions explain y_t alike.
+    attention ends on one position. So what is trained with a `mass` is the sum renormalized, log p - log sum prior; it
+    has no gradient where all positions explain y_t alike, and is at most -log mass above the bound of a whole nucleus.
     """
 
     gives_positions = True
@@ -110,39 +111,47 @@ class Output(Marginalization):
     def __init__(self, options: options.Output | options.Bound, sizes: Sizes) -> None:
         super().__init__()
         self.top_k, self.mass = options.top_k, options.mass
+        self.renormalized = options.mass is not None and (options.mass < 1 or options.top_k is not None)
+
+    def nucleus(self, log_prior: Tensor) -> Tensor:
+        """The positions (n, m) that have `mass`, none of which is impossible."""
+        possible = is_possible(log_prior)
+        return possible if self.mass is None or self.mass == 1 else possible & is_nucleus(log_prior.exp(), self.mass)
 
     def kept(self, log_prior: Tensor) -> Tensor:
-        """The positions (n, m) that are summed over, none of which is impossible."""
-        possible = is_possible(log_prior)
-        if self.top_k is not None:
-            return possible & is_most_probable(log_prior, self.top_k)
-        if self.mass is not None and self.mass < 1:
-            return possible & is_nucleus(log_prior.exp(), self.mass)
-        return possible
+        """The positions (n, m) that are summed over: at most K of the nucleus."""
+        nucleus = self.nucleus(log_prior)
+        if self.top_k is None:
+            return nucleus
+        return nucleus & is_most_probable(log_prior.masked_fill(~nucleus, -torch.inf), self.top_k)
 
     def positions(self, log_prior: Tensor) -> Tensor:
         return self.kept(log_prior).sum(1)
 
-    def weights(self, log_prior: Tensor, kept: Tensor) -> Tensor:
-        """Log weights (n, m) of what is summed, `ZERO` elsewhere."""
+    def weights(self, log_prior: Tensor, kept: Tensor, copies: CopyMixture | None) -> Tensor:
+        """Log weights (n, m) of what is summed, `ZERO` elsewhere. Renormalized, the kept positions generate as much as
+        all of them do: what is not copied."""
         weights = log_prior.masked_fill(~kept, ZERO)
-        cut = self.mass is not None and self.mass < 1
-        return torch.log_softmax(weights, dim=1) if cut and self.training else weights
+        if not (self.renormalized and self.training):
+            return weights
+        gate = 0.0 if copies is None else F.logsigmoid(copies.logit)
+        of_kept, of_all = (torch.logsumexp(part + gate, dim=1, keepdim=True) for part in (weights, log_prior))
+        return weights + of_all - of_kept
 
     def emission(
         self, attention: Attention, projected: Tensor, memory: Memory, switch: Switch | None, of_shift: Tensor | None
     ) -> Emission:
         kept = self.kept(attention.log_prior)
-        truncated = None if self.top_k is None else (kept != is_possible(attention.log_prior)).any(1)
-        weights = self.weights(attention.log_prior, kept)
+        truncated = None if self.top_k is None else (kept != self.nucleus(attention.log_prior)).any(1)
         copies = None if switch is None else self.copies(switch, attention.log_prior)
+        weights = self.weights(attention.log_prior, kept, copies)
         return MixtureEmission(attention.log_prior, weights, projected, kept, truncated, memory, copies)
 
     def log_likelihood(self, gold: TokenGold) -> Tensor:
         log_prior, switch = gold.tokens.log_prior, gold.tokens.switch
         kept = self.kept(log_prior)
         copies = None if switch is None else self.copies(switch, log_prior)
-        return gold.mixture(self.weights(log_prior, kept), kept, copies=copies)
+        return gold.mixture(self.weights(log_prior, kept, copies), kept, copies=copies)
 
     def copies(self, switch: Switch, log_prior: Tensor) -> CopyMixture:
         """How n rows generate and copy, by log priors (n, m)."""
@@ -157,7 +166,7 @@ class MixtureEmission(Emission):
     weights: Tensor  # (n, m) by `Output.weights`
     projected: Tensor  # (n, R)
     kept: Tensor  # (n, m) positions that are summed over
-    truncated: Tensor | None  # (n,) which sums are cut to K positions, or None: none is
+    truncated: Tensor | None  # (n,) which sums are cut to K positions of more, or None: none is
     memory: Memory
     copies: CopyMixture | None = None
     chosen: tuple[SearchedMixture, Tensor] | None = None  # what search chose from, and the rows that it chose

@@ -9,9 +9,9 @@ component's module: `pam.models.scores.General` for `options.General`. A package
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from pam.io import Strict, UserError, unknown
 from pam.models.schedules import Schedule, Scheduled
@@ -239,14 +239,8 @@ class Input(Options):
 
 class _Summed(Options):
     gives_positions: ClassVar[bool] = True
-    top_k: Units | None = Field(None, description="positions summed over; null: all")
+    top_k: Units | None = Field(None, description="positions summed over at most; null: all")
     mass: Mass | None = Field(None, description="prior mass of the fewest positions summed over; null: all")
-
-    @model_validator(mode="after")
-    def _is_cut_once(self) -> Self:
-        if self.top_k is not None and self.mass is not None:
-            raise ValueError("`top_k` and `mass` cut the same sum: give one of them")
-        return self
 
 
 class Output(_Summed):

@@ -92,15 +92,12 @@ def store(results: Path, out: Path, command: str, commit: str) -> None:
 
 
 def _write_archive(path: Path, results: Path, tasks: Mapping[str, str], closed: set[str]) -> None:
-    """Writes what the runs, each of one of `tasks`, measured, no text of the `closed` ones; always the same bytes.
-
-    A training's state, with its copies of what it wrote, stays where it is.
-    """
+    """Writes what the runs, each of one of `tasks`, measured, no text of the `closed` ones; always the same bytes."""
     files: dict[str, Path] = {}
     for run, task in tasks.items():
         patterns = MEASURED if task in closed else MEASURED + TEXTS
         for file in (results / run).rglob("*"):
-            of_state = (results / run / "state") in file.parents
+            of_state = (results / run / "state") in file.parents  # has copies of what the training wrote
             if file.is_file() and not of_state and any(fnmatch(file.name, pattern) for pattern in patterns):
                 files[file.relative_to(results).as_posix()] = file
     with atomic_write(path) as temporary, tarfile.open(temporary, "w:xz") as archive:

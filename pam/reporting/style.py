@@ -78,7 +78,7 @@ _LOOKS = {
     "postr-joint-mass0.999": Look("#B35900", "o", _BROKEN),
     "postr-joint-mass0.99": Look("#B35900", "s", _DASHED),
     "postr-joint-mass0.9": Look("#B35900", "^", _DOTTED),
-    **_family("#8A6D00", **{"postr-joint-top6": "h"}),
+    **_family("#8A6D00", **{"postr-joint-top6": "h", "postr-joint-mass0.99-top6": "d"}),
     **_family("#0072B2", soft="o", soft_dot="s", soft_concat="p", soft_location="h", soft_unscaled="8"),
     **_family("#00798C", local_m="<", local_p=">"),
     **_family("#A6761D", structural="*", fertility="8", fertility_bounded="p", fertility_init="P"),

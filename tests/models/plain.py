@@ -117,7 +117,7 @@ class PlainStep:
         """What each position makes of y_t."""
         truncated = None
         if self.model.marginalization.top_k is not None:
-            truncated = self.kept.sum(1) < (self.attention.log_prior > ZERO / 2).sum(1)
+            truncated = self.kept.sum(1) < _kept(self.model.marginalization, self.attention.log_prior, None).sum(1)
         assert self.joint is not None
         index = symbol[:, None, None].expand(-1, self.joint.shape[1], 1)
         return normalized(self.joint.gather(2, index).squeeze(2), truncated)
@@ -163,11 +163,10 @@ def step(
         return PlainStep(*given, None, None, None, log_probs, before)
     hidden = made.of_values(memory.values) + projected[:, None]
     positions = torch.log_softmax(made.output(torch.tanh(hidden)), 2)
-    kept = attention.log_prior > ZERO / 2
-    if marginalization.top_k is not None or marginalization.mass is not None:
-        for row, log_prior in zip(kept, attention.log_prior, strict=True):
-            row &= torch.tensor(_summed(log_prior.exp().tolist(), marginalization))
-    weights = _weights(model, attention.log_prior, kept)[:, :, None]
+    kept = _kept(marginalization, attention.log_prior, marginalization.top_k)
+    copies = model.copying.copies
+    p_gen = _p_gen(model, attention, memory.values, before).squeeze(2) if copies else torch.ones_like(attention.prior)
+    weights = _weights(model, attention.log_prior, kept, p_gen)[:, :, None]
     joint = weights + positions
     if model.copying.copies:
         generated, copied = _with_copies(model, memory, attention, positions, before)
@@ -222,21 +221,30 @@ def _one_hot(model: Seq2Seq, memory: Memory) -> Tensor:
     return found.to(memory.values) * memory.mask[:, :, None]
 
 
-def _summed(prior: list[float], marginalization: Output) -> list[bool]:
+def _kept(marginalization: Output, log_prior: Tensor, top_k: int | None) -> Tensor:
+    """The positions (n, m) that are summed over, at most K."""
+    kept = log_prior > ZERO / 2
+    for row, own in zip(kept, log_prior, strict=True):
+        row &= torch.tensor(_summed(own.exp().tolist(), marginalization.mass, top_k))
+    return kept
+
+
+def _summed(prior: list[float], mass: float | None, top_k: int | None) -> list[bool]:
     """Which positions of one row are summed over: the likeliest first, until there are enough."""
     chosen, reached = [False] * len(prior), 0.0
     for count, place in enumerate(sorted(range(len(prior)), key=lambda place: -prior[place])):
-        if count == marginalization.top_k or (marginalization.mass or 2.0) <= reached:
+        if count == top_k or (mass or 2.0) <= reached:
             break
         chosen[place], reached = True, reached + prior[place]
     return chosen
 
 
-def _weights(model: Seq2Seq, log_prior: Tensor, kept: Tensor) -> Tensor:
-    """Log weights of what is summed over, which in training are those of a nucleus renormalized."""
+def _weights(model: Seq2Seq, log_prior: Tensor, kept: Tensor, p_gen: Tensor) -> Tensor:
+    """Log weights of what is summed over. With a mass, those kept generate all that is generated in training."""
     weights = log_prior.masked_fill(~kept, ZERO)
     if model.training and model.marginalization.mass is not None:
-        weights = weights - torch.logsumexp(weights, 1, keepdim=True)
+        generated = log_prior.exp() * p_gen
+        weights = weights - ((generated * kept).sum(1) / generated.sum(1)).log()[:, None]
     return weights
 
 

@@ -32,7 +32,7 @@ MODELS: list[tuple[str, dict[str, Any]]] = [
     ("variational", {"input_feeding": "posterior"}),
     *(
         (name, {"marginalization": {"kind": "output", **cut}})
-        for cut in ({"top_k": 3}, {"mass": 0.8})
+        for cut in ({"top_k": 3}, {"mass": 0.8}, {"mass": 0.8, "top_k": 2})
         for name in ("prior-joint", *POSTERIOR)
     ),
 ]

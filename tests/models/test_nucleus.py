@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from pam.config import Decoding
+from pam.data.vocabulary import PAD
 from pam.decoding.search import beam_search
+from pam.models.copying import pointers_of
 from pam.models.logspace import is_nucleus
 from pam.models.seq2seq import Seq2Seq
 from tests.models import tiny
@@ -19,10 +21,11 @@ from tests.models import tiny
 JOINT = ("prior-joint", "postr-joint", "prox-postr-joint", "mono-postr-joint")
 
 
-def summed(name: str, mass: float | None, **changed: Any) -> Seq2Seq:
+def summed(name: str, mass: float | None, top_k: int | None = None, **changed: Any) -> Seq2Seq:
     """A model of uneven priors that sums over so much of them; its weights do not depend on that."""
     kind = "bound" if name == "variational" else "output"
-    model = tiny.model(tiny.components(name, marginalization={"kind": kind, "mass": mass}, **changed))
+    cut = {"kind": kind, "mass": mass, "top_k": top_k}
+    model = tiny.model(tiny.components(name, marginalization=cut, **changed))
     for parameter in model.score.parameters():
         parameter.data.mul_(8.0)
     return model
@@ -104,6 +107,33 @@ def test_the_whole_posterior_over_the_nucleus_is_fed_back() -> None:
     assert (forced.alignment[left_out] == 0).all() and left_out.any()
     assert torch.equal(forced.positions, (~left_out).sum(2))
     torch.testing.assert_close(forced.alignment.sum(2), torch.ones(4, 5).double())
+
+
+@pytest.mark.parametrize("top_k", [None, 1, 2])
+@pytest.mark.parametrize("copying", ["none", "pointer"])
+@pytest.mark.parametrize("name", ["prior-joint", "postr-joint"])
+def test_what_is_trained_is_a_distribution(name: str, copying: str, top_k: int | None) -> None:
+    """Over all first symbols, those of the source too, of which one is not in the target's vocabulary."""
+    model = summed(name, 0.8, top_k, copying=copying).train()
+    model.readout.output.bias.data[PAD] = -1e3  # it cannot be asked for
+    for pointer in pointers_of(model):
+        pointer.targets[8] = -1
+    symbols = [*range(1, tiny.VOCABULARY), *([tiny.VOCABULARY + 2] if copying == "pointer" else [])]
+    source = torch.tensor([[5, 6, 8, 7]]).expand(len(symbols), -1)
+    found = model.objective(source, torch.full((len(symbols),), 4), torch.tensor(symbols)[:, None])
+    torch.testing.assert_close(found.exp().sum(), torch.ones(()).double())
+
+
+@pytest.mark.parametrize("name", [*JOINT, "variational"])
+def test_of_a_nucleus_the_likeliest_are_summed_and_no_more_than_asked_for(name: str) -> None:
+    whole, capped = (summed(name, 0.9, top_k).teacher_force(*tiny.batch()) for top_k in (None, 2))
+    assert torch.equal(capped.positions[:, 0], whole.positions[:, 0].clamp_max(2))
+    assert capped.positions.max() == 2 and whole.positions[:, 0].min() < 2 < whole.positions[:, 0].max()
+
+
+def test_equals_are_cut_to_some_of_them() -> None:
+    model = summed("prior-joint", 0.1, 2)
+    assert model.marginalization.positions(torch.full((3, 9), 1 / 9).double().log()).tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("name", JOINT)

@@ -18,12 +18,14 @@ from tests.models.gradients import tapes_made
 
 TOP_3 = {"kind": "output", "top_k": 3}
 NUCLEUS = {"kind": "output", "mass": 0.8}
+CAPPED = {"kind": "output", "mass": 0.8, "top_k": 2}
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in tiny.NAMED),
     ("prior-joint", {"marginalization": TOP_3}),
     ("postr-joint", {"marginalization": TOP_3}),
     ("mono-postr-joint", {"marginalization": TOP_3}),
     *((name, {"marginalization": NUCLEUS}) for name in ("prior-joint", "postr-joint", "prox-postr-joint")),
+    *((name, {"marginalization": CAPPED}) for name in ("prior-joint", "postr-joint", "mono-postr-joint")),
     ("acvi", {"marginalization": NUCLEUS, "input_feeding": "posterior"}),
     ("postr-joint", {"input_feeding": {"kind": "posterior", "gradient": False}}),
     ("postr-joint", {"input_feeding": {"kind": "posterior", "mix": 0.3}}),
