@@ -183,15 +183,17 @@ def batches_of(data: Prepared, components: ModelConfig, plan: Plan, device: torc
 
 
 def named_model(name: str) -> ModelConfig:
-    """A model by its name; `NAME:K` sums over the top K positions, `NAME:MASS` over a nucleus, as 0.99 of the prior."""
-    stem, colon, cut = name.partition(":")
+    """A model by its name; `NAME:K` sums over the top K positions, `NAME:0.99` over that nucleus, or both."""
+    found = re.fullmatch(r"([^:]*)(?::(\d*\.\d+))?(?::(\d+))?", name, re.ASCII)
+    if found is None:
+        hint = "write NAME, NAME:K (a whole number), NAME:MASS (such as 0.99) or NAME:MASS:K"
+        raise UserError(f"model `{name}`", hint=hint)
+    stem, mass, top_k = found.groups()
     components = load_model(stem)
-    if not colon:
+    if mass is None and top_k is None:
         return components
-    if not re.fullmatch(r"\d+|\d*\.\d+", cut, re.ASCII):
-        raise UserError(f"model `{name}`", hint="write NAME, NAME:K (a whole number) or NAME:MASS (such as 0.99)")
     summed = components.marginalization.model_dump()
-    summed |= {"top_k": None, "mass": float(cut)} if "." in cut else {"mass": None, "top_k": int(cut)}
+    summed |= {"top_k": top_k and int(top_k), "mass": mass and float(mass)}
     if summed["kind"] == "bound":
         summed["q_top_k"] = summed["top_k"]
     return parse(ModelConfig, components.model_dump() | {"marginalization": summed})

@@ -7,7 +7,8 @@ from argparse import Namespace
 from pam.commands import command, folder, option, path
 
 MODELS = ["soft", "hard-mono", "prior-joint", "postr-joint", "postr-joint:6", "prox-postr-joint", "mono-postr-joint"]
-CUTS = "NAME:K sums over the K most probable positions, NAME:MASS (0.99) over the fewest with so much of the prior"
+CUTS = "NAME:K sums over the K most probable positions, NAME:MASS (0.99) over the fewest with so much of the prior, "
+CUTS += "NAME:MASS:K over at most K of these"
 
 
 @command(

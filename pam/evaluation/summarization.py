@@ -73,7 +73,8 @@ def count(inputs: EvalInputs) -> Counts:
         beam, rows = beam if parts else None, read_checked(path, inputs, Summary)
         columns = {"summaries": np.ones(len(rows))} | rouge(rows, references) | wording(rows, known)
         for name in () if missing else METEORS:
-            found = meteor.counts([row.predicted for row in rows], _whole(references), name.removeprefix("meteor_"))
+            whole = [[" ".join(sentences) for sentences in own] for own in references]
+            found = meteor.counts([row.predicted for row in rows], whole, name.removeprefix("meteor_"))
             columns |= dict(zip((f"{name}_{one}" for one in METEOR_COUNTS), found.T, strict=True))
         names += [of_beam(name, beam) for name in (*NAMES, *(() if missing else METEORS))]
         details[of_beam("empty", beam)] = sum(not row.predicted for row in rows)
@@ -92,10 +93,6 @@ def read_references(inputs: EvalInputs) -> list[list[Reference]]:
     except ValueError as error:
         hint = "name the prepared data of a task of summarization"
         raise UserError("these are not references of summaries", file=path, hint=hint) from error
-
-
-def _whole(references: Sequence[Sequence[Reference]]) -> list[list[str]]:
-    return [[" ".join(sentences) for sentences in own] for own in references]
 
 
 def rouge(rows: Sequence[Summary], references: Sequence[Sequence[Reference]]) -> dict[str, Floats]:

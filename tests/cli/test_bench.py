@@ -98,12 +98,17 @@ def test_a_sum_is_cut_by_what_follows_the_name() -> None:
     cuts = {name: named_model(name).marginalization.model_dump() for name in ("prior-joint:3", "prior-joint:0.9")}
     assert cuts["prior-joint:3"] | {"top_k": 3, "mass": None} == cuts["prior-joint:3"]
     assert cuts["prior-joint:0.9"] | {"top_k": None, "mass": 0.9} == cuts["prior-joint:0.9"]
+    both = named_model("prior-joint:0.9:3").marginalization.model_dump()
+    assert (both["top_k"], both["mass"]) == (3, 0.9)
     again = named_model("postr-joint-mass0.99:6").marginalization.model_dump()
     assert (again["top_k"], again["mass"]) == (6, None)
     assert named_model("variational:4").marginalization.model_dump()["q_top_k"] == 4
 
 
-@pytest.mark.parametrize("name", ["prior-joint:", "prior-joint:x", "prior-joint:-1", "prior-joint:1e-3"])
+@pytest.mark.parametrize(
+    "name",
+    ["prior-joint:", "prior-joint:x", "prior-joint:-1", "prior-joint:1e-3", "prior-joint:3:0.9", "prior-joint:3:3"],
+)
 def test_what_is_no_cut_is_refused(name: str) -> None:
     with pytest.raises(UserError, match=f"model `{name}`") as error:
         named_model(name)
