@@ -111,6 +111,8 @@ COPYING = Table(
     entries=[
         Entry("pam", "soft-pointer", decoding=("float32",)),
         Entry("pam", "soft-pointer", ("bf16",), ("bf16",)),
+        Entry("pam", "postr-joint-pointer:0.99:3", ("bf16",), ("bf16",)),
+        Entry("pam", "postr-joint-pointer:0.99:6", ("bf16",), ("bf16",)),
         Entry("opennmt-copy", "soft-pointer", BOTH, BOTH),
     ],
     products=[(160, 256, 50005), (80, 256, 50005)],
