@@ -63,8 +63,9 @@ def main() -> None:
 
     @torch.no_grad()
     def notes(number: int) -> dict[str, float]:
-        """How many positions are summed over, where the model leaves some out."""
-        if getattr(components.marginalization, "mass", None) is None:
+        """How many positions are summed over, where the model leaves some out and no number is given."""
+        cut = components.marginalization
+        if getattr(cut, "mass", None) is None or getattr(cut, "top_k", None) is not None:
             return {}
         batch = batches[number % len(batches)]
         model.eval()

@@ -75,6 +75,7 @@ class OutputLayer:
         self.weight, self.bias = (weight.bfloat16(), bias.bfloat16()) if bf16 else (weight, bias)
         self.bf16, self.width, self.dtype = bf16, len(weight), weight.dtype
         self.scratch: dict[str, Tensor] = {}
+        self.waiting = 0  # rows whose part of the gradients is still to be added
         self.dweight: Tensor | None = None
         self.dbias: Tensor | None = None
 
@@ -134,11 +135,13 @@ class OutputLayer:
             found[lost] = exact.gather(1, symbols[lost, None]).squeeze(1)
         return found, whole
 
-    def _rows(self, name: str, count: int) -> Tensor:
-        """The first `count` rows of a piece of memory that is used again and again."""
+    def _rows(self, name: str, count: int, like: Tensor | None = None) -> Tensor:
+        """The first `count` rows of a piece of memory that is used again and again, as wide as the vocabulary or `like`
+        (n, K)."""
         held = self.scratch.get(name)
         if held is None or len(held) < count:
-            held = self.scratch[name] = self.weight.new_empty(count, self.width)
+            made = self.weight.new_empty(count, self.width) if like is None else like.new_empty(count, like.shape[1])
+            held = self.scratch[name] = made
         return held[:count]
 
     @large_products
@@ -147,18 +150,42 @@ class OutputLayer:
         error (N, V) of z by `errors`."""
         # Rows are weighted on the narrow side of each product.
         weights = -scale[:, None]
-        narrow, column = factor(z * weights, self.bf16), factor(weights, self.bf16)
+        weighted = torch.cat([z, torch.ones_like(weights)], 1) * weights
+        if 2 * len(z) > self.most or z.is_cuda:
+            self._add(error, weighted)
+        else:
+            self._wait(error[: len(z)], weighted)
+        dz = (error @ self.weight)[: len(z)] * weights
+        dx: Tensor = torch.ops.aten.tanh_backward(dz, z)
+        return dx
+
+    def _wait(self, error: Tensor, weighted: Tensor) -> None:
+        """Keeps rows until there are many: a product of few reads and writes all of a gradient for them."""
+        if self.waiting + len(error) > self.most:
+            self._add_waiting()
+        place = slice(self.waiting, self.waiting + len(error))
+        self._rows("errors", self.padded(self.most))[place] = error
+        self._rows("weighted", self.most, weighted)[place] = weighted
+        self.waiting = place.stop
+
+    def _add_waiting(self) -> None:
+        count, self.waiting = self.waiting, 0
+        error = self._rows("errors", self.padded(count))
+        error[count:].zero_()
+        self._add(error, self.scratch["weighted"][:count])
+
+    @large_products
+    def _add(self, error: Tensor, weighted: Tensor) -> None:
+        """Adds to the gradients: those of errors (N, V), with rows of zeros, of weighted (z, 1), (n, R + 1)."""
+        narrow, column = factor(weighted[:, :-1], self.bf16), factor(weighted[:, -1:], self.bf16)
         if self.dweight is None or self.dbias is None:
-            self.dweight = torch.zeros(self.weight.shape, dtype=self.dtype, device=z.device)
-            self.dbias = torch.zeros(self.width, dtype=self.dtype, device=z.device)
+            self.dweight = torch.zeros(self.weight.shape, dtype=self.dtype, device=weighted.device)
+            self.dbias = torch.zeros(self.width, dtype=self.dtype, device=weighted.device)
         self.dbias.add_((column.t() @ error).squeeze(0))
         if self.bf16:
             self.dweight.add_(error.t() @ narrow)
         else:
             self.dweight.addmm_(error.t(), narrow)
-        dz = (error @ self.weight)[: len(z)] * weights
-        dx: Tensor = torch.ops.aten.tanh_backward(dz, z)
-        return dx
 
     def picked(self, error: Tensor, rows: Tensor) -> Tensor:
         """Some rows (n,) of errors, as of `errors`; until the next call."""
@@ -169,6 +196,8 @@ class OutputLayer:
 
     def gradients(self) -> tuple[Tensor | None, Tensor | None]:
         """Gradients of weight and bias since the last call; None if there are none."""
+        if self.waiting:
+            self._add_waiting()
         dweight, dbias = self.dweight, self.dbias
         self.dweight = self.dbias = None
         return dweight, dbias
