@@ -162,8 +162,8 @@ def test_the_nucleus_trains_one_model_per_cut_of_its_sum(tmp_path: Path) -> None
     outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/nucleus.yaml")
     assert outcome.code == 0, outcome.said
     models = {name.split(" on ")[0] for name in outcome.trained}
-    cuts = ("-mass0.999", "-mass0.99", "-mass0.9", "-top6")
-    assert models == {"postr-joint", *(f"postr-joint{cut}" for cut in cuts)} and len(outcome.trained) == 5
+    cuts = ("-mass0.999", "-mass0.99", "-mass0.9", "-top6", "-mass0.99-top6")
+    assert models == {"postr-joint", *(f"postr-joint{cut}" for cut in cuts)} and len(outcome.trained) == 6
 
 
 def test_the_ablation_trains_each_part_once_and_replaces_unknown_words_without_training(tmp_path: Path) -> None:
