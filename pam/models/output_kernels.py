@@ -25,6 +25,7 @@ STORED = 1 << 29
 """Bytes of distributions in bfloat16 that are kept for the backward pass, at most: 512 MB. In float32 they would be
 twice as many: there, those are computed once more that do not fit into a piece."""
 
+WAITING = 512  # rows whose gradients of the weights are gathered over steps, at most, before one product adds them
 MOST_PAIRS = 1 << 13
 """Pairs of the largest piece, however small the vocabulary: their hidden layers are to stay in a cache too."""
 
@@ -151,7 +152,7 @@ class OutputLayer:
         # Rows are weighted on the narrow side of each product.
         weights = -scale[:, None]
         weighted = torch.cat([z, torch.ones_like(weights)], 1) * weights
-        if 2 * len(z) > self.most or z.is_cuda:
+        if 2 * len(z) > min(WAITING, self.most) or z.is_cuda:
             self._add(error, weighted)
         else:
             self._wait(error[: len(z)], weighted)
@@ -161,11 +162,12 @@ class OutputLayer:
 
     def _wait(self, error: Tensor, weighted: Tensor) -> None:
         """Keeps rows until there are many: a product of few reads and writes all of a gradient for them."""
-        if self.waiting + len(error) > self.most:
+        room = min(WAITING, self.most)
+        if self.waiting + len(error) > room:
             self._add_waiting()
         place = slice(self.waiting, self.waiting + len(error))
-        self._rows("errors", self.padded(self.most))[place] = error
-        self._rows("weighted", self.most, weighted)[place] = weighted
+        self._rows("errors", self.padded(room))[place] = error
+        self._rows("weighted", room, weighted)[place] = weighted
         self.waiting = place.stop
 
     def _add_waiting(self) -> None:
