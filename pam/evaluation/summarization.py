@@ -68,12 +68,12 @@ def count(inputs: EvalInputs) -> Counts:
     if missing:
         log.warning(missing)
         details["left_out"] = [missing]
+    whole = [[" ".join(sentences) for sentences in own] for own in references]
     for path, beam in inputs.by_beam:
         # Plain `rouge1` is of the main beam, the first.
         beam, rows = beam if parts else None, read_checked(path, inputs, Summary)
         columns = {"summaries": np.ones(len(rows))} | rouge(rows, references) | wording(rows, known)
         for name in () if missing else METEORS:
-            whole = [[" ".join(sentences) for sentences in own] for own in references]
             found = meteor.counts([row.predicted for row in rows], whole, name.removeprefix("meteor_"))
             columns |= dict(zip((f"{name}_{one}" for one in METEOR_COUNTS), found.T, strict=True))
         names += [of_beam(name, beam) for name in (*NAMES, *(() if missing else METEORS))]

@@ -118,15 +118,14 @@ class Output(Marginalization):
         possible = is_possible(log_prior)
         return possible if self.mass is None or self.mass == 1 else possible & is_nucleus(log_prior.exp(), self.mass)
 
-    def kept(self, log_prior: Tensor) -> Tensor:
+    def kept(self, log_prior: Tensor, nucleus: Tensor) -> Tensor:
         """The positions (n, m) that are summed over: at most K of the nucleus."""
-        nucleus = self.nucleus(log_prior)
         if self.top_k is None:
             return nucleus
         return nucleus & is_most_probable(log_prior.masked_fill(~nucleus, -torch.inf), self.top_k)
 
     def positions(self, log_prior: Tensor) -> Tensor:
-        return self.kept(log_prior).sum(1)
+        return self.kept(log_prior, self.nucleus(log_prior)).sum(1)
 
     def weights(self, log_prior: Tensor, kept: Tensor, copies: CopyMixture | None) -> Tensor:
         """Log weights (n, m) of what is summed, `ZERO` elsewhere. Renormalized, the kept positions generate as much as
@@ -141,15 +140,16 @@ class Output(Marginalization):
     def emission(
         self, attention: Attention, projected: Tensor, memory: Memory, switch: Switch | None, of_shift: Tensor | None
     ) -> Emission:
-        kept = self.kept(attention.log_prior)
-        truncated = None if self.top_k is None else (kept != self.nucleus(attention.log_prior)).any(1)
+        nucleus = self.nucleus(attention.log_prior)
+        kept = self.kept(attention.log_prior, nucleus)
+        truncated = None if self.top_k is None else (kept != nucleus).any(1)
         copies = None if switch is None else self.copies(switch, attention.log_prior)
         weights = self.weights(attention.log_prior, kept, copies)
         return MixtureEmission(attention.log_prior, weights, projected, kept, truncated, memory, copies)
 
     def log_likelihood(self, gold: TokenGold) -> Tensor:
         log_prior, switch = gold.tokens.log_prior, gold.tokens.switch
-        kept = self.kept(log_prior)
+        kept = self.kept(log_prior, self.nucleus(log_prior))
         copies = None if switch is None else self.copies(switch, log_prior)
         return gold.mixture(self.weights(log_prior, kept, copies), kept, copies=copies)
 

@@ -76,7 +76,7 @@ class OutputLayer:
         self.weight, self.bias = (weight.bfloat16(), bias.bfloat16()) if bf16 else (weight, bias)
         self.bf16, self.width, self.dtype = bf16, len(weight), weight.dtype
         self.scratch: dict[str, Tensor] = {}
-        self.waiting = 0  # rows whose part of the gradients is still to be added
+        self.waiting: list[tuple[Tensor, Tensor]] = []  # z and weights of rows whose gradients are still to be added
         self.dweight: Tensor | None = None
         self.dbias: Tensor | None = None
 
@@ -136,13 +136,11 @@ class OutputLayer:
             found[lost] = exact.gather(1, symbols[lost, None]).squeeze(1)
         return found, whole
 
-    def _rows(self, name: str, count: int, like: Tensor | None = None) -> Tensor:
-        """The first `count` rows of a piece of memory that is used again and again, as wide as the vocabulary or `like`
-        (n, K)."""
+    def _rows(self, name: str, count: int) -> Tensor:
+        """The first `count` rows of a piece of memory that is used again and again."""
         held = self.scratch.get(name)
         if held is None or len(held) < count:
-            made = self.weight.new_empty(count, self.width) if like is None else like.new_empty(count, like.shape[1])
-            held = self.scratch[name] = made
+            held = self.scratch[name] = self.weight.new_empty(count, self.width)
         return held[:count]
 
     @large_products
@@ -151,38 +149,38 @@ class OutputLayer:
         error (N, V) of z by `errors`."""
         # Rows are weighted on the narrow side of each product.
         weights = -scale[:, None]
-        weighted = torch.cat([z, torch.ones_like(weights)], 1) * weights
         if 2 * len(z) > min(WAITING, self.most) or z.is_cuda:
-            self._add(error, weighted)
+            self._add(error, z * weights, weights)
         else:
-            self._wait(error[: len(z)], weighted)
+            self._wait(error[: len(z)], z * weights, weights)
         dz = (error @ self.weight)[: len(z)] * weights
         dx: Tensor = torch.ops.aten.tanh_backward(dz, z)
         return dx
 
-    def _wait(self, error: Tensor, weighted: Tensor) -> None:
+    def _wait(self, error: Tensor, weighted: Tensor, weights: Tensor) -> None:
         """Keeps rows until there are many: a product of few reads and writes all of a gradient for them."""
-        room = min(WAITING, self.most)
-        if self.waiting + len(error) > room:
+        room, first = min(WAITING, self.most), sum(len(own) for own, _ in self.waiting)
+        if first + len(error) > room:
             self._add_waiting()
-        place = slice(self.waiting, self.waiting + len(error))
-        self._rows("errors", self.padded(room))[place] = error
-        self._rows("weighted", room, weighted)[place] = weighted
-        self.waiting = place.stop
+            first = 0
+        self._rows("errors", self.padded(room))[first : first + len(error)] = error
+        self.waiting.append((weighted, weights))
 
     def _add_waiting(self) -> None:
-        count, self.waiting = self.waiting, 0
-        error = self._rows("errors", self.padded(count))
-        error[count:].zero_()
-        self._add(error, self.scratch["weighted"][:count])
+        weighted, weights = (torch.cat(parts) for parts in zip(*self.waiting, strict=True))
+        self.waiting = []
+        error = self._rows("errors", self.padded(len(weights)))
+        error[len(weights) :].zero_()
+        self._add(error, weighted, weights)
 
     @large_products
-    def _add(self, error: Tensor, weighted: Tensor) -> None:
-        """Adds to the gradients: those of errors (N, V), with rows of zeros, of weighted (z, 1), (n, R + 1)."""
-        narrow, column = factor(weighted[:, :-1], self.bf16), factor(weighted[:, -1:], self.bf16)
+    def _add(self, error: Tensor, weighted: Tensor, weights: Tensor) -> None:
+        """Adds to the gradients those of errors (N, V), with rows of zeros, by z so weighted (n, R) and weights
+        (n, 1)."""
+        narrow, column = factor(weighted, self.bf16), factor(weights, self.bf16)
         if self.dweight is None or self.dbias is None:
-            self.dweight = torch.zeros(self.weight.shape, dtype=self.dtype, device=weighted.device)
-            self.dbias = torch.zeros(self.width, dtype=self.dtype, device=weighted.device)
+            self.dweight = torch.zeros(self.weight.shape, dtype=self.dtype, device=weights.device)
+            self.dbias = torch.zeros(self.width, dtype=self.dtype, device=weights.device)
         self.dbias.add_((column.t() @ error).squeeze(0))
         if self.bf16:
             self.dweight.add_(error.t() @ narrow)

@@ -55,14 +55,17 @@ def plain_positions(
     return gold_log_probs_plain(views[: len(query)], query, weight, bias, symbols)
 
 
+@pytest.mark.parametrize("waiting", [output_kernels.WAITING, 16, 0], ids=["at the end", "before", "at once"])
 @pytest.mark.parametrize("chunk", [ALL, LITTLE], ids=["stored", "recomputed"])
 @pytest.mark.parametrize("fed_back", [False, True])
 @pytest.mark.parametrize(("kept", "picking"), which(SOME), ids=["all", "some", "some of all"])
 def test_position_likelihoods_over_steps_that_lose_rows(
-    kept: Tensor, picking: int, fed_back: bool, chunk: int, monkeypatch: pytest.MonkeyPatch
+    kept: Tensor, picking: int, fed_back: bool, chunk: int, waiting: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Gradients of the weights are added at the end, as rows fill what they wait in, or at each step."""
     monkeypatch.setattr(output_kernels, "PICKING", picking)
     monkeypatch.setattr(output_kernels, "CHUNK", chunk)
+    monkeypatch.setattr(output_kernels, "WAITING", waiting)
     stored = []
 
     def kernel(views: Tensor, weight: Tensor, bias: Tensor, *queries: Tensor) -> Tensor:
