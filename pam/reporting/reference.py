@@ -156,16 +156,16 @@ class Outcome:
 
 
 def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
-    """Restores the stored runs whose configuration is the plan's, but those that have scores.
+    """Restores the stored runs whose configuration and data are the plan's, but those that have scores.
 
-    All files of a run get the same time, which is later than its data's: the workflow takes them as up to date, and
-    trains only what is missing. A UserError says that another experiment or no runs are stored, or a task has no
-    prepared data yet.
+    The stored experiment may be another one. All files of a run get the same time, which is later than its data's: the
+    workflow takes them as up to date, and trains only what is missing. A UserError says that none of the plan's tasks
+    or no runs are stored, or a task has no prepared data yet.
     """
-    experiment, file = plan.experiment, stored / EXPERIMENT
-    if read_yaml(file).get("experiment") != experiment.experiment:
-        hint = "name the folder of the same experiment under results/reference/"
-        raise UserError(f"this is not of the experiment `{experiment.experiment}`", file=file, hint=hint)
+    experiment, tasks = plan.experiment, read_yaml(stored / EXPERIMENT).get("tasks", {})
+    if not tasks.keys() & experiment.tasks.keys():
+        words, hint = f"no task of `{experiment.experiment}` is in it", f"its tasks are {', '.join(tasks)}"
+        raise UserError(words, file=stored / EXPERIMENT, hint=hint)
     if not (stored / ARCHIVE).is_file():
         hint = "only tables and figures are stored here; train the runs"
         raise UserError("no runs are stored", file=stored / ARCHIVE, hint=hint)
@@ -184,7 +184,10 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
                 found.present.append(name)
             elif not (source / SCORES).is_file():
                 found.missing.append(name)
-            elif not _same_configuration(source / "run.yaml", plan.run(*name)):
+            elif not (
+                _data_of(tasks[name[0]]) == _data_of(experiment.tasks[name[0]].model_dump())
+                and _same_configuration(source / "run.yaml", plan.run(*name))
+            ):
                 found.differing.append(name)
             else:
                 found.restored.append(name)
@@ -195,6 +198,11 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
                         shutil.copyfile(path, temporary)
                         os.utime(temporary, ns=(now, now))
     return found
+
+
+def _data_of(task: Mapping[str, Any]) -> list[Any]:
+    """What decides which data a task has."""
+    return [task.get(key) or None for key in ("dataset", "format", "trained_on", "word_alignments")]
 
 
 def _same_configuration(stored: Path, run: RunConfig) -> bool:

@@ -252,12 +252,29 @@ def test_nothing_is_restored_before_the_data_is_prepared(
         reference.restore(store(), tmp_path / "later", plan_of(finished))
 
 
-def test_nothing_is_restored_of_another_experiment(finished: MadeExperiment, store: Store, tmp_path: Path) -> None:
+def test_runs_of_another_experiment_are_restored_if_data_and_configuration_are_the_same(
+    finished: MadeExperiment, store: Store, tmp_path: Path
+) -> None:
+    stored, results = store(), later_run(finished, tmp_path)
+    config = read_yaml(finished.config) | {"experiment": "another"}
+    task = config["tasks"]["de-en"]
+    config["tasks"] = {"de-en": task | {"format": {"train_pairs": 3}}}
+    write_json(tmp_path / "other.yaml", config)
+    plan = load_plan(files=[tmp_path / "other.yaml"])
+    assert reference.restore(stored, results, plan).differing == [SOFT, JOINT]
+    write_json(tmp_path / "same.yaml", config | {"tasks": {"de-en": task}})
+    plan = load_plan(files=[tmp_path / "same.yaml"])
+    assert reference.restore(stored, results, plan).restored == [SOFT, JOINT]
+
+
+def test_nothing_is_restored_of_an_experiment_with_other_tasks(
+    finished: MadeExperiment, store: Store, tmp_path: Path
+) -> None:
     stored = store()
-    other = finished.config.read_text(encoding="utf-8").replace("made-up\n", "another\n", 1)
-    write_text(finished.config, other)
-    with pytest.raises(UserError, match="not of the experiment `another`"):
-        reference.restore(stored, later_run(finished, tmp_path), plan_of(finished))
+    config = read_yaml(finished.config)
+    write_json(tmp_path / "other.yaml", config | {"tasks": {"en-de": config["tasks"]["de-en"]}})
+    with pytest.raises(UserError, match=r"no task of `made-up` is in it\n.*its tasks are de-en"):
+        reference.restore(stored, tmp_path, load_plan(files=[tmp_path / "other.yaml"]))
 
 
 def test_nothing_is_restored_where_tables_and_figures_alone_are_stored(

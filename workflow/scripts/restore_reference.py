@@ -5,8 +5,9 @@
         --configfile FILE
     snakemake --cores all --configfile FILE
 
-A run is restored if its training configuration is that of FILE; the others are trained. So a
-model, a seed or a table can be added without training all the rest again. Weights are not stored:
+A run is restored if its data and its training configuration are those of FILE, whatever the
+experiment is called; the others are trained. So a model, a seed or a table can be added without
+training all the rest again. Weights are not stored:
 what needs them, such as an ensemble or a heat map of another model, has its models trained.
 """
 
