@@ -184,7 +184,7 @@ class Training(Strict):
     eval_metrics: bool = key(False, "measure accuracy of symbols, objective, positions summed over, after each epoch")
     average: int = key(1, "mean of the weights after each of so many last epochs, that one's too", ge=1)
     precision: Literal["float32", "tf32", "bf16"] = key(
-        "float32", "of large products in training; tf32 is for CUDA, where bf16 means tf32"
+        "float32", "of large products, also of the development loss; tf32 is for CUDA, where bf16 means tf32"
     )
     state_every_s: float = key(
         30.0, "least seconds between two saved states; saving takes at most 1/20 of the time", ge=0

@@ -10,14 +10,15 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "pam").rglob("*.py"))
-LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 111, 21_829
+LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 111, 21_837
 """Bounds that go down, but for what is new, last: schedules of the rate, schedules of options,
 sources without an end symbol, trainings that
 start from trained models, length penalties that the development split chooses; own data that are guessed, checked
 before a run and answered from files, other folders of work, the progress of a run; copying and coverage, summaries;
 the page of results; clips of vectors and their captions; attention and what is copied, in answers as JSON; where words
 of summaries come from; tasks that test the models of others; texts that stay on disk;
-penalties that are the largest of their candidates; fewer launches on CUDA, and jobs that share a GPU."""
+penalties that are the largest of their candidates; fewer launches on CUDA, and jobs that share a GPU;
+runs that are restored from another experiment."""
 
 
 def lines(file: Path) -> int:

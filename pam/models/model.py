@@ -86,7 +86,7 @@ class Step(Protocol):
 class Model(nn.Module, ABC):
     """A distribution over outputs given sources, one symbol after another."""
 
-    bf16 = False  # whether large products are taken in bfloat16 in training; sums and states are not
+    bf16 = False  # whether large products of given targets are taken in bfloat16; sums and states are not
 
     @abstractmethod
     def encode(self, source: Tensor, lengths: Tensor, beam: int = 1, bf16: bool = False) -> Any:

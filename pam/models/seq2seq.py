@@ -130,9 +130,8 @@ class Seq2Seq(Model):
 
     def encoded(self, source: Tensor, lengths: Tensor) -> Memory:
         """Encoded sources for teacher forcing; kernels gather what its steps give to gradients."""
-        bf16 = self.bf16 and self.training
         dtype, positions = self.readout.output.weight.dtype, self.marginalization.gives_positions
-        with torch.autocast(source.device.type, torch.bfloat16, enabled=bf16):
+        with torch.autocast(source.device.type, torch.bfloat16, enabled=self.bf16):
             values, final = (part.to(dtype) for part in self.encoder(source, lengths))
             keys = self.score.keys(values)
             views = self.readout.of_values(values).to(dtype) if positions else None
@@ -143,8 +142,8 @@ class Seq2Seq(Model):
             fed=Contexts(values),
             keys=keys.to(dtype) if isinstance(keys, Tensor) else keys,
             start=tuple((h.to(dtype), c.to(dtype)) for h, c in start),
-            cells=self.decoder.kernels(bf16),
-            project=self.readout.project(bf16),
+            cells=self.decoder.kernels(self.bf16),
+            project=self.readout.project(self.bf16),
             views=views,
             transitions=self.coupling.transitions(source.shape[1]),
             copied=self.copying.symbols(source),
@@ -234,11 +233,11 @@ class Seq2Seq(Model):
         if self.input_feeding.needs_positions:
             assert memory.views is not None
             output, pairs = self.readout.output, sum(counts) * source.shape[1]
-            given = memory.views, output.weight, output.bias, pairs, self.bf16 and self.training
+            given = memory.views, output.weight, output.bias, pairs, self.bf16
             memory = replace(memory, likelihood=PositionLikelihood(*given))
         symbols = _packed(target, counts)
         before = _packed(torch.cat([torch.full_like(target[:, :1], BOS), target[:, :-1]], dim=1), counts)
-        gates = self.decoder.gates(before, self.bf16 and self.training)
+        gates = self.decoder.gates(before, self.bf16)
         masks = self.decoder.draw_masks(len(counts), len(target))
         parts = self.latent, self.input_feeding, self.estimator
         draws = draws and any(part.draws for part in parts)
@@ -287,7 +286,7 @@ class Seq2Seq(Model):
             context=_joined(contexts),
             shift=None if memory.readout_shift is None else memory.readout_shift[sentence],
             views=memory.views,
-            bf16=self.bf16 and self.training,
+            bf16=self.bf16,
             switch=self.switch(*of_source, query, before),
         )
         cost = _joined([attention.cost for attention in attentions])

@@ -165,14 +165,15 @@ class Transformer(Model):
         return Prefix(step.seen, step.history.then(step.log_prior.exp()))
 
     def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        memory, length = self.encode(source, lengths), target.shape[1]
+        length = target.shape[1]
         before = torch.cat([torch.full_like(target[:, :1], BOS), target[:, :-1]], dim=1)
-        states = self._embed(self.target(before), 0)
         causal = torch.ones(length, length, dtype=torch.bool, device=target.device).triu(1)
-        for layer in self.layers:
-            states, _, _ = layer(states, None, memory, causal)
-        log_probs = torch.log_softmax(self.output(self.norm(states)), 2)
-        return log_probs.gather(2, target[:, :, None]).squeeze(2)
+        with torch.autocast(source.device.type, torch.bfloat16, enabled=self.bf16):
+            memory, states = self.encode(source, lengths), self._embed(self.target(before), 0)
+            for layer in self.layers:
+                states, _, _ = layer(states, None, memory, causal)
+            logits = self.output(self.norm(states)).to(self.output.weight.dtype)
+        return torch.log_softmax(logits, 2).gather(2, target[:, :, None]).squeeze(2)
 
     def _embed(self, embedded: Tensor, first: int) -> Tensor:
         """Embeddings (B, n, d) of symbols from place `first` on, with their positions."""

@@ -208,7 +208,7 @@ def test_neither_the_order_of_rows_nor_padding_of_targets_changes_a_value(name: 
 @pytest.mark.parametrize("name", [*tiny.NAMED, "agreement"])
 def test_products_in_bfloat16_stay_near_the_exact_ones(name: str) -> None:
     model = tiny.model(tiny.components(name)).float()
-    model.train()  # nothing is in bfloat16 outside training
+    model.train()
     wanted = by(objective, model, tiny.batch())
     model.use_bf16(True)
     found = by(objective, model, tiny.batch())
@@ -216,10 +216,12 @@ def test_products_in_bfloat16_stay_near_the_exact_ones(name: str) -> None:
     torch.testing.assert_close(found[0], wanted[0], rtol=0.03, atol=0.06)
     mine, theirs = (torch.cat([g.flatten() for g in part[1].values()]) for part in (found, wanted))
     assert (mine - theirs).norm() < 0.05 * theirs.norm()
-    model.eval()
-    outside = model.log_likelihood(*tiny.batch())
+    model.eval()  # a development loss is in the training's precision
+    rough = model.log_likelihood(*tiny.batch())
     model.use_bf16(False)
-    assert torch.equal(outside, model.log_likelihood(*tiny.batch()))
+    exact = model.log_likelihood(*tiny.batch())
+    assert not torch.equal(rough, exact)
+    torch.testing.assert_close(rough, exact, rtol=0.03, atol=0.06)
 
 
 @pytest.mark.parametrize("name", tiny.NAMED)

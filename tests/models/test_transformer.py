@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from pam.config import Decoding, Network
 from pam.data.vocabulary import BOS, EOS
@@ -45,6 +45,24 @@ def test_a_layer_is_that_of_torch() -> None:
     wanted = theirs.eval()(states, memory.values, tgt_mask=causal, memory_key_padding_mask=~memory.mask)
     torch.testing.assert_close(found, wanted)
     torch.testing.assert_close(weights_of.sum(2), torch.ones(4, 5, dtype=torch.float64))
+
+
+def test_products_in_bfloat16_stay_near_the_exact_ones() -> None:
+    model = made().float()
+
+    def measured() -> tuple[Tensor, Tensor]:
+        model.zero_grad()
+        values = model.objective(*tiny.batch())
+        (values * torch.linspace(-1.0, 2.0, values.numel()).view_as(values)).sum().backward()
+        gradients = [parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None]
+        return values.detach(), torch.cat(gradients)
+
+    wanted, exact = measured()
+    model.use_bf16(True)
+    found, rough = measured()
+    assert found.dtype == torch.float32 and not torch.equal(found, wanted)
+    torch.testing.assert_close(found, wanted, rtol=0.03, atol=0.06)
+    assert (rough - exact).norm() < 0.05 * exact.norm()
 
 
 @torch.no_grad()
