@@ -17,6 +17,7 @@ import datetime
 import io
 import json
 import os
+import re
 import shutil
 import tarfile
 import time
@@ -42,6 +43,7 @@ ARCHIVE, RECORD, SCORES, EXPERIMENT = "runs.tar.xz", "record.json", "scores.json
 
 MEASURED = ("run.yaml", "training.json", "history.csv", "decoding.json", "*scores.json", "*analysis.json")  # of a run
 TEXTS = ("predictions.tsv", "attention.json")  # those that hold text of the data, which not every license lets pass on
+NAMING = ("run.yaml", "scores.json")  # how files end that name the experiment, which may be restored into another one
 SHOWN = {"tables": (".csv", ".md"), "figures": (".svg", ".png")}
 UNPACKED = 2**30  # bytes of all runs of an experiment, as they are unpacked
 Name = tuple[str, str, int]  # a run: task, model, seed
@@ -162,7 +164,11 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
     workflow takes them as up to date, and trains only what is missing. A UserError says that none of the plan's tasks
     or no runs are stored, or a task has no prepared data yet.
     """
-    experiment, tasks = plan.experiment, read_yaml(stored / EXPERIMENT).get("tasks", {})
+    experiment, other = plan.experiment, read_yaml(stored / EXPERIMENT)
+    tasks, of_other = (
+        other.get("tasks", {}),
+        re.compile(rb'(?m)^( *"?experiment"?: "?)%b\b' % other["experiment"].encode()),
+    )
     if not tasks.keys() & experiment.tasks.keys():
         words, hint = f"no task of `{experiment.experiment}` is in it", f"its tasks are {', '.join(tasks)}"
         raise UserError(words, file=stored / EXPERIMENT, hint=hint)
@@ -195,7 +201,10 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
                 # The scores come last, as they make a run present.
                 for path in sorted(files, key=lambda path: (path == source / SCORES, path)):
                     with atomic_write(target / path.relative_to(source)) as temporary:
-                        shutil.copyfile(path, temporary)
+                        content = path.read_bytes()
+                        if path.name.endswith(NAMING):
+                            content = of_other.sub(rb"\g<1>%b" % experiment.experiment.encode(), content, count=1)
+                        temporary.write_bytes(content)
                         os.utime(temporary, ns=(now, now))
     return found
 

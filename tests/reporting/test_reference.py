@@ -18,6 +18,7 @@ import pytest
 from made_runs import MadeExperiment
 from made_translations import make_translations
 
+from pam.config import load_run
 from pam.experiment import Plan, load_plan
 from pam.io import UserError, dump_yaml, read_json, read_yaml, write_json, write_text
 from pam.reporting import reference, runs
@@ -265,6 +266,10 @@ def test_runs_of_another_experiment_are_restored_if_data_and_configuration_are_t
     write_json(tmp_path / "same.yaml", config | {"tasks": {"de-en": task}})
     plan = load_plan(files=[tmp_path / "same.yaml"])
     assert reference.restore(stored, results, plan).restored == [SOFT, JOINT]
+    # They are the other experiment's from now on, whose tables take no run of a third.
+    (found,) = runs.load_runs(sorted(results.glob("*/*/*/scores.json")), plan.experiment)
+    assert len(found.runs) == 2
+    assert load_run(results / "de-en/soft/seed1/run.yaml").experiment == "another"
 
 
 def test_nothing_is_restored_of_an_experiment_with_other_tasks(
