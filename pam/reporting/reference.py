@@ -17,7 +17,6 @@ import datetime
 import io
 import json
 import os
-import re
 import shutil
 import tarfile
 import time
@@ -36,14 +35,13 @@ import pandas as pd
 from pam.config import RunConfig, load_run
 from pam.data.archives import extract_all
 from pam.experiment import Plan
-from pam.io import UserError, atomic_write, read_json, read_yaml, write_json
+from pam.io import UserError, atomic_write, dump_yaml, read_json, read_yaml, write_json, write_text
 from pam.reporting.runs import load_experiment
 
 ARCHIVE, RECORD, SCORES, EXPERIMENT = "runs.tar.xz", "record.json", "scores.json", "experiment.yaml"
 
 MEASURED = ("run.yaml", "training.json", "history.csv", "decoding.json", "*scores.json", "*analysis.json")  # of a run
 TEXTS = ("predictions.tsv", "attention.json")  # those that hold text of the data, which not every license lets pass on
-NAMING = ("run.yaml", "scores.json")  # how files end that name the experiment, which may be restored into another one
 SHOWN = {"tables": (".csv", ".md"), "figures": (".svg", ".png")}
 UNPACKED = 2**30  # bytes of all runs of an experiment, as they are unpacked
 Name = tuple[str, str, int]  # a run: task, model, seed
@@ -165,10 +163,7 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
     or no runs are stored, or a task has no prepared data yet.
     """
     experiment, other = plan.experiment, read_yaml(stored / EXPERIMENT)
-    tasks, of_other = (
-        other.get("tasks", {}),
-        re.compile(rb'(?m)^( *"?experiment"?: "?)%b\b' % other["experiment"].encode()),
-    )
+    tasks = other.get("tasks", {})
     if not tasks.keys() & experiment.tasks.keys():
         words, hint = f"no task of `{experiment.experiment}` is in it", f"its tasks are {', '.join(tasks)}"
         raise UserError(words, file=stored / EXPERIMENT, hint=hint)
@@ -183,6 +178,7 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
                 f"the data of task `{task}` is not prepared: {words}", file=results / task / "data", hint=hint
             )
     found = Outcome()
+    changed = {task for task, own in experiment.tasks.items() if _data_of(dict(own)) != _data_of(tasks.get(task, {}))}
     with unpacked(stored) as folder:
         for name in experiment.runs():
             source, target = folder / run_path(name), results / run_path(name)
@@ -190,21 +186,17 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
                 found.present.append(name)
             elif not (source / SCORES).is_file():
                 found.missing.append(name)
-            elif not (
-                _data_of(tasks[name[0]]) == _data_of(experiment.tasks[name[0]].model_dump())
-                and _same_configuration(source / "run.yaml", plan.run(*name))
-            ):
+            elif name[0] in changed or not _same_configuration(source / "run.yaml", plan.run(*name)):
                 found.differing.append(name)
             else:
                 found.restored.append(name)
+                if other.get("experiment") != experiment.experiment:
+                    _rename(source, experiment.experiment)
                 now, files = time.time_ns(), filter(Path.is_file, source.rglob("*"))
                 # The scores come last, as they make a run present.
                 for path in sorted(files, key=lambda path: (path == source / SCORES, path)):
                     with atomic_write(target / path.relative_to(source)) as temporary:
-                        content = path.read_bytes()
-                        if path.name.endswith(NAMING):
-                            content = of_other.sub(rb"\g<1>%b" % experiment.experiment.encode(), content, count=1)
-                        temporary.write_bytes(content)
+                        shutil.copyfile(path, temporary)
                         os.utime(temporary, ns=(now, now))
     return found
 
@@ -212,6 +204,14 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
 def _data_of(task: Mapping[str, Any]) -> list[Any]:
     """What decides which data a task has."""
     return [task.get(key) or None for key in ("dataset", "format", "trained_on", "word_alignments")]
+
+
+def _rename(run: Path, experiment: str) -> None:
+    """Makes a run one of another experiment, as the tables of an experiment take no others."""
+    config = run / "run.yaml"
+    write_text(config, dump_yaml(load_run(config).model_copy(update={"experiment": experiment})))
+    for path in run.glob("*scores.json"):
+        write_json(path, read_json(path) | {"experiment": experiment})
 
 
 def _same_configuration(stored: Path, run: RunConfig) -> bool:
