@@ -39,14 +39,14 @@ def count(inputs: EvalInputs) -> Counts:
 
     gold = read_word_alignments(inputs.prepared.file("links.json"))
     found = load(Analysis, inputs.analysis).sentences
-    if len(found.links) != len(gold.sure):
-        words = f"links of {len(found.links)} sentences, gold links of {len(gold.sure)}"
+    if found.links is None or len(found.links) != len(gold.sure):
+        words = f"links of {len(found.links or ())} sentences, gold links of {len(gold.sure)}"
         raise UserError(words, file=inputs.analysis, hint="analyze the word alignments' own sentences")
     references = digest_of((str(row),) for row in zip(gold.sure, gold.possible, strict=True))
     units, details, metrics = [], {}, []
     for suffix, name in READINGS.items():
         links = getattr(found, name)
-        if links is None:  # an analysis that was stored before there was this reading
+        if links is None:  # a reading that the analysis does not have
             continue
         metrics += [f"aer{suffix}", f"one_minus_aer{suffix}"]
         sets = [map(set, row) for row in zip(links, gold.sure, gold.possible, strict=True)]

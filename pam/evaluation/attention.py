@@ -37,14 +37,11 @@ class Sentences(Strict):
     source_words: list[int]
     coverage: list[float] = Field(description="mean over source words of the attention they got in all, at most 1 each")
     covered: list[float] = Field(description=f"share of source words that got {COVERED} or more")
-    links: list[Links] = Field(
-        description="for each target word the source word most attended, by the alignment handed on to the next step"
-    )
-    links_prior: list[Links] = Field(description="the same by the prior of the step")
+    # For each target word the source word most attended; of a run that was stored, in hand-aligned sentences alone.
+    links: list[Links] | None = Field(None, description="word links, by the alignment handed on to the next step")
+    links_prior: list[Links] | None = Field(None, description="the same by the prior of the step")
     links_late: list[Links] | None = Field(None, description="the same by the prior of the step after")
-    links_posterior: list[Links] | None = Field(
-        None, description="the same by the posterior given the word, of models in which positions have likelihoods"
-    )
+    links_posterior: list[Links] | None = Field(None, description="the same by the posterior given the word")
 
     @model_validator(mode="after")
     def _equally_many(self) -> Sentences:

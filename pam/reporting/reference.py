@@ -100,11 +100,16 @@ def _write_archive(path: Path, results: Path, tasks: Mapping[str, str], closed: 
             of_state = (results / run / "state") in file.parents  # has copies of what the training wrote
             if file.is_file() and not of_state and any(fnmatch(file.name, pattern) for pattern in patterns):
                 files[file.relative_to(results).as_posix()] = file
-    with atomic_write(path) as temporary, tarfile.open(temporary, "w:xz") as archive:
+    with atomic_write(path) as temporary, tarfile.open(temporary, "w:xz", preset=9) as archive:
         for name, file in sorted(files.items()):
+            content = file.read_bytes()
+            if file.name == "analysis.json":  # its word links, which nobody scores, would double the archive
+                whole = read_json(file)
+                kept = {key: one for key, one in whole["sentences"].items() if not key.startswith("links")}
+                content = json.dumps(whole | {"sentences": kept}).encode()
             member = tarfile.TarInfo(name)  # of no time and no owner
-            member.size = file.stat().st_size
-            archive.addfile(member, io.BytesIO(file.read_bytes()))
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
 
 
 @contextmanager
@@ -173,10 +178,8 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
     for task in experiment.tasks:
         if not (results / task / "data/summary.json").is_file():
             words = "made later, it would be newer than what is restored, and all would be trained again"
-            hint = "run `snakemake --cores all data --configfile ...` before"
-            raise UserError(
-                f"the data of task `{task}` is not prepared: {words}", file=results / task / "data", hint=hint
-            )
+            words, place = f"the data of task `{task}` is not prepared: {words}", results / task / "data"
+            raise UserError(words, file=place, hint="run `snakemake --cores all data --configfile ...` before")
     found = Outcome()
     changed = {task for task, own in experiment.tasks.items() if _data_of(dict(own)) != _data_of(tasks.get(task, {}))}
     with unpacked(stored) as folder:
