@@ -156,3 +156,12 @@ def test_other_executors_plan_the_same_jobs(outspoken: Checkout, executor: str, 
     trainings = asked_by(outcome, "train_run")
     assert len(trainings) == 2
     assert {one["gpu"] for one in trainings} == {"1"}
+
+
+def test_every_rule_that_asks_for_a_gpu_has_its_line_in_the_profile() -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "workflow/rules").glob("*.smk")))
+    rules = dict(re.findall(r"^rule (\w+):\n(.*?)(?=^\S|\Z)", text, re.M | re.S))
+    asking = {name for name, body in rules.items() if "gpu_model=" in body}
+    asking |= {name for base, name in re.findall(r"^use rule (\w+) as (\w+) with:", text, re.M) if base in asking}
+    block = (ROOT / "cluster/config.yaml").read_text(encoding="utf-8").partition("# set-resources:")[2]
+    assert asking == set(re.findall(r"^#   (\w+): ", block, re.M)) and "train_run" in asking
