@@ -22,8 +22,8 @@ from pam.models.logspace import tanh, tanh_
 CHUNK = 1 << 24  # bytes of the largest piece of logits at a time: 16 MB, which a cache may hold
 
 STORED = 1 << 29
-"""Bytes of distributions in bfloat16 that are kept for the backward pass, at most: 512 MB. In float32 they would be
-twice as many: there, those are computed once more that do not fit into a piece."""
+"""Bytes of distributions in bfloat16 that are kept for the backward pass, at most: 512 MB. In float32, where they would
+be twice as many, no more are kept than fit into a piece. The others are computed once more."""
 
 WAITING = 512  # rows whose gradients of the weights are gathered over steps, at most, before one product adds them
 MOST_PAIRS = 1 << 13
@@ -301,18 +301,17 @@ class PositionLikelihood:
     """log p(y_t | s_t, h_a) of source positions, at many steps that feed it back.
 
     The gradient of position a's logits is l(a) (onehot(y_t) - p(. | s_t, h_a)): a number that later steps decide, times
-    a vector that they do not. Where the vectors of all steps fit into memory they are kept. Else only the hidden layer
-    is, and in the backward pass logits are computed once more for the positions that matter.
+    a vector that they do not. The vectors of a step are kept if they fit beside those of the steps before. Else only
+    the hidden layer is, and in the backward pass logits are computed once more for the positions that matter.
 
     Args:
         views: (B, m, R) W_x h_a; weight: (V, R); bias: (V,): the output layer.
-        rows: how many (row, position) pairs all steps have together, at most.
     """
 
-    def __init__(self, views: Tensor, weight: Tensor, bias: Tensor, rows: int, bf16: bool = False) -> None:
+    def __init__(self, views: Tensor, weight: Tensor, bias: Tensor, bf16: bool = False) -> None:
         layer = OutputLayer(weight.detach(), bias.detach(), bf16)
         room = STORED_ON_CUDA if weight.is_cuda else STORED if bf16 else CHUNK
-        self.tape = _PositionTape(views.detach(), layer, rows * layer.bytes <= room)
+        self.tape = _PositionTape(views.detach(), layer, room)
         self.anchor = Anchor.apply(self.tape, views, weight, bias)
 
     def __call__(self, query: Tensor, symbols: Tensor, kept: Tensor) -> Tensor:
@@ -323,8 +322,8 @@ class PositionLikelihood:
 
 
 class _PositionTape(Tape):
-    def __init__(self, views: Tensor, layer: OutputLayer, keeps: bool) -> None:
-        self.views, self.layer, self.keeps = views, layer, keeps
+    def __init__(self, views: Tensor, layer: OutputLayer, room: int) -> None:
+        self.views, self.layer, self.room = views, layer, room  # bytes that are left
         self.dviews: Tensor | None = None
 
     def gradients(self) -> tuple[Tensor | None, ...]:
@@ -337,9 +336,10 @@ class _Position(Function):
     def forward(ctx: Any, anchor: Tensor, tape: _PositionTape, query: Tensor, symbols: Tensor, kept: Tensor) -> Tensor:
         layer, pairs = tape.layer, Pairs(kept, tape.layer.width)
         z, gold = pairs.hidden(tape.views, query), pairs.of_rows(symbols)
-        ctx.error = None
-        if tape.keeps and any(ctx.needs_input_grad):
-            ctx.error = layer.weight.new_empty(layer.padded(len(z)), layer.width)
+        ctx.error, padded = None, layer.padded(len(z))
+        if padded * layer.bytes <= tape.room and any(ctx.needs_input_grad):
+            tape.room -= padded * layer.bytes
+            ctx.error = layer.weight.new_empty(padded, layer.width)
         found = torch.empty_like(z[:, 0])
         for first in range(0, len(z), layer.most):
             piece = slice(first, first + layer.most)

@@ -232,9 +232,8 @@ class Seq2Seq(Model):
         memory = self.encoded(source, lengths)
         if self.input_feeding.needs_positions:
             assert memory.views is not None
-            output, pairs = self.readout.output, sum(counts) * source.shape[1]
-            given = memory.views, output.weight, output.bias, pairs, self.bf16
-            memory = replace(memory, likelihood=PositionLikelihood(*given))
+            given = memory.views, self.readout.output.weight, self.readout.output.bias
+            memory = replace(memory, likelihood=PositionLikelihood(*given, self.bf16))
         symbols = _packed(target, counts)
         before = _packed(torch.cat([torch.full_like(target[:, :1], BOS), target[:, :-1]], dim=1), counts)
         gates = self.decoder.gates(before, self.bf16)

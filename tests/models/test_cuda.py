@@ -108,7 +108,7 @@ def test_likelihoods_of_positions_are_the_plain_ones(chunk: int, monkeypatch: py
     symbols, kept = torch.arange(4), torch.ones(4, 5, dtype=torch.bool)
 
     def kernel(views: Tensor, weight: Tensor, bias: Tensor, query: Tensor) -> Tensor:
-        return PositionLikelihood(views, weight, bias, 20)(query, symbols.cuda(), kept.cuda())
+        return PositionLikelihood(views, weight, bias)(query, symbols.cuda(), kept.cuda())
 
     def twin(views: Tensor, weight: Tensor, bias: Tensor, query: Tensor) -> Tensor:
         return gold_log_probs_plain(views, query, weight, bias, symbols)

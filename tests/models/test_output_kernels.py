@@ -21,13 +21,13 @@ from pam.models.output_kernels import (
     nonzero_rows,
 )
 from pam.models.search_layer import SearchedMixture, SearchLayer
-from tests.models.gradients import COUNTS, assert_near, assert_same, by, drawn, steps_of
+from tests.models.gradients import assert_near, assert_same, by, drawn, steps_of
 
 pytestmark = pytest.mark.usefixtures("padded")
 
 # The output layer of positions, step by step.
 
-ROWS, ALL, LITTLE = sum(COUNTS) * 5, 1 << 24, 200  # bytes
+ALL, LITTLE, NOTHING = 1 << 24, 200, 40  # bytes; of one step in ten, and of no distribution
 SOME = torch.tensor([[1, 0, 1, 0, 0], [0, 1, 0, 0, 0], [0, 0, 1, 1, 1], [1, 1, 1, 1, 1]]).bool()
 """Positions that count, of each sentence."""
 
@@ -56,7 +56,7 @@ def plain_positions(
 
 
 @pytest.mark.parametrize("waiting", [output_kernels.WAITING, 16, 0], ids=["at the end", "before", "at once"])
-@pytest.mark.parametrize("chunk", [ALL, LITTLE], ids=["stored", "recomputed"])
+@pytest.mark.parametrize("chunk", [ALL, 1000, NOTHING], ids=["stored", "stored in part", "recomputed"])
 @pytest.mark.parametrize("fed_back", [False, True])
 @pytest.mark.parametrize(("kept", "picking"), which(SOME), ids=["all", "some", "some of all"])
 def test_position_likelihoods_over_steps_that_lose_rows(
@@ -66,11 +66,11 @@ def test_position_likelihoods_over_steps_that_lose_rows(
     monkeypatch.setattr(output_kernels, "PICKING", picking)
     monkeypatch.setattr(output_kernels, "CHUNK", chunk)
     monkeypatch.setattr(output_kernels, "WAITING", waiting)
-    stored = []
+    tapes = []
 
     def kernel(views: Tensor, weight: Tensor, bias: Tensor, *queries: Tensor) -> Tensor:
-        likelihood = PositionLikelihood(views, weight, bias, ROWS)
-        stored.append(likelihood.tape.keeps)
+        likelihood = PositionLikelihood(views, weight, bias)
+        tapes.append(likelihood.tape)
         return positions(likelihood, queries, kept, fed_back)
 
     def twin(views: Tensor, weight: Tensor, bias: Tensor, *queries: Tensor) -> Tensor:
@@ -80,15 +80,26 @@ def test_position_likelihoods_over_steps_that_lose_rows(
         return positions(likelihood, queries, kept, fed_back)
 
     assert_same(kernel, twin, drawn(4, 5, 3), drawn(7, 3), drawn(7), *steps_of(3))
-    assert set(stored) == {chunk == ALL}
+    assert {tape.room < chunk for tape in tapes} == {chunk > NOTHING}
 
 
-@pytest.mark.parametrize("memory", [ALL, LITTLE], ids=["stored", "recomputed"])
+def test_steps_are_stored_until_the_memory_for_them_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    views, weight, bias = (drawn(*shape).requires_grad_() for shape in ((4, 5, 3), (7, 3), (7,)))
+    size = OutputLayer(weight, bias).padded(20) * 7 * 8  # of 20 pairs each, in float64
+    monkeypatch.setattr(output_kernels, "CHUNK", 5 * size // 2)
+    likelihood, left = PositionLikelihood(views, weight, bias), []
+    for _ in range(3):
+        likelihood(drawn(4, 3), torch.arange(4), torch.ones(4, 5, dtype=torch.bool))
+        left.append(likelihood.tape.room)
+    assert left == [3 * size // 2, size // 2, size // 2]
+
+
+@pytest.mark.parametrize("memory", [ALL, NOTHING // 4], ids=["stored", "recomputed"])
 def test_position_likelihoods_in_bfloat16(memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_kernels, "STORED", memory)
 
     def kernel(bf16: bool, views: Tensor, weight: Tensor, bias: Tensor, *xs: Tensor) -> Tensor:
-        return positions(PositionLikelihood(views, weight, bias, ROWS, bf16), xs, SOME, True)
+        return positions(PositionLikelihood(views, weight, bias, bf16), xs, SOME, True)
 
     assert_near(kernel, [drawn(4, 5, 3), drawn(7, 3), drawn(7), *steps_of(3)])
 
@@ -104,7 +115,7 @@ def test_errors_that_are_kept_in_pieces(rows: int, monkeypatch: pytest.MonkeyPat
     given = drawn(rows, 3, 5), drawn(6, 5), drawn(6), drawn(rows, 5)
 
     def kernel(bf16: bool, views: Tensor, weight: Tensor, bias: Tensor, query: Tensor) -> Tensor:
-        return PositionLikelihood(views, weight, bias, 1, bf16)(query, symbols, kept)
+        return PositionLikelihood(views, weight, bias, bf16)(query, symbols, kept)
 
     found, wanted = (by(partial(kernel, bf16), given) for bf16 in (True, False))
     torch.testing.assert_close(found[0], wanted[0], rtol=0.05, atol=0.05)
