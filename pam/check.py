@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from pam.config import RunConfig
+from pam.config import RunConfig, load_run
 from pam.data.dataset import SPLITS, Prepared
 from pam.data.download import fetch
 from pam.data.prepare import TaskFormat, files_of, prepare
@@ -28,6 +28,7 @@ from pam.data.sampling import Sample
 from pam.experiment import check_local
 from pam.io import Given, UserError
 from pam.reporting.catalogue import FIGURES, TABLES
+from pam.run_folder import RunFolder
 from pam.training import devices
 from pam.workflow import Workflow
 
@@ -160,7 +161,15 @@ def _left(flow: Workflow, task: str) -> list[RunConfig]:
         waiting += [one for one in (*plan.members(model), *plan.starts(model)) if one not in models]
         models[model] = None
     runs = [plan.run(task, model, seed) for model in models for seed in flow.experiment.seeds_of(task)]
-    return [run for run in runs if not run.members and not flow.run_of(task, run.model, run.seed).training.is_file()]
+    return [run for run in runs if not run.members and not _is_trained(flow.run_of(task, run.model, run.seed), run)]
+
+
+def _is_trained(folder: RunFolder, run: RunConfig) -> bool:
+    """Whether a run was trained to its end as `run` asks for."""
+    try:
+        return folder.training.is_file() and load_run(folder.config_file).training_config() == run.training_config()
+    except UserError:  # of an earlier form
+        return False
 
 
 def _costs(

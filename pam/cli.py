@@ -34,14 +34,21 @@ COMMANDS = {  # in the order in which a user meets them
 }
 
 
+class Shown(argparse.ArgumentDefaultsHelpFormatter):
+    """Tells the default of an option that has one and does not tell it itself."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        told = action.default is None or "default" in (action.help or "")
+        return action.help if told else super()._get_help_string(action)
+
+
 def parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     top = argparse.ArgumentParser(prog="python -m pam", description=__doc__)
     parsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    shown = argparse.ArgumentDefaultsHelpFormatter
     for name, command in COMMANDS.items():
         about = command.help
-        command.add_to(parsers.add_parser(name, help=about, description=about, formatter_class=shown))
+        command.add_to(parsers.add_parser(name, help=about, description=about, formatter_class=Shown))
     return top
 
 

@@ -199,6 +199,13 @@ class Plan:
                 hint = "set `replace_unknown: false` in the task's `decoding`"
                 raise placed(UserError(message, hint=hint), self.files, [*under, "decoding", "replace_unknown"])
 
+    def check_papers(self, rows: list[str]) -> None:
+        """Checks that tasks are compared with one of these rows of the papers' tables."""
+        for task, own in self.experiment.tasks.items():
+            for key, row in {"paper": own.paper, "paper_reference": own.paper_reference}.items():
+                if row is not None:
+                    check_known("row of the papers' tables", row, rows, self.files, ["tasks", task, key])
+
     def check_datasets(self, datasets: Mapping[str, Dataset]) -> None:
         """Checks that tasks' data sets are in a registry and can be read as wanted, and that models can learn them."""
         for task, own in self.experiment.tasks.items():
@@ -270,6 +277,9 @@ def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] 
     experiment = parse(Experiment, reduce(merged, contents) if config is None else config, paths)
     beside = [path.parent for path in paths if isinstance(path, Path)]
     registries = [str(find_file(name, *beside)) for name in experiment.registries]
+    for name, found in zip(experiment.registries, registries, strict=True):
+        if not Path(found).exists():
+            raise placed(UserError(f"there is no file `{name}`", hint="check the name"), paths, ["registries", name])
     experiment = experiment.model_copy(update={"registries": registries})
     for task in experiment.tasks:
         _check_trained_on(experiment, task, paths)
@@ -280,8 +290,12 @@ def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] 
             components[model] = _checked_model(model)
         except UserError as error:
             raise error if error.file else placed(error, paths, ["models", model]) from error
-    plan = Plan(experiment, components, paths)
+    plan, labels = Plan(experiment, components, paths), dict[str, str]()
     for model in experiment.models:
+        other = labels.setdefault(components[model].label, model)
+        if other != model:
+            same = UserError(f"`{model}` has the label of `{other}`", hint="change one: tables tell models apart by it")
+            raise placed(same, [_file_of(model)], ["label"])
         plan.members(model)
         if components[model].reversed:
             said, hint = "learns from target to source and has no outputs", "leave it out: `init_from` trains it"

@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from pydantic_core import PydanticCustomError
 
 SHIPPED = Path(__file__).parents[1]  # the workflow's own folder
 PART = ".part"  # how the name of a file ends that is not whole yet
+NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
 LARGEST = 100_000  # keys and values of a YAML file, each counted as often as it is repeated by an alias
 
 # Names that older configurations have, and what they are called now: keys, files of `config/models/`, other files.
@@ -234,7 +236,8 @@ def parse(
     try:
         return kind.model_validate(value)
     except ValidationError as error:
-        problem = error.errors()[0]
+        # A key that is unknown is told before one that is missing, as it may be that one misspelt.
+        problem = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
         # An error in a key itself is reported below that key, as `[key]`.
         keys = [str(part) for part in problem["loc"] if part != "[key]"]
         below = problem["ctx"]["keys"] if problem["type"] == "refused" else ()
@@ -272,8 +275,12 @@ def _worded(kind: type[BaseModel], problem: Any, path: list[str], keys: list[str
         hint = f"did you mean `{close[0]}`?" if close else f"known keys: {', '.join(known)}"
         return UserError(f"unknown key `{where}`", hint=hint)
     said = f"{problem['msg'][0].lower()}{problem['msg'][1:]}"
-    hint = "correct the value; config/README.md describes each key"
-    return UserError(f"`{where}`: {said}, not {problem['input']!r}", hint=hint)
+    hint, given = "correct the value; config/README.md describes each key", problem["input"]
+    if isinstance(given, str) and NUMBER.fullmatch(given):  # as YAML takes 1e-3 for a text
+        hint = "write a number with a point, such as 1.0e-3"
+    elif isinstance(given, bool) and problem["type"] == "string_type":
+        hint = "put it into quotes: YAML takes yes, no, on and off for true and false"
+    return UserError(f"`{where}`: {said}, not {given!r}", hint=hint)
 
 
 def _fields_at(kind: type[BaseModel], keys: list[str]) -> list[str]:

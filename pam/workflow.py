@@ -24,7 +24,7 @@ from pam.data.registry import Dataset, load_registries, load_task
 from pam.experiment import check_known, check_local, load_plan
 from pam.fingerprint import CODE, KINDS, fingerprint, model_modules
 from pam.io import Given, UserError, dump_yaml, find_file, merged, read_yaml, retyped
-from pam.reporting.catalogue import ANALYZED, FIGURES, TABLES, FigureSpec, Item, TableSpec
+from pam.reporting.catalogue import ANALYZED, FIGURES, TABLES, FigureSpec, Item, TableSpec, load_papers, rows_of
 from pam.run_folder import GOLD, RunFolder
 
 DEFAULT = "config/config.yaml"  # the experiment that is run unless another one is named
@@ -62,6 +62,10 @@ def read_config(workflow: Any, config: dict[str, Any]) -> list[str | Given]:
         config.update(merged(config, content))
     given = Given.of("--config", retyped(dict(settings.config)))
     config.update(merged(config, given.content))
+    # A cluster's profile has the device among its resources: what it had under `config:` any `--config` would replace.
+    unsaid = workflow.resource_settings.default_resources
+    if unsaid and "device" in unsaid:
+        config.setdefault("device", dict(one.split("=", 1) for one in unsaid.args)["device"])
     return [*files, given]
 
 
@@ -84,6 +88,7 @@ class Workflow:
         self.experiment = plan.experiment
         self.datasets = datasets = load_registries(self.experiment.registries)
         plan.check_datasets(datasets)
+        plan.check_papers(rows_of(load_papers("config/paper_results.yaml")))
         self.gpus = 0  # how many this machine has for its jobs
         self._configs: dict[tuple[str, str, int], RunConfig] = {}
         self.results = f"results/{self.experiment.experiment}"

@@ -152,10 +152,10 @@ def significance(args: Namespace) -> int:
     folder("--out", "folder; files are <table>.csv, ...", required=True),
 )
 def tables(args: Namespace) -> int:
-    from pam.reporting import comparison, render, runs, tables
+    from pam.reporting import catalogue, render, runs, tables
 
     files = {name: getattr(args, name) for name in ("scores", "predictions", "significance", "gold_scores", "analyses")}
-    papers = comparison.load_papers(args.paper)
+    papers = catalogue.load_papers(args.paper)
     inputs = tables.Inputs(experiment=runs.load_experiment(args.experiment), papers=papers, **files)
     render.write(tables.build(args.table, inputs), args.out, args.table)
     return 0

@@ -92,14 +92,14 @@ def lines_of(path: Path) -> Iterator[Line]:
         message = f"this is not UTF-8 text: byte 0x{error.object[error.start]:02x}"
         raise UserError(message, file=path, line=number, hint="save the file as UTF-8") from error
     except (FileNotFoundError, IsADirectoryError) as error:
-        raise UserError("no such file", file=path, hint="fetch the data set first") from error
+        raise UserError("no such file", file=path, hint="check its name, or fetch the data set first") from error
     except PermissionError as error:
         raise UserError("no permission to read this file", file=path, hint="change its permissions") from error
     except DAMAGED as error:
         hint = "delete it and fetch the data set again"
         raise UserError("the compressed file is damaged or cut short", file=path, hint=hint) from error
     if empty:
-        raise UserError("the file is empty", file=path, hint="fetch or write it again")
+        raise UserError("the file is empty", file=path, hint="write it, or fetch it again")
 
 
 def _opened(path: Path) -> IO[bytes]:

@@ -24,7 +24,7 @@ class PosteriorFeeding(InputFeeding):
     """c_t = sum_a postr_t(a) h_a (equations 12, 13).
 
     `mix` is the share of the posterior in what is fed back; the rest is the prior (section 2.4). By default it is 1/2
-    where the marginalization leaves positions out, because the posterior is then too sparse, and 1 where it is exact.
+    where `top_k` leaves positions out, because the posterior is then too sparse, and 1 where it is exact or a nucleus.
     The paper states the half for its top-K runs and nothing for exact sums. Nor does it say whether gradients flow
     through the posterior; they do by default, as it is an ordinary node of the computation.
     """

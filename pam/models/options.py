@@ -278,7 +278,7 @@ class PosteriorFeeding(Options):
 
     needs_positions: ClassVar[bool] = True
     kind: Literal["posterior"] = "posterior"
-    mix: Share | None = Field(None, description="share of the posterior; null: 1/2 where the sum is cut, else 1")
+    mix: Share | None = Field(None, description="share of the posterior; null: 1/2 where `top_k` cuts the sum, else 1")
     gradient: bool = Field(True, description="whether gradients flow through it")
 
 

@@ -13,8 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
+
+from pydantic import Field
 
 from pam.config import Experiment
+from pam.io import Strict, UserError, find_file, parse, read_yaml
 
 RESULTS, COSTS = "1. Results", "3. Data and cost"  # headings of the report's menu under which tables are listed
 INFLECTION, TRANSLATION, SUMMARIZATION, CAPTIONING = "inflection", "translation", "summarization", "captioning"
@@ -254,3 +258,31 @@ FIGURES: dict[str, FigureSpec] = {
     ),
 }
 """Figures of a whole experiment. Heat maps are made for one task and seed each, by `attention`."""
+
+
+# The papers' results, read from one data file.
+
+
+class PaperTable(Strict):
+    """One table of a paper: metric -> row -> model -> value, null where unreadable."""
+
+    source: str = Field(description="paper, section and number of the table")
+    note: str = Field("", description="what a reader has to know about its values")
+    metrics: dict[str, dict[str, dict[str, float | None]]]
+
+    def value(self, metric: str, row: str | None, model: str) -> float | None:
+        """The paper's value, or None where it has none or it cannot be read."""
+        return self.metrics.get(metric, {}).get(row or "", {}).get(model)
+
+
+def load_papers(path: Path | str) -> dict[str, PaperTable]:
+    """Reads all tables of `path`; a `UserError` names file and line of what is not YAML or not a number."""
+    content = read_yaml(find_file(path))
+    if not isinstance(content, dict):
+        raise UserError("expected tables by name", file=path, hint="see config/README.md")
+    return {str(name): parse(PaperTable, value, path, [str(name)]) for name, value in content.items()}
+
+
+def rows_of(papers: Mapping[str, PaperTable]) -> list[str]:
+    """The rows of all tables, each once."""
+    return list(dict.fromkeys(row for table in papers.values() for rows in table.metrics.values() for row in rows))

@@ -10,38 +10,15 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
 
 from pam.config import Experiment
 from pam.evaluation import bootstrap
 from pam.evaluation.bootstrap import LEVEL, MANY, RESAMPLES, RESAMPLES_OF_MANY, Interval
 from pam.evaluation.metrics import Floats, Metric, metric_of
-from pam.io import Strict, UserError, find_file, parse, read_yaml
-from pam.reporting.catalogue import TableSpec
+from pam.io import UserError
+from pam.reporting.catalogue import PaperTable, TableSpec, rows_of
 from pam.reporting.render import FINEST
 from pam.reporting.runs import TaskRuns, check_known, load_runs
-
-# The papers' results, read from one data file.
-
-
-class PaperTable(Strict):
-    """One table of a paper: metric -> row -> model -> value, null where unreadable."""
-
-    source: str = Field(description="paper, section and number of the table")
-    note: str = Field("", description="what a reader has to know about its values")
-    metrics: dict[str, dict[str, dict[str, float | None]]]
-
-    def value(self, metric: str, row: str | None, model: str) -> float | None:
-        """The paper's value, or None where it has none or it cannot be read."""
-        return self.metrics.get(metric, {}).get(row or "", {}).get(model)
-
-
-def load_papers(path: Path | str) -> dict[str, PaperTable]:
-    """Reads all tables of `path`; a `UserError` names file and line of what is not YAML or not a number."""
-    content = read_yaml(find_file(path))
-    if not isinstance(content, dict):
-        raise UserError("expected tables by name", file=path, hint="see config/README.md")
-    return {str(name): parse(PaperTable, value, path, [str(name)]) for name, value in content.items()}
 
 
 @dataclass(frozen=True)
@@ -59,13 +36,12 @@ class Inputs:
     @cached_property
     def tasks(self) -> list[TaskRuns]:
         """The scored runs; a `UserError` if they cannot be in one table, or a task names an unknown row of a paper."""
-        tasks = load_runs(self.scores, self.experiment)
-        rows = [row for table in self.papers.values() for rows in table.metrics.values() for row in rows]
+        tasks, rows = load_runs(self.scores, self.experiment), rows_of(self.papers)
         for task in tasks:
             named = task.config.paper or task.config.paper_reference
             if named is not None and named not in rows:
                 words = f"task `{task.name}` names `{named}`, which is no row of the paper's tables"
-                hint = f"rows: {', '.join(dict.fromkeys(rows))}; or leave `paper` and `paper_reference` null"
+                hint = f"rows: {', '.join(rows)}; or leave `paper` and `paper_reference` null"
                 raise UserError(words, hint=hint)
         return tasks
 

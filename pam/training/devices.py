@@ -40,13 +40,13 @@ def choose_device(wanted: str, local_rank: int = 0) -> torch.device:
     UserError says that there is no such device.
     """
     if wanted == "cuda" and not torch.cuda.is_available():
-        raise UserError("no CUDA device is usable here", hint="use --device cpu, or check the driver")
+        raise UserError("no CUDA device is usable here", hint="ask for the device `cpu` or `auto`, or check the driver")
     if wanted == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
     if local_rank >= torch.cuda.device_count():
         usable = f"{torch.cuda.device_count()} can be used"
         message = f"no CUDA device for process {local_rank + 1} of this training: {usable}"
-        raise UserError(message, hint="lower `resources.processes`, or use --device cpu")
+        raise UserError(message, hint="lower `resources.processes`, or ask for the device `cpu`")
     torch.cuda.set_device(local_rank)
     return torch.device("cuda", local_rank)
 

@@ -85,7 +85,7 @@ def _train_in_group(
         results, states = Results(state / "finished", key), StateFolder(state, key)
         # The other processes wait here for the first, which has waited for the lock.
         if any(group.gather(group.is_main and results.whole())[0]):
-            log.info("finished already: to train it once more, delete %s", results.folder)
+            log.info("finished already: to train it once more, delete %s and call snakemake -f", results.folder)
         else:
             torch.manual_seed(run.seed)  # decides the first weights
             with devices.enough_for("making the network", "lower the sizes in `network`"):

@@ -144,7 +144,10 @@ def test_cuda_where_there_is_none_is_told_of(
     shutil.copy2(trained / "run.yaml", tmp_path)
     arguments: dict[str, list[object]] = {"train": ["--run", tmp_path, "--data", data], "predict": ["--run", trained]}
     said = called(command, *arguments[command], "--device", "cuda", typed=TYPED)
-    assert said.message() == ("no CUDA device is usable here", "use --device cpu, or check the driver")
+    assert said.message() == (
+        "no CUDA device is usable here",
+        "ask for the device `cpu` or `auto`, or check the driver",
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["run.yaml"]
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from pam.experiment import load_plan
+from pam.io import dump_yaml
 from tests.cli.conftest import Call
 from tests.workflow.checkouts import Checkout, with_own_data, with_own_pairs
 
@@ -85,6 +87,9 @@ def test_more_rows_take_more_time_by_a_sample_of_them(own: Checkout, called: Cal
 
 
 def test_what_is_trained_takes_nothing(own: Checkout, called: Call) -> None:
+    plan = load_plan(files=["own/experiment.yaml"])
     for model in ("soft", "mono-postr-joint"):
         own.write(f"results/tiny/nouns/{model}/seed1/training.json", "{}")
+        own.write(f"results/tiny/nouns/{model}/seed1/run.yaml", dump_yaml(plan.run("nouns", model, 1)))
     assert called(*CHECK, "--brief").out == "no training is left to do\n"
+    assert called(*CHECK, "--brief", "--config", "training={epochs: 100}").out != "no training is left to do\n"

@@ -30,6 +30,7 @@ def test_every_help_ends_well_and_imports_nothing_heavy() -> None:
     codes, heavy = json.loads(done.stderr)
     assert codes == dict.fromkeys(["", *cli.COMMANDS], 0)
     assert heavy == []
+    assert "(default: None)" not in done.stdout
     for name in cli.COMMANDS:
         assert f"usage: python -m pam {name} [-h]" in done.stdout
     for option in ("--run", "--beam", "--model", "--data", "--dataset"):

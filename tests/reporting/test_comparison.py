@@ -14,7 +14,8 @@ from made_translations import make_translations
 from pam.config import Experiment
 from pam.io import UserError
 from pam.reporting import runs
-from pam.reporting.comparison import Row, compare, load_papers
+from pam.reporting.catalogue import load_papers
+from pam.reporting.comparison import Row, compare
 
 
 def rows_of(

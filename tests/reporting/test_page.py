@@ -23,8 +23,8 @@ from test_datasets import LINKS, NOUNS, TALKS
 from pam.data.vocabulary import Vocabulary
 from pam.evaluation.metrics import METRICS
 from pam.reporting import figures, render
-from pam.reporting.catalogue import FIGURES, TABLES
-from pam.reporting.comparison import RULE, Inputs, load_papers
+from pam.reporting.catalogue import FIGURES, TABLES, load_papers
+from pam.reporting.comparison import RULE, Inputs
 from pam.reporting.findings import cautions, finding
 from pam.reporting.page import Files, examples, maps, marked, pieces, write
 from pam.reporting.runs import load_experiment

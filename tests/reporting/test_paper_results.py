@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from pam.io import UserError
-from pam.reporting.catalogue import TABLES
-from pam.reporting.comparison import load_papers
+from pam.reporting.catalogue import TABLES, load_papers
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "config" / "paper_results.yaml"

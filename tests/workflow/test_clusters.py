@@ -106,6 +106,16 @@ def test_each_job_asks_for_what_the_configuration_says(outspoken: Checkout) -> N
     assert "gpu" not in preparation
 
 
+def test_a_key_on_the_command_line_takes_no_gpu_away(outspoken: Checkout) -> None:
+    """Snakemake replaces all of a profile's `config:` by `--config`."""
+    outspoken.edit("own/experiment.yaml", "device: cpu\n", "")
+    asked = []
+    for device in ([], ["device=cpu"]):
+        outcome = outspoken.plan("train", *OWN, "--profile", "cluster", "--config", "seeds=[1]", *device)
+        asked.append({one["gpu"] for one in asked_by(outcome, "train_run")})
+    assert asked == [{"1"}, {"0"}]
+
+
 def test_a_cluster_without_gpus_is_one_word(outspoken: Checkout) -> None:
     outspoken.edit("cluster/config.yaml", "device: cuda", "device: cpu")
     outcome = outspoken.plan("tables", *OWN, "--profile", "cluster")

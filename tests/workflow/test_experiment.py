@@ -14,6 +14,7 @@ from pam.experiment import Plan, load_plan
 from pam.io import RENAMED_FILES, RENAMED_KEYS, RENAMED_MODELS, UserError, dump_yaml, read_yaml
 from pam.models import options
 from pam.models.fitting import check_fit
+from pam.reporting.catalogue import load_papers, rows_of
 from tests.workflow.checkouts import ROOT
 
 RIGHT = """\
@@ -54,12 +55,32 @@ def written(added: str) -> UserError:
     return fault(RIGHT)
 
 
+def test_two_models_of_one_label_cannot_be_told_apart() -> None:
+    Path("config/models/copy.yaml").write_text("score: dot\nlabel: Soft\n", encoding="utf-8")
+    error = fault(RIGHT.replace("- postr-joint", "- copy"))
+    assert (error.file, error.line) == ("config/models/copy.yaml", 2)
+    assert error.message == "`copy` has the label of `soft`"
+
+
+@pytest.mark.parametrize("key", ["paper", "paper_reference"])
+def test_a_row_that_no_paper_has_is_named_before_anything_is_trained(key: str) -> None:
+    plan = load(RIGHT.replace("dataset: de-noun", f"dataset: de-noun\n    {key}: de-n"))
+    rows = rows_of(load_papers(ROOT / "config/paper_results.yaml"))
+    with pytest.raises(UserError, match="unknown row of the papers' tables `de-n`") as caught:
+        plan.check_papers(rows)
+    assert caught.value.line == 9 and "de-N" in str(caught.value.hint)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line", "message", "hint"),
     [
         ("seeds:", "sedes:", 2, "unknown key `sedes`", "did you mean `seeds`?"),
         ("experiment: mine\n", "", None, "missing key `experiment`", "add `experiment:`"),
         ("seeds: [1, 2]", "seeds: one", 2, "`seeds`", "config/README.md"),
+        ("experiment:", "experimnt:", 1, "unknown key `experimnt`", "did you mean `experiment`?"),
+        ("epochs: 3", "learning_rate: 1e-3", 10, "not '1e-3'", "with a point, such as 1.0e-3"),
+        ("experiment: mine", "experiment: no", 1, "not False", "put it into quotes"),
+        ("seeds: [1, 2]", "registries: [my.yaml]", 2, "there is no file `my.yaml`", "check the name"),
         ("- postr-joint", "- postr-jiont", 5, "unknown model `postr-jiont`", "`postr-joint`?"),
         ("seeds: [1, 2]", "seeds: [1, 1]", 2, "`1` is in `seeds` twice", "remove one"),
         ("- postr-joint", "- soft", 5, "`soft` is in `models` twice", "remove one"),

@@ -163,6 +163,7 @@ def test_the_front_door_says_first_how_long_it_will_take_and_what_is_wrong(fresh
     assert outcome.code == 0, outcome.said
     assert outcome.said.startswith("==> in all about ")
     assert outcome.jobs["train_run"] == 4
+    assert "index.html" not in outcome.said.splitlines()[-1]
     fresh.edit("own/experiment.yaml", "models: [soft", "models: {soft")
     outcome = fresh.command(door)
     check(fresh, outcome, "error: own/experiment.yaml:4: this is not valid YAML")

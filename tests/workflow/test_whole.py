@@ -103,7 +103,7 @@ def test_the_front_door_says_where_the_results_are_and_that_nothing_is_to_be_don
     page = finished.folder / RESULTS / "index.html"
     outcome = front_door(finished)
     assert outcome.code == 0
-    assert "everything is up to date: results/tiny/index.html" in outcome.said
+    assert "the page is as it was: results/tiny/index.html" in outcome.said
     assert "no training is left to do" in outcome.said
     page.unlink()
     outcome = front_door(finished)

@@ -19,7 +19,8 @@ from pam.progress import LINES  # noqa: E402
 
 CHECK = [sys.executable, "-m", "pam", "check", "--brief"]
 SNAKEMAKE = [sys.executable, "-m", "snakemake"]
-LOUD = {"--verbose", "-n", "--dry-run", "--dryrun"}
+DRY = {"-n", "--dry-run", "--dryrun"}
+LOUD = DRY | {"--verbose"}
 PLACES = ("--cores", "-c", "--profile", "--jobs", "-j")
 
 
@@ -31,11 +32,12 @@ def of_experiment(arguments: list[str]) -> dict[str, list[str]]:
     return vars(parser.parse_known_args(arguments)[0])
 
 
-def page_of(files: list[str]) -> Path:
-    """The page of results of the experiment in the last of these files."""
+def page_of(files: list[str], keys: list[str]) -> Path:
+    """The page of results of the experiment that the last of these files names, or one of the keys `NAME=VALUE`."""
     content = read_yaml(files[-1] if files else "config/config.yaml")
     name = content.get("experiment", "") if isinstance(content, dict) else ""
-    return Path("results", str(name), "index.html")
+    given = dict(key.partition("=")[::2] for key in keys)
+    return Path("results", str(given.get("experiment", name)), "index.html")
 
 
 def say(message: str) -> None:
@@ -51,7 +53,7 @@ def main(arguments: list[str]) -> int:
     os.chdir(ROOT)
     chosen = of_experiment(arguments)
     try:
-        page = page_of(chosen["configfile"])
+        page = page_of(chosen["configfile"], chosen["config"])
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -66,8 +68,8 @@ def main(arguments: list[str]) -> int:
     # A line for each job (pam.progress); what Snakemake says of them is in its log. A dry run is for reading that.
     environment = os.environ if LOUD.intersection(arguments) else os.environ | {LINES: "lines"}
     code = subprocess.run([*SNAKEMAKE, *where, *arguments], env=environment).returncode
-    if code == 0 and page.is_file():
-        done = "everything is up to date" if modified(page) == before else "done"
+    if code == 0 and page.is_file() and not DRY.intersection(arguments):
+        done = "done" if modified(page) != before else "the page is as it was"
         say(f"{done}: {page}")
         say(f"how it was made, by rule and time: {page.with_name('report.html')}")
     return code

@@ -18,7 +18,8 @@ from matplotlib.lines import Line2D
 from pam.evaluation.metrics import Metric
 from pam.io import UserError, unknown
 from pam.reporting import style
-from pam.reporting.comparison import Inputs, Row, compare, frame_of, load_papers
+from pam.reporting.catalogue import load_papers
+from pam.reporting.comparison import Inputs, Row, compare, frame_of
 from pam.reporting.runs import load_experiment, load_runs
 
 NAMES = ("task", "model", "metric")  # columns of the data
