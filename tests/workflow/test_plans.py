@@ -308,6 +308,7 @@ def test_a_task_can_ask_for_more(fresh: Checkout) -> None:
 
 
 def test_the_cluster_profile_works_as_typed(fresh: Checkout) -> None:
+    fresh.edit("own/experiment.yaml", "device: cpu\n", "")
     outcome = fresh.plan("train", *OWN, "--profile", "cluster")
     assert outcome.code == 0, outcome.said
     assert outcome.jobs["train_run"] == 2
