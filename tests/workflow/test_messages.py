@@ -33,7 +33,11 @@ def check(fresh: Checkout, outcome: Outcome, *texts: str) -> None:
             "{dataset: smal}",
             ("own/experiment.yaml:6: unknown data set `smal`", "did you mean `small`?"),
         ),
-        ("own/datasets.yaml", "own/dataset.yaml", ("own/dataset.yaml: no such file", "hint: check the name")),
+        (
+            "own/datasets.yaml",
+            "own/dataset.yaml",
+            ("own/experiment.yaml:7: there is no file `own/dataset.yaml`", "check the name"),
+        ),
     ],
 )
 def test_a_mistake_in_the_configuration(fresh: Checkout, old: str, new: str, texts: tuple[str, ...]) -> None:
