@@ -199,6 +199,13 @@ class Plan:
                 hint = "set `replace_unknown: false` in the task's `decoding`"
                 raise placed(UserError(message, hint=hint), self.files, [*under, "decoding", "replace_unknown"])
 
+    def check_registries(self) -> None:
+        """Checks that the registries are there."""
+        for name in self.experiment.registries:
+            if not Path(name).exists():
+                missing = UserError(f"there is no file `{name}`", hint="check the name")
+                raise placed(missing, self.files, ["registries", name])
+
     def check_papers(self, rows: list[str]) -> None:
         """Checks that tasks are compared with one of these rows of the papers' tables."""
         for task, own in self.experiment.tasks.items():
@@ -277,9 +284,6 @@ def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] 
     experiment = parse(Experiment, reduce(merged, contents) if config is None else config, paths)
     beside = [path.parent for path in paths if isinstance(path, Path)]
     registries = [str(find_file(name, *beside)) for name in experiment.registries]
-    for name, found in zip(experiment.registries, registries, strict=True):
-        if not Path(found).exists():
-            raise placed(UserError(f"there is no file `{name}`", hint="check the name"), paths, ["registries", name])
     experiment = experiment.model_copy(update={"registries": registries})
     for task in experiment.tasks:
         _check_trained_on(experiment, task, paths)

@@ -86,6 +86,7 @@ class Workflow:
         """The workflow of a configuration that was merged from these files, as `load_plan`; errors are UserErrors."""
         self.plan = plan = load_plan(config, files)
         self.experiment = plan.experiment
+        plan.check_registries()
         self.datasets = datasets = load_registries(self.experiment.registries)
         plan.check_datasets(datasets)
         plan.check_papers(rows_of(load_papers("config/paper_results.yaml")))

@@ -80,7 +80,6 @@ def test_a_row_that_no_paper_has_is_named_before_anything_is_trained(key: str) -
         ("experiment:", "experimnt:", 1, "unknown key `experimnt`", "did you mean `experiment`?"),
         ("epochs: 3", "learning_rate: 1e-3", 10, "not '1e-3'", "with a point, such as 1.0e-3"),
         ("experiment: mine", "experiment: no", 1, "not False", "put it into quotes"),
-        ("seeds: [1, 2]", "registries: [my.yaml]", 2, "there is no file `my.yaml`", "check the name"),
         ("- postr-joint", "- postr-jiont", 5, "unknown model `postr-jiont`", "`postr-joint`?"),
         ("seeds: [1, 2]", "seeds: [1, 1]", 2, "`1` is in `seeds` twice", "remove one"),
         ("- postr-joint", "- soft", 5, "`soft` is in `models` twice", "remove one"),
