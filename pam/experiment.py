@@ -203,7 +203,7 @@ class Plan:
         """Checks that the registries are there."""
         for name in self.experiment.registries:
             if not Path(name).exists():
-                missing = UserError(f"there is no file `{name}`", hint="check the name")
+                missing = UserError(f"{name}: no such file", hint="check the name")
                 raise placed(missing, self.files, ["registries", name])
 
     def check_papers(self, rows: list[str]) -> None:

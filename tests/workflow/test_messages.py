@@ -36,7 +36,7 @@ def check(fresh: Checkout, outcome: Outcome, *texts: str) -> None:
         (
             "own/datasets.yaml",
             "own/dataset.yaml",
-            ("own/experiment.yaml:7: there is no file `own/dataset.yaml`", "check the name"),
+            ("own/experiment.yaml:7: own/dataset.yaml: no such file", "check the name"),
         ),
     ],
 )
