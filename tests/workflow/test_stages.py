@@ -109,7 +109,7 @@ def test_a_change_runs_again_what_depends_on_it_and_no_more(
         ("word_alignments: links", "word_alignments: linkz", "unknown data set `linkz`"),
         ("word_alignments: links", "word_alignments: letters", "`letters` holds no word alignments"),
         ("dataset: letters, word", "dataset: links, word", "holds word alignments"),
-        ("merges: 5", "merge: 5", "`tasks.en-de.format.subwords.merges`"),
+        ("merges: 5", "merge: 5", "`tasks.en-de.format.subwords.merge`"),
         ("source: en, target: de", "source: en", "same language"),
     ],
 )
