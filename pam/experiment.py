@@ -206,13 +206,6 @@ class Plan:
                 missing = UserError(f"{name}: no such file", hint="check the name")
                 raise placed(missing, self.files, ["registries", name])
 
-    def check_papers(self, rows: list[str]) -> None:
-        """Checks that tasks are compared with one of these rows of the papers' tables."""
-        for task, own in self.experiment.tasks.items():
-            for key, row in {"paper": own.paper, "paper_reference": own.paper_reference}.items():
-                if row is not None:
-                    check_known("row of the papers' tables", row, rows, self.files, ["tasks", task, key])
-
     def check_datasets(self, datasets: Mapping[str, Dataset]) -> None:
         """Checks that tasks' data sets are in a registry and can be read as wanted, and that models can learn them."""
         for task, own in self.experiment.tasks.items():
@@ -294,7 +287,8 @@ def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] 
             components[model] = _checked_model(model)
         except UserError as error:
             raise error if error.file else placed(error, paths, ["models", model]) from error
-    plan, labels = Plan(experiment, components, paths), dict[str, str]()
+    plan = Plan(experiment, components, paths)
+    labels: dict[str, str] = {}
     for model in experiment.models:
         other = labels.setdefault(components[model].label, model)
         if other != model:

@@ -24,7 +24,7 @@ from pam.data.registry import Dataset, load_registries, load_task
 from pam.experiment import check_known, check_local, load_plan
 from pam.fingerprint import CODE, KINDS, fingerprint, model_modules
 from pam.io import Given, UserError, dump_yaml, find_file, merged, read_yaml, retyped
-from pam.reporting.catalogue import ANALYZED, FIGURES, TABLES, FigureSpec, Item, TableSpec, load_papers, rows_of
+from pam.reporting.catalogue import ANALYZED, FIGURES, TABLES, FigureSpec, Item, TableSpec, check_rows, load_papers
 from pam.run_folder import GOLD, RunFolder
 
 DEFAULT = "config/config.yaml"  # the experiment that is run unless another one is named
@@ -89,7 +89,7 @@ class Workflow:
         plan.check_registries()
         self.datasets = datasets = load_registries(self.experiment.registries)
         plan.check_datasets(datasets)
-        plan.check_papers(rows_of(load_papers("config/paper_results.yaml")))
+        check_rows(load_papers("config/paper_results.yaml"), plan.experiment, plan.files)
         self.gpus = 0  # how many this machine has for its jobs
         self._configs: dict[tuple[str, str, int], RunConfig] = {}
         self.results = f"results/{self.experiment.experiment}"

@@ -18,7 +18,7 @@ before a run and answered from files, other folders of work, the progress of a r
 the page of results; clips of vectors and their captions; attention and what is copied, in answers as JSON; where words
 of summaries come from; tasks that test the models of others; texts that stay on disk;
 penalties that are the largest of their candidates; fewer launches on CUDA, and jobs that share a GPU;
-runs that are restored from another experiment."""
+runs that are restored from another experiment; mistakes that newcomers make, named before a run."""
 
 
 def lines(file: Path) -> int:

@@ -10,7 +10,7 @@ module in `FIGURE_CODE`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from pathlib import Path
 from pydantic import Field
 
 from pam.config import Experiment
-from pam.io import Strict, UserError, find_file, parse, read_yaml
+from pam.io import Strict, UserError, find_file, parse, placed, read_yaml, unknown
 
 RESULTS, COSTS = "1. Results", "3. Data and cost"  # headings of the report's menu under which tables are listed
 INFLECTION, TRANSLATION, SUMMARIZATION, CAPTIONING = "inflection", "translation", "summarization", "captioning"
@@ -283,6 +283,10 @@ def load_papers(path: Path | str) -> dict[str, PaperTable]:
     return {str(name): parse(PaperTable, value, path, [str(name)]) for name, value in content.items()}
 
 
-def rows_of(papers: Mapping[str, PaperTable]) -> list[str]:
-    """The rows of all tables, each once."""
-    return list(dict.fromkeys(row for table in papers.values() for rows in table.metrics.values() for row in rows))
+def check_rows(papers: Mapping[str, PaperTable], experiment: Experiment, files: Sequence[Path | str] = ()) -> None:
+    """Checks that tasks are compared with rows of the tables; a UserError has the place in the experiment's `files`."""
+    known = list(dict.fromkeys(row for table in papers.values() for rows in table.metrics.values() for row in rows))
+    for name, task in experiment.tasks.items():
+        for key, row in {"paper": task.paper, "paper_reference": task.paper_reference}.items():
+            if row is not None and row not in known:
+                raise placed(unknown("row of the papers' tables", row, known), files, ["tasks", name, key])

@@ -15,8 +15,7 @@ from pam.config import Experiment
 from pam.evaluation import bootstrap
 from pam.evaluation.bootstrap import LEVEL, MANY, RESAMPLES, RESAMPLES_OF_MANY, Interval
 from pam.evaluation.metrics import Floats, Metric, metric_of
-from pam.io import UserError
-from pam.reporting.catalogue import PaperTable, TableSpec, rows_of
+from pam.reporting.catalogue import PaperTable, TableSpec, check_rows
 from pam.reporting.render import FINEST
 from pam.reporting.runs import TaskRuns, check_known, load_runs
 
@@ -36,14 +35,8 @@ class Inputs:
     @cached_property
     def tasks(self) -> list[TaskRuns]:
         """The scored runs; a `UserError` if they cannot be in one table, or a task names an unknown row of a paper."""
-        tasks, rows = load_runs(self.scores, self.experiment), rows_of(self.papers)
-        for task in tasks:
-            named = task.config.paper or task.config.paper_reference
-            if named is not None and named not in rows:
-                words = f"task `{task.name}` names `{named}`, which is no row of the paper's tables"
-                hint = f"rows: {', '.join(rows)}; or leave `paper` and `paper_reference` null"
-                raise UserError(words, hint=hint)
-        return tasks
+        check_rows(self.papers, self.experiment)
+        return load_runs(self.scores, self.experiment)
 
     def title(self, spec: TableSpec) -> str:
         """A table's title with the experiment's."""

@@ -104,7 +104,7 @@ def _write_archive(path: Path, results: Path, tasks: Mapping[str, str], closed: 
         for name, file in sorted(files.items()):
             content = file.read_bytes()
             if file.name == "analysis.json":  # its word links, which nobody scores, would double the archive
-                whole = read_json(file)
+                whole = json.loads(content)
                 kept = {key: one for key, one in whole["sentences"].items() if not key.startswith("links")}
                 content = json.dumps(whole | {"sentences": kept}).encode()
             member = tarfile.TarInfo(name)  # of no time and no owner

@@ -14,7 +14,7 @@ from pam.experiment import Plan, load_plan
 from pam.io import RENAMED_FILES, RENAMED_KEYS, RENAMED_MODELS, UserError, dump_yaml, read_yaml
 from pam.models import options
 from pam.models.fitting import check_fit
-from pam.reporting.catalogue import load_papers, rows_of
+from pam.reporting.catalogue import check_rows, load_papers
 from tests.workflow.checkouts import ROOT
 
 RIGHT = """\
@@ -65,9 +65,9 @@ def test_two_models_of_one_label_cannot_be_told_apart() -> None:
 @pytest.mark.parametrize("key", ["paper", "paper_reference"])
 def test_a_row_that_no_paper_has_is_named_before_anything_is_trained(key: str) -> None:
     plan = load(RIGHT.replace("dataset: de-noun", f"dataset: de-noun\n    {key}: de-n"))
-    rows = rows_of(load_papers(ROOT / "config/paper_results.yaml"))
+    papers = load_papers(ROOT / "config/paper_results.yaml")
     with pytest.raises(UserError, match="unknown row of the papers' tables `de-n`") as caught:
-        plan.check_papers(rows)
+        check_rows(papers, plan.experiment, plan.files)
     assert caught.value.line == 9 and "de-N" in str(caught.value.hint)
 
 
