@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import textwrap
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ class Column(NamedTuple):
 
 
 FINEST = 8  # digits after the point, at most
+WIDTH = 120  # characters of a line of Markdown that is no row of a table
 TASK, MODEL, SEEDS = Column("Task", "{task_label}", "l"), Column("Model", "{label}", "l"), Column("Seeds", "{n}")
 
 
@@ -142,7 +144,14 @@ def to_markdown(table: Table) -> str:
         texts.insert(1, "-" * (width - 1) + (":" if side == "r" else "-"))
         columns.append([text.rjust(width) if side == "r" else text.ljust(width) for text in texts])
     body = "\n".join(f"| {' | '.join(row)} |" for row in zip(*columns, strict=True))
-    return "\n\n".join([f"### {escaped(table.title)}", body, *map(escaped, table.notes)]) + "\n"
+    notes = [wrapped(escaped(note)) for note in table.notes]
+    return "\n\n".join([f"### {escaped(table.title)}", body, *notes]) + "\n"
+
+
+def wrapped(paragraph: str) -> str:
+    """A paragraph of Markdown in lines of at most `WIDTH` characters, none of which begins as an item of a list."""
+    glued = re.sub(" (?=[-+#>] )", "\0", paragraph)
+    return textwrap.fill(glued, WIDTH, break_long_words=False, break_on_hyphens=False).replace("\0", " ")
 
 
 def to_latex(table: Table, label: str) -> str:

@@ -8,6 +8,7 @@ import json
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -83,7 +84,7 @@ def test_people_read_the_papers_figure_the_verdict_and_the_rule(made: MadeExperi
         assert "86.87" in text
         assert rows[2]["verdict"] in text
         assert "Shankar" in text
-    assert RULE in (tmp_path / "table2.md").read_text(encoding="utf-8")
+    assert RULE in " ".join((tmp_path / "table2.md").read_text(encoding="utf-8").split())  # over several lines
 
 
 def test_figures_for_other_data_are_marked(tmp_path: Path) -> None:
@@ -381,6 +382,14 @@ def test_markdown_is_escaped_and_aligned() -> None:
     assert lines[2:4] == ["| Task_1    |     Value |", "| --------- | --------: |"]
     assert lines[4] == r"| a\|b \<b> |      -1.5 |"
     assert r"\* {note}" in lines
+
+
+def test_notes_of_markdown_fit_a_line_and_none_begins_as_an_item_of_a_list() -> None:
+    note = " ".join(["a" * 118, "- AER", "b" * 113, "# 1"] * 2)
+    shown = render.to_markdown(replace(TABLE, notes=(note,))).split("\n\n")[-1]
+    assert shown.split() == note.split()
+    assert not re.search("^[-+#>] ", shown, re.MULTILINE)
+    assert max(map(len, shown.splitlines())) <= render.WIDTH
 
 
 def test_latex_is_escaped() -> None:
