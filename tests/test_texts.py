@@ -15,6 +15,7 @@ TEXTS = sorted(
         ROOT / "README.md",
         ROOT / "config/README.md",
         ROOT / "results/reference/README.md",
+        ROOT / "benchmarks/peers/README.md",
         *(ROOT / "docs").glob("*.md"),
     )
 )
