@@ -111,7 +111,7 @@ def test_the_sweep_trains_each_form_of_acvi_beside_soft(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("experiment", "tasks", "runs"), [("summaries", 2, 8 * 2), ("titles", 1, 4 * 3), ("summaries-paper", 2, 21)]
+    ("experiment", "tasks", "runs"), [("summaries", 2, 8 + 3), ("titles", 1, 4 + 3 * 2), ("summaries-paper", 2, 21)]
 )
 def test_summaries_are_planned_with_extracts_beside_the_models(
     tmp_path: Path, experiment: str, tasks: int, runs: int
@@ -123,6 +123,12 @@ def test_summaries_are_planned_with_extracts_beside_the_models(
     assert outcome.jobs["reuse_run"] == (21 if experiment == "summaries-paper" else 0)
     # The first sentences, sentences drawn at random, and the reference.
     assert outcome.jobs["score_control"] == 3 * tasks
+
+
+def test_a_schedule_of_an_option_is_not_given_the_keys_of_other_kinds(tmp_path: Path) -> None:
+    schedule = "options={score: {coverage: {active: {kind: delayed, value: 1, after: 0.9}}}}"
+    outcome = checkout(tmp_path / "checkout").plan("--config", schedule)
+    assert outcome.code == 0, outcome.said
 
 
 def test_captions_are_planned_with_those_of_people_beside_the_models(tmp_path: Path) -> None:
