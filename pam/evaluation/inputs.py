@@ -98,7 +98,7 @@ def check_against_split(rows: Sequence[tuple[str, ...]], path: Path | str, split
     hint = "predict again on this data set"
     for index, (row, reference) in enumerate(zip(rows, expected, strict=False)):
         if row[: len(reference)] != reference:
-            problem = f"this row is not line {index + 1} of {split}: {' '.join(reference)}"
+            problem = f"this row is not line {index + 1} of {split}: {' '.join(reference)[:80]}"  # it may be an article
             raise UserError(problem, file=path, line=index + 2, hint=hint)
     if len(rows) != len(expected):
         problem = f"{len(rows)} predictions for {len(expected)} rows of {split}"

@@ -124,3 +124,9 @@ class TestAgainstThePreparedSplit:
         with pytest.raises(UserError, match=words) as raised:
             check_against_split(list(self.ROWS), "p.tsv", split)
         assert (raised.value.file, raised.value.line) == ("p.tsv", line)
+
+    def test_of_a_long_row_the_beginning_is_told(self, tmp_path: Path) -> None:
+        split = write(tmp_path / "test.tsv", "a\t1\t" + "word " * 999 + "\n")
+        with pytest.raises(UserError, match="not line 1 .*: a 1 word") as raised:
+            check_against_split([("a", "1", "x")], "p.tsv", split)
+        assert len(raised.value.message) < 200
