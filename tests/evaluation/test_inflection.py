@@ -127,6 +127,6 @@ class TestAgainstThePreparedSplit:
 
     def test_of_a_long_row_the_beginning_is_told(self, tmp_path: Path) -> None:
         split = write(tmp_path / "test.tsv", "a\t1\t" + "word " * 999 + "\n")
-        with pytest.raises(UserError, match="not line 1 .*: a 1 word") as raised:
+        with pytest.raises(UserError, match=r"not line 1 .*: a 1 word") as raised:
             check_against_split([("a", "1", "x")], "p.tsv", split)
         assert len(raised.value.message) < 200
