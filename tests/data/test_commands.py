@@ -65,6 +65,20 @@ def test_a_fault_is_named_in_the_users_own_file_and_nothing_is_written(own: Path
     assert not (tmp_path / "ready").exists()
 
 
+def test_files_of_unequal_lengths_are_both_named_as_the_users_own(own: Path, tmp_path: Path) -> None:
+    (own / "letters.de").write_text("Haus\n" * 3)
+    (own / "letters.en").write_text("house\n" * 2)
+    (own / "datasets.yaml").write_text(
+        "my-nouns:\n  task: translation\n  title: Letters\n"
+        "  files: {letters.de: {path: letters.de}, letters.en: {path: letters.en}}\n"
+        "  splits: {all: {de: letters.de, en: letters.en}}\n"
+        "  format: {source: de, target: en, read: {kind: lines, divide: {dev: 1, test: 1}}}\n"
+    )
+    with pytest.raises(UserError, match=r"letters\.de: 3 lines, but letters\.en has 2") as caught:
+        prepared(own, tmp_path)
+    assert caught.value.file == str(own / "letters.de")
+
+
 @pytest.mark.parametrize(("kind", "lemmas", "cells"), [("noun", 2364, 8), ("verb", 1627, 27)])
 def test_the_papers_data_is_complete_and_its_text_unchanged(
     corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, lemmas: int, cells: int
