@@ -93,7 +93,7 @@ _LOOKS = {
         **{"acvi-literal-kl0.01": "h", "acvi-literal-kl0.001": "s", "acvi-linear-kl0.01": "p", "acvi-linear-kl0": "<"},
     ),
     **_family("#6F8F00", **{"acvi-linear-start0": "d", "acvi-linear-annealed": ">"}),
-    **_family("#1B7F5C", structured_mlp="p", acvi_mlp="o", ved_mlp="X"),
+    **_family("#1B7F5C", structured_mlp="p", acvi_mlp="o", ved_mlp="X", acvi_pointer_coverage_last0="D"),
     **_family("#2F4B7C", transformer="p", ensemble="*", soft_no_input_feeding="X", none="d"),
     **_family("#00549A", soft_pointer="D", soft_pointer_coverage="*", structured_pointer_coverage="d"),
     **_family("#7D0552", acvi_pointer_coverage="D", ved_pointer_coverage="P", variational_pointer_coverage="v"),
