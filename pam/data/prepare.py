@@ -142,10 +142,11 @@ def _run(
         files = files if base is None else {"test": files["test"]}
         counts = dataset.kind.STAGES[stage](files, dataset.layout, out, base).run()
     except UserError as error:
-        # The user's own file is named, not our copy of it.
-        own = {str(raw / key): file.path for key, file in dataset.files.items()}
-        origin = own.get(error.file or "") or error.file
-        raise UserError(error.message, file=origin, line=error.line, hint=error.hint) from error
+        # The user's own files are named, not our copies of them; the longer of two names comes first.
+        for copy, path in sorted((str(raw / key), file.path) for key, file in dataset.files.items() if file.path)[::-1]:
+            error.message = error.message.replace(copy, path)
+            error.file = error.file and error.file.replace(copy, path)
+        raise
     counts.setdefault("warnings", [])
     if not last:
         own_hashes = {"inputs_sha256": hashes, "outputs_sha256": hashes_of(out / stage)}

@@ -132,9 +132,8 @@ def aligned(one: Path, other: Path, read: Callable[[Path], Iterator[Line]] = lin
         if line is None or partner is None:
             count = number + sum(1 for _ in (others if line is None else lines))  # the longer one to its end
             counts = (number - 1, count) if line is None else (count, number - 1)
-            name = other.name if other.parent == one.parent else other  # who prepares has copies side by side
             hint = "line n of one file must translate line n of the other"
-            raise UserError(f"{counts[0]} lines, but {name} has {counts[1]}", file=one, hint=hint)
+            raise UserError(f"{counts[0]} lines, but {other} has {counts[1]}", file=one, hint=hint)
         yield line, partner
 
 

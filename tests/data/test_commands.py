@@ -74,9 +74,9 @@ def test_files_of_unequal_lengths_are_both_named_as_the_users_own(own: Path, tmp
         "  splits: {all: {de: letters.de, en: letters.en}}\n"
         "  format: {source: de, target: en, read: {kind: lines, divide: {dev: 1, test: 1}}}\n"
     )
-    with pytest.raises(UserError, match=r"letters\.de: 3 lines, but letters\.en has 2") as caught:
+    with pytest.raises(UserError) as caught:
         prepared(own, tmp_path)
-    assert caught.value.file == str(own / "letters.de")
+    assert str(caught.value).startswith(f"{own / 'letters.de'}: 3 lines, but {own / 'letters.en'} has 2")
 
 
 @pytest.mark.parametrize(("kind", "lemmas", "cells"), [("noun", 2364, 8), ("verb", 1627, 27)])
