@@ -96,7 +96,7 @@ _LOOKS = {
     **_family("#1B7F5C", structured_mlp="p", acvi_mlp="o", ved_mlp="X", acvi_pointer_coverage_last0="D"),
     **_family("#2F4B7C", transformer="p", ensemble="*", soft_no_input_feeding="X", none="d"),
     **_family("#00549A", soft_pointer="D", soft_pointer_coverage="*", structured_pointer_coverage="d"),
-    **_family("#7D0552", acvi_pointer_coverage="D", ved_pointer_coverage="P", variational_pointer_coverage="v"),
+    **_family("#7D0552", acvi_pointer_coverage="D", ved_pointer_coverage="P", variational_sample_pointer_coverage="v"),
     **_family("#A23B00", postr_joint_pointer="X", postr_joint_pointer_coverage="*", transformer_256="h"),
     **_family("#5A4A42", luong_base="o", luong_reverse="s", luong_dropout="^", luong_location="D"),
     **_family("#C44E52", luong_feeding="P", luong_local_p=">", luong_unknown="*", luong_sampled="d"),

@@ -134,10 +134,10 @@ def test_a_schedule_of_an_option_is_not_given_the_keys_of_other_kinds(tmp_path: 
 def test_captions_are_planned_with_those_of_people_beside_the_models(tmp_path: Path) -> None:
     outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/captions.yaml")
     assert outcome.code == 0, outcome.said
-    assert len(outcome.trained) == 7 * 5
+    assert len(outcome.trained) == 8 * 5
     # One caption for all clips, the nearest clip's, and a person's.
     assert outcome.jobs["score_control"] == 3
-    assert outcome.jobs["predict_dev"] == 7 * 5
+    assert outcome.jobs["predict_dev"] == 8 * 5
 
 
 def test_captions_at_the_papers_size_have_its_attention(tmp_path: Path) -> None:
