@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "pam").rglob("*.py"))
-LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 111, 21_901
+LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 111, 21_944
 """Bounds that go down, but for what is new, last: schedules of the rate, schedules of options,
 sources without an end symbol, trainings that
 start from trained models, length penalties that the development split chooses; own data that are guessed, checked
@@ -18,7 +18,8 @@ before a run and answered from files, other folders of work, the progress of a r
 the page of results; clips of vectors and their captions; attention and what is copied, in answers as JSON; where words
 of summaries come from; tasks that test the models of others; texts that stay on disk;
 penalties that are the largest of their candidates; fewer launches on CUDA, and jobs that share a GPU;
-runs that are restored from another experiment; mistakes that newcomers make, named before a run."""
+runs that are restored from another experiment; mistakes that newcomers make, named before a run;
+large vocabularies and long sources without fresh memory at each step."""
 
 
 def lines(file: Path) -> int:

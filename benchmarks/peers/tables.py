@@ -104,13 +104,14 @@ COPYING = Table(
     dataset="drawn",
     format={},
     sizes={"embedding": 128, "encoder": 128, "decoder": 256, "layers": 1, "dropout": 0.0} | {"steps": 20},
-    turns=2,
+    turns=4,
     batches=1,
-    warm_up=1,
+    warm_up=3,  # until a process has all of the memory that it needs
     decoded=1,
     entries=[
         Entry("pam", "soft-pointer", decoding=("float32",)),
         Entry("pam", "soft-pointer", ("bf16",), ("bf16",)),
+        Entry("pam", "postr-joint-pointer:0.99:2", ("bf16",), ("bf16",)),
         Entry("pam", "postr-joint-pointer:0.99:3", ("bf16",), ("bf16",)),
         Entry("pam", "postr-joint-pointer:0.99:6", ("bf16",), ("bf16",)),
         Entry("opennmt-copy", "soft-pointer", BOTH, BOTH),

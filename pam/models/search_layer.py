@@ -9,7 +9,8 @@ from pam.models.kernels import SearchLinear
 from pam.models.output_kernels import ON_CUDA, OutputLayer, Pairs, pieces
 
 BEST = 16  # symbols of which search knows the probability in float32, at least
-PIECE = 1 << 22  # bytes of distributions that are made and summed at a time
+PIECE = 1 << 22  # bytes of distributions that are made and summed at a time, or of so many of a large vocabulary:
+LEAST = 64  # fewer at a time would read all weights of the layer too often
 COLUMN = 8  # numbers of which the largest is found first, where many are looked through
 
 
@@ -53,7 +54,7 @@ class SearchLayer(OutputLayer):
 
     @property
     def most(self) -> int:
-        return max(1, PIECE * (ON_CUDA if self.weight.is_cuda else 1) // self.bytes)
+        return max(LEAST, PIECE * (ON_CUDA if self.weight.is_cuda else 1) // self.bytes)
 
     def logits(self, z: Tensor) -> Tensor:
         """W z + b for z (n, R): (n, V), overwritten by the next call."""
@@ -133,11 +134,17 @@ class SearchedMixture:
         if self.layer.corrects:
             symbols = largest(sums, self.layer.best)[1]
             of_pairs = symbols.index_select(0, pairs.of_rows(torch.arange(len(sums), device=sums.device)))
-            rough = pairs.spread(probs.gather(1, of_pairs))
-            exact, rise = self.layer.corrected(pairs.spread(z), symbols, self.norms[rows], rough)
+            rough = probs.gather(1, of_pairs)
+            if pairs.whole:
+                given = symbols, self.norms[rows], pairs.spread(rough)
+                exact, rise = self.layer.corrected(pairs.spread(z), *given)
+                of_best = (weights[:, None] @ exact.exp()).squeeze(1)
+            else:
+                given = of_pairs, pairs.of(self.norms[rows])[:, None], rough[:, None]
+                exact, each = self.layer.corrected(z[:, None], *given)
+                of_best, rise = block @ exact.squeeze(1).exp(), pairs.spread(each.squeeze(1))
             self.norms[rows] += rise
-            share = torch.where(pairs.kept[:, :, None], exact.exp(), 0.0)
-            sums.scatter_(1, symbols, (weights[:, None] @ share).squeeze(1))
+            sums.scatter_(1, symbols, of_best)
         self.sums[rows] = sums
 
     def log_probs(self) -> Tensor:
@@ -152,5 +159,7 @@ class SearchedMixture:
             likely = self.probs[rows[:, None], positions, symbols[:, None]]
             return likely.clamp_min(torch.finfo(likely.dtype).tiny).log()
         pairs = Pairs(self.kept[rows], self.layer.width, self.sentences[rows])
-        z = pairs.spread(pairs.hidden(self.views, self.query[rows]))
-        return self.layer.exact(z, symbols[:, None]).squeeze(2) - self.norms[rows]
+        z, of_pairs = pairs.hidden(self.views, self.query[rows]), pairs.of_rows(symbols)
+        if pairs.whole:
+            return self.layer.exact(pairs.spread(z), symbols[:, None]).squeeze(2) - self.norms[rows]
+        return pairs.spread(self.layer.exact(z[:, None], of_pairs[:, None]).flatten()) - self.norms[rows]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pam.data.vocabulary import BOS, PAD
 from pam.models import interfaces
-from pam.models.copying import Copying, Switch
+from pam.models.copying import Copying
 from pam.models.interfaces import (
     Attention,
     AttentionHistory,
@@ -177,23 +177,23 @@ class Seq2Seq(Model):
         prior = latent.log_weights.exp()
         return Attention(query, latent.log_weights, prior, hidden, latent.shift, latent.cost, gumbel)
 
-    def emit(self, memory: Memory, attention: Attention, before: Tensor) -> Emission:
-        """What a step says of its symbol, after `before` (n,)."""
+    def emit(self, memory: Memory, attention: Attention, fed: Tensor | None) -> Emission:
+        """What a step says of its symbol, with `fed` of `input_of`."""
         projected = memory.project(attention.query)
         if memory.readout_shift is not None:
             projected = projected + memory.readout_shift
-        switch = self.switch(memory.copied, memory.pointed, attention.query, before)
+        switch = None
+        if fed is not None:
+            switch = self.copying.switch(memory.copied, memory.pointed, attention.query, fed)
         of_shift = None
         if switch is not None and attention.shift is not None:
             of_shift = self.copying.of_context(attention.shift)
         return self.marginalization.emission(attention, projected, memory, switch, of_shift)
 
-    def switch(self, copied: Tensor | None, pointed: Tensor | None, query: Tensor, before: Tensor) -> Switch | None:
-        """What decides whether symbols are copied; see `Copying.switch`."""
-        if not self.copying.copies:
-            return None
+    def input_of(self, before: Tensor) -> Tensor | None:
+        """The embedding of y_{t-1} (n,), (n, E), where the switch of copying reads it."""
         embedding = self.decoder.embedding
-        return self.copying.switch(copied, pointed, query, embedding(known(before, embedding)))
+        return embedding(known(before, embedding)) if self.copying.copies else None
 
     def step(self, memory: Memory, state: State, symbol: Tensor) -> Step:
         """The step after `symbol` (n,) was written last; latents are their means, unless they are to be sampled at test
@@ -201,7 +201,7 @@ class Seq2Seq(Model):
         noise = Noise.draw(1, memory.values, memory.beam).at(0, len(symbol)) if self.latent.sampling else None
         assert memory.gates is not None
         attention = self.attend(memory, state, memory.gates(symbol), noise=noise)
-        return Step(attention, self.emit(memory, attention, symbol), state.history)
+        return Step(attention, self.emit(memory, attention, self.input_of(symbol)), state.history)
 
     def update(self, memory: Memory, step: Step, symbol: Tensor) -> State:
         """The state after y_t = `symbol` (n,) was written."""
@@ -241,12 +241,13 @@ class Seq2Seq(Model):
         parts = self.latent, self.input_feeding, self.estimator
         draws = draws and any(part.draws for part in parts)
         noise = Noise.draw(len(counts), memory.values) if draws else None
-        by_step = gates.split(counts), before.split(counts), symbols.split(counts)
+        fed = self.input_of(before)
+        by_step = gates.split(counts), [None] * len(counts) if fed is None else fed.split(counts), symbols.split(counts)
         steps = self._unroll(memory, *by_step, masks, noise)
-        return self._forced(order, target, memory, counts, symbols, before, steps, noise)
+        return self._forced(order, target, memory, counts, symbols, fed, steps, noise)
 
     def _unroll(
-        self, memory: Memory, gates: Sequence[Tensor], before: Sequence[Tensor], symbols: Sequence[Tensor],
+        self, memory: Memory, gates: Sequence[Tensor], fed: Sequence[Tensor | None], symbols: Sequence[Tensor],
         masks: Tensor | None, noise: Noise | None,
     ) -> list[tuple[Attention, Tensor, Tensor | None, Tensor | None]]:  # fmt: skip
         """Of each step its attention, the alignment handed on, the evidence if it is known, and the context of the
@@ -259,7 +260,7 @@ class Seq2Seq(Model):
             random = None if masks is None else masks[:, t, :n], None if noise is None else noise.at(t, n)
             attention = self.attend(rest, state, gates[t], *random)
             observes = self.input_feeding.needs_positions
-            seen = self.emit(rest, attention, before[t]).observe(symbol) if observes else None
+            seen = self.emit(rest, attention, fed[t]).observe(symbol) if observes else None
             alignment = self.input_feeding(attention, seen, symbol, rest.mask)
             reads = self.marginalization.needs_context
             context = rest.fed.read(attention.prior, attention.shift) if reads else None
@@ -269,7 +270,7 @@ class Seq2Seq(Model):
         return steps
 
     def _forced(
-        self, order: Tensor, target: Tensor, memory: Memory, counts: list[int], symbols: Tensor, before: Tensor,
+        self, order: Tensor, target: Tensor, memory: Memory, counts: list[int], symbols: Tensor, fed: Tensor | None,
         steps: list[tuple[Attention, Tensor, Tensor | None, Tensor | None]], noise: Noise | None,
     ) -> Forced:  # fmt: skip
         attentions, alignments, evidence, contexts = (list(parts) for parts in zip(*steps, strict=True))
@@ -286,7 +287,7 @@ class Seq2Seq(Model):
             shift=None if memory.readout_shift is None else memory.readout_shift[sentence],
             views=memory.views,
             bf16=self.bf16,
-            switch=self.switch(*of_source, query, before),
+            switch=None if fed is None else self.copying.switch(*of_source, query, fed),
         )
         cost = _joined([attention.cost for attention in attentions])
         return Forced(order, target, memory, tokens, _joined(evidence), torch.cat(alignments), cost, noise)

@@ -176,6 +176,14 @@ def test_objectives_and_gradients_are_those_of_plain_autograd(
     assert_same(model(name, changed, layers=2), batch(), uneven=False)
 
 
+def test_earlier_symbols_are_looked_up_for_all_steps_at_once() -> None:
+    """For the decoder and for the switch: each look-up has a gradient of the size of the vocabulary."""
+    made, looked_up = model("postr-joint"), []
+    made.decoder.embedding.register_forward_hook(lambda *given: looked_up.append(given[2].shape))
+    made.objective(*batch())
+    assert looked_up == 2 * [(int((batch()[2] != PAD).sum()), made.decoder.embedding.embedding_dim)]
+
+
 @pytest.mark.parametrize(("name", "changed"), MODELS)
 def test_likelihoods_are_those_of_plain_autograd_and_of_the_steps_of_search(name: str, changed: dict[str, Any]) -> None:
     made = model(name, changed)

@@ -94,9 +94,11 @@ def test_steps_are_stored_until_the_memory_for_them_is_full(monkeypatch: pytest.
     assert left == [3 * size // 2, size // 2, size // 2]
 
 
+@pytest.mark.parametrize("block", [3, ALL], ids=["by blocks of symbols", "all symbols"])
 @pytest.mark.parametrize("memory", [ALL, NOTHING // 4], ids=["stored", "recomputed"])
-def test_position_likelihoods_in_bfloat16(memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_position_likelihoods_in_bfloat16(memory: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_kernels, "STORED", memory)
+    monkeypatch.setattr(output_kernels, "BLOCK", block)
 
     def kernel(bf16: bool, views: Tensor, weight: Tensor, bias: Tensor, *xs: Tensor) -> Tensor:
         return positions(PositionLikelihood(views, weight, bias, bf16), xs, SOME, True)
@@ -177,6 +179,7 @@ def test_mixtures_of_all_tokens(
 @pytest.mark.parametrize("summed", [True, False], ids=["summed", "expected"])
 def test_mixtures_in_bfloat16(summed: bool, equal: bool, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_kernels, "CHUNK", chunk)
+    monkeypatch.setattr(output_kernels, "BLOCK", 3)
 
     def kernel(bf16: bool, *given: Tensor) -> Tensor:
         found = mixture(*given, kept=FEW, summed=summed, bf16=bf16)
