@@ -21,8 +21,6 @@ from torch.autograd.function import once_differentiable
 
 from pam.models.logspace import tanh_
 
-HIDDEN = 1 << 19  # bytes of the additive score's hidden layer at a time on a CPU: 512 KB, which stay in a cache
-
 F = TypeVar("F", bound=Callable[..., Any])
 aten: Any = torch.ops.aten
 
@@ -275,41 +273,25 @@ class _Additive(Function):
         ctx: Any, keys: Tensor, query: Tensor, vector: Tensor, covered: Tensor | None, weight: Tensor | None
     ) -> Tensor:
         ctx.save_for_backward(keys, query, vector, covered, weight)
-        found = keys.new_empty(keys.shape[:2])
-        for rows in _pieces(keys):
-            found[rows] = _hidden(rows, keys, query, covered, weight) @ vector
-        return found
+        return _hidden(keys, query, covered, weight) @ vector
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
         keys, query, vector, covered, weight = ctx.saved_tensors
-        dkeys, dquery, dvector = torch.empty_like(keys), torch.empty_like(query), torch.zeros_like(vector)
+        hidden = _hidden(keys, query, covered, weight)
+        dvector = grads[0].flatten() @ hidden.flatten(0, 1)
+        dkeys = hidden.mul_(hidden).neg_().add_(1).mul_(vector).mul_(grads[0][:, :, None])
         dcovered = dweight = None
         if covered is not None and weight is not None:
-            dcovered, dweight = torch.empty_like(covered), torch.zeros_like(weight)
-        for rows in _pieces(keys):
-            hidden, grad, each = _hidden(rows, keys, query, covered, weight), grads[0][rows], dkeys[rows]
-            dvector += grad.flatten() @ hidden.flatten(0, 1)
-            aten.tanh_backward(grad[:, :, None] * vector, hidden, grad_input=each)
-            torch.sum(each, 1, out=dquery[rows])
-            if covered is not None and weight is not None and dcovered is not None and dweight is not None:
-                dcovered[rows] = each @ weight
-                dweight += covered[rows].flatten() @ each.flatten(0, 1)
-        return dkeys, dquery, dvector, dcovered, dweight
+            dcovered, dweight = dkeys @ weight, covered.flatten() @ dkeys.flatten(0, 1)
+        return dkeys, dkeys.sum(1), dvector, dcovered, dweight
 
 
-def _pieces(keys: Tensor) -> Iterator[slice]:
-    """Rows of keys (n, m, U), as many as are computed at a time: all at once on CUDA, where a piece costs launches."""
-    size = max(1, len(keys) if keys.is_cuda else HIDDEN // (keys[:1].nbytes or 1))
-    return (slice(first, first + size) for first in range(0, len(keys), size))
-
-
-def _hidden(rows: slice, keys: Tensor, query: Tensor, covered: Tensor | None, weight: Tensor | None) -> Tensor:
-    """tanh(k_a + q + c_a w) of some rows, (r, m, U)."""
-    hidden = keys[rows] + query[rows, None]
+def _hidden(keys: Tensor, query: Tensor, covered: Tensor | None, weight: Tensor | None) -> Tensor:
+    hidden = keys + query[:, None]
     if covered is not None and weight is not None:
-        hidden.addcmul_(covered[rows, :, None], weight)
+        hidden.addcmul_(covered[:, :, None], weight)
     return tanh_(hidden)
 
 
