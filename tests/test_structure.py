@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "pam").rglob("*.py"))
-LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 111, 21_938
+LONGEST_FILE, MOST_FILES, MOST_LINES = 500, 111, 21_958
 """Bounds that go down, but for what is new, last: schedules of the rate, schedules of options,
 sources without an end symbol, trainings that
 start from trained models, length penalties that the development split chooses; own data that are guessed, checked

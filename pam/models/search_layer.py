@@ -91,6 +91,32 @@ class SearchLayer(OutputLayer):
         return log_probs - rise[:, :, None], rise
 
 
+class Lines:
+    """The pairs of each row side by side, (n, k), where k is the most that a row has; of all m positions few may count.
+
+    What a row's pairs share is then multiplied with all of them at once.
+    """
+
+    def __init__(self, pairs: Pairs) -> None:
+        self.pairs = pairs
+        if not pairs.whole:
+            counts = pairs.kept.sum(1)
+            self.most, first = int(counts.max()), counts.cumsum(0) - counts
+            numbers = torch.arange(len(pairs.rows), device=counts.device)
+            self.places = pairs.rows * self.most + numbers - first[pairs.rows]
+
+    def of(self, values: Tensor, fill: float = 0.0) -> Tensor:
+        """Values (P, ...) of the pairs to (n, k, ...)."""
+        if self.pairs.whole:
+            return self.pairs.spread(values)
+        lines = values.new_full((len(self.pairs.kept) * self.most, *values.shape[1:]), fill)
+        return lines.index_copy_(0, self.places, values).view(-1, self.most, *values.shape[1:])
+
+    def back(self, lines: Tensor) -> Tensor:
+        """Values (n, k) to all positions, (n, m), zeros elsewhere."""
+        return lines if self.pairs.whole else self.pairs.spread(lines.flatten().index_select(0, self.places))
+
+
 class SearchedMixture:
     """sum_a w(a) p(y | x_a) of every symbol, with x_a = W_x h_a + W_s s + b.
 
@@ -134,16 +160,11 @@ class SearchedMixture:
         if self.layer.corrects:
             symbols = largest(sums, self.layer.best)[1]
             of_pairs = symbols.index_select(0, pairs.of_rows(torch.arange(len(sums), device=sums.device)))
-            rough = probs.gather(1, of_pairs)
-            if pairs.whole:
-                given = symbols, self.norms[rows], pairs.spread(rough)
-                exact, rise = self.layer.corrected(pairs.spread(z), *given)
-                of_best = (weights[:, None] @ exact.exp()).squeeze(1)
-            else:
-                given = of_pairs, pairs.of(self.norms[rows])[:, None], rough[:, None]
-                exact, each = self.layer.corrected(z[:, None], *given)
-                of_best, rise = block @ exact.squeeze(1).exp(), pairs.spread(each.squeeze(1))
-            self.norms[rows] += rise
+            lines = Lines(pairs)
+            norms = lines.of(pairs.of(self.norms[rows]), torch.inf)
+            exact, rise = self.layer.corrected(lines.of(z), symbols, norms, lines.of(probs.gather(1, of_pairs)))
+            self.norms[rows] += lines.back(rise)
+            of_best = (lines.of(pairs.of(weights))[:, None] @ exact.exp()).squeeze(1)
             sums.scatter_(1, symbols, of_best)
         self.sums[rows] = sums
 
@@ -159,7 +180,6 @@ class SearchedMixture:
             likely = self.probs[rows[:, None], positions, symbols[:, None]]
             return likely.clamp_min(torch.finfo(likely.dtype).tiny).log()
         pairs = Pairs(self.kept[rows], self.layer.width, self.sentences[rows])
-        z, of_pairs = pairs.hidden(self.views, self.query[rows]), pairs.of_rows(symbols)
-        if pairs.whole:
-            return self.layer.exact(pairs.spread(z), symbols[:, None]).squeeze(2) - self.norms[rows]
-        return pairs.spread(self.layer.exact(z[:, None], of_pairs[:, None]).flatten()) - self.norms[rows]
+        lines = Lines(pairs)
+        z = lines.of(pairs.hidden(self.views, self.query[rows]))
+        return lines.back(self.layer.exact(z, symbols[:, None]).squeeze(2)) - self.norms[rows]
