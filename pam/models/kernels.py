@@ -424,11 +424,12 @@ class SourceMatrix:
 class _MatrixTape(Tape):
     def __init__(self, matrix: Tensor) -> None:
         self.matrix = matrix
-        self.products = torch.empty_like(matrix)  # overwritten by each step: fresh memory would take most of its time
+        self.products: Tensor | None = None  # overwritten by each step: fresh memory would take most of its time
         self.notes: list[tuple[Tensor, Tensor]] = []
 
     def times(self, x: Tensor) -> Tensor:
         """matrix . x, (n, m). On a CPU this is several times faster than a batched product of a matrix and a vector."""
+        self.products = torch.empty_like(self.matrix) if self.products is None else self.products
         return torch.mul(self.matrix[: len(x)], x[:, None], out=self.products[: len(x)]).sum(2)
 
     def gradients(self) -> tuple[Tensor | None, ...]:

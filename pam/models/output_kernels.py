@@ -31,7 +31,7 @@ BLOCK = 1 << 11
 in a cache; that of a large vocabulary comes from the kernel, page by page, which takes longer than the product."""
 
 WAITING = 512  # rows whose gradients of the weights are gathered over steps, at most, before one product adds them
-WAITING_BYTES = 1 << 26  # of them, at most: 64 MB
+WAITING_BYTES = 1 << 26  # bytes of their distributions, at most, if they are more than one piece: 64 MB
 MOST_PAIRS = 1 << 13
 """Pairs of the largest piece, however small the vocabulary: their hidden layers are to stay in a cache too."""
 

@@ -9,8 +9,8 @@ from pam.models.kernels import SearchLinear
 from pam.models.output_kernels import ON_CUDA, OutputLayer, Pairs, pieces
 
 BEST = 16  # symbols of which search knows the probability in float32, at least
-PIECE = 1 << 22  # bytes of distributions that are made and summed at a time, or of so many of a large vocabulary:
-LEAST = 64  # fewer at a time would read all weights of the layer too often
+PIECE = 1 << 22  # bytes of distributions that are made and summed at a time
+LEAST = 64  # distributions at a time, however large the vocabulary: each piece reads all weights of the layer
 COLUMN = 8  # numbers of which the largest is found first, where many are looked through
 
 

@@ -177,14 +177,13 @@ class Seq2Seq(Model):
         prior = latent.log_weights.exp()
         return Attention(query, latent.log_weights, prior, hidden, latent.shift, latent.cost, gumbel)
 
-    def emit(self, memory: Memory, attention: Attention, fed: Tensor | None) -> Emission:
-        """What a step says of its symbol, with `fed` of `input_of`."""
+    def emit(self, memory: Memory, attention: Attention, embedded: Tensor | None) -> Emission:
+        """What a step says of its symbol, with y_{t-1} `embedded` by `input_of`."""
         projected = memory.project(attention.query)
         if memory.readout_shift is not None:
             projected = projected + memory.readout_shift
-        switch = None
-        if fed is not None:
-            switch = self.copying.switch(memory.copied, memory.pointed, attention.query, fed)
+        given = memory.copied, memory.pointed, attention.query
+        switch = None if embedded is None else self.copying.switch(*given, embedded)
         of_shift = None
         if switch is not None and attention.shift is not None:
             of_shift = self.copying.of_context(attention.shift)
@@ -241,13 +240,13 @@ class Seq2Seq(Model):
         parts = self.latent, self.input_feeding, self.estimator
         draws = draws and any(part.draws for part in parts)
         noise = Noise.draw(len(counts), memory.values) if draws else None
-        fed = self.input_of(before)
-        by_step = gates.split(counts), [None] * len(counts) if fed is None else fed.split(counts), symbols.split(counts)
-        steps = self._unroll(memory, *by_step, masks, noise)
-        return self._forced(order, target, memory, counts, symbols, fed, steps, noise)
+        embedded = self.input_of(before)
+        by_step = [None] * len(counts) if embedded is None else embedded.split(counts)
+        steps = self._unroll(memory, gates.split(counts), by_step, symbols.split(counts), masks, noise)
+        return self._forced(order, target, memory, counts, symbols, embedded, noise, steps)
 
     def _unroll(
-        self, memory: Memory, gates: Sequence[Tensor], fed: Sequence[Tensor | None], symbols: Sequence[Tensor],
+        self, memory: Memory, gates: Sequence[Tensor], embedded: Sequence[Tensor | None], symbols: Sequence[Tensor],
         masks: Tensor | None, noise: Noise | None,
     ) -> list[tuple[Attention, Tensor, Tensor | None, Tensor | None]]:  # fmt: skip
         """Of each step its attention, the alignment handed on, the evidence if it is known, and the context of the
@@ -260,7 +259,7 @@ class Seq2Seq(Model):
             random = None if masks is None else masks[:, t, :n], None if noise is None else noise.at(t, n)
             attention = self.attend(rest, state, gates[t], *random)
             observes = self.input_feeding.needs_positions
-            seen = self.emit(rest, attention, fed[t]).observe(symbol) if observes else None
+            seen = self.emit(rest, attention, embedded[t]).observe(symbol) if observes else None
             alignment = self.input_feeding(attention, seen, symbol, rest.mask)
             reads = self.marginalization.needs_context
             context = rest.fed.read(attention.prior, attention.shift) if reads else None
@@ -270,8 +269,8 @@ class Seq2Seq(Model):
         return steps
 
     def _forced(
-        self, order: Tensor, target: Tensor, memory: Memory, counts: list[int], symbols: Tensor, fed: Tensor | None,
-        steps: list[tuple[Attention, Tensor, Tensor | None, Tensor | None]], noise: Noise | None,
+        self, order: Tensor, target: Tensor, memory: Memory, counts: list[int], symbols: Tensor, embedded: Tensor | None,
+        noise: Noise | None, steps: list[tuple[Attention, Tensor, Tensor | None, Tensor | None]],
     ) -> Forced:  # fmt: skip
         attentions, alignments, evidence, contexts = (list(parts) for parts in zip(*steps, strict=True))
         sentence = torch.cat([torch.arange(n, device=target.device) for n in counts])
@@ -287,7 +286,7 @@ class Seq2Seq(Model):
             shift=None if memory.readout_shift is None else memory.readout_shift[sentence],
             views=memory.views,
             bf16=self.bf16,
-            switch=None if fed is None else self.copying.switch(*of_source, query, fed),
+            switch=None if embedded is None else self.copying.switch(*of_source, query, embedded),
         )
         cost = _joined([attention.cost for attention in attentions])
         return Forced(order, target, memory, tokens, _joined(evidence), torch.cat(alignments), cost, noise)
