@@ -243,7 +243,7 @@ class Seq2Seq(Model):
         embedded = self.input_of(before)
         by_step = [None] * len(counts) if embedded is None else embedded.split(counts)
         steps = self._unroll(memory, gates.split(counts), by_step, symbols.split(counts), masks, noise)
-        return self._forced(order, target, memory, counts, symbols, embedded, noise, steps)
+        return self._forced(order, target, memory, counts, symbols, noise, embedded, steps)
 
     def _unroll(
         self, memory: Memory, gates: Sequence[Tensor], embedded: Sequence[Tensor | None], symbols: Sequence[Tensor],
@@ -269,8 +269,8 @@ class Seq2Seq(Model):
         return steps
 
     def _forced(
-        self, order: Tensor, target: Tensor, memory: Memory, counts: list[int], symbols: Tensor, embedded: Tensor | None,
-        noise: Noise | None, steps: list[tuple[Attention, Tensor, Tensor | None, Tensor | None]],
+        self, order: Tensor, target: Tensor, memory: Memory, counts: list[int], symbols: Tensor, noise: Noise | None,
+        embedded: Tensor | None, steps: list[tuple[Attention, Tensor, Tensor | None, Tensor | None]],
     ) -> Forced:  # fmt: skip
         attentions, alignments, evidence, contexts = (list(parts) for parts in zip(*steps, strict=True))
         sentence = torch.cat([torch.arange(n, device=target.device) for n in counts])
