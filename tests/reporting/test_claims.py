@@ -63,6 +63,13 @@ def test_a_figure_is_written_as_it_is_asked_for(own: Any, text: str, expected: s
     assert own.filled(text) == expected
 
 
+def test_a_gain_over_another_model_is_that_of_the_tables_where_they_have_it(claims: Any) -> None:
+    gain = "gain table2 ddn13-de-verb postr-joint accuracy"
+    assert claims.filled(f"{{{gain} over soft}}") == claims.filled(f"{{{gain}}}")
+    with pytest.raises(SystemExit, match="no stored run has table2 ddn13-de-verb postr-joint accuracy, or nobody"):
+        claims.filled(f"{{{gain} over nobody}}")
+
+
 def test_trainings_are_counted_as_they_are_stored(own: Any) -> None:
     assert own.seeds(f"{{{KEY}}}, {{mine nouns hard accuracy}}") == "1-3"
     assert own.seeds(f"{{mean {KEY}}}") == "3" and own.seeds("no figure") == ""

@@ -2,14 +2,18 @@
 
 `docs/claims.yaml` has each claim, its verdict and the reason in words, and names a figure by where it is stored:
 `{table2 ddn13-de-noun soft accuracy}` is a mean with its deviation over seeds and its interval, `{gain ...}` the paired
-gain over the baseline, `{mean ...}` the mean alone, `{entropy ...}` any other column. The tables stand between two
-marks: all claims in `docs/claims.md`, the `main` ones in `README.md`.
+gain over the baseline, `{gain ... over hard}` that over another model, from the stored runs, `{mean ...}` the mean
+alone, `{entropy ...}` any other column. The tables stand between two marks: all claims in `docs/claims.md`, the `main`
+ones in `README.md`.
 """
 
 from __future__ import annotations
 
+import atexit
 import re
+import sys
 import textwrap
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,11 +21,17 @@ from typing import Any
 import pandas as pd
 import yaml
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from pam.reporting.comparison import compare, frame_of
+from pam.reporting.reference import EXPERIMENT, unpacked
+from pam.reporting.runs import load_experiment, load_runs
+
 ROOT = Path(__file__).resolve().parents[2]
 STORED, CLAIMS = ROOT / "results/reference", ROOT / "docs/claims.yaml"
 BEGIN, END = "<!-- claims -->\n", "<!-- end of claims -->\n"
 WIDTH = 120  # characters of a line
-FIGURE = re.compile(r"\{(?:(\w+) )?([\w.-]+) ([\w.-]+) ([\w.-]+) (\w+)\}")
+FIGURE = re.compile(r"\{(?:(\w+) )?([\w.-]+) ([\w.-]+) ([\w.-]+) (\w+)(?: over ([\w.-]+))?\}")
 HEADER = "| | claim | in | what we measured | seeds | verdict |\n| --: | --- | --- | --- | --: | --- |\n"
 MAIN = "| claim | what we measured | seeds | verdict |\n| --- | --- | --: | --- |\n"
 Key = tuple[str, str, str, str]  # experiment, task, model, metric
@@ -70,22 +80,25 @@ def table_row(*cells: str) -> str:
 
 def filled(text: str) -> str:
     """The text with its figures."""
-    return FIGURE.sub(lambda found: figure(found[1] or "value", (found[2], found[3], found[4], found[5])), text)
+    return FIGURE.sub(lambda found: figure(found[1] or "value", key_of(found), found[6]), text)
+
+
+def key_of(found: re.Match[str]) -> Key:
+    return found[2], found[3], found[4], found[5]
 
 
 def seeds(text: str) -> str:
     """How many trainings the figures of a text are of: one number, or the fewest and the most."""
-    counts = {int(row((found[2], found[3], found[4], found[5]), "n")["n"]) for found in FIGURE.finditer(text)}
+    counts = {int(row(key_of(found), "n")["n"]) for found in FIGURE.finditer(text)}
     return "-".join(str(count) for count in sorted({min(counts), max(counts)})) if counts else ""
 
 
-def figure(form: str, key: Key) -> str:
-    """One figure of a stored table."""
+def figure(form: str, key: Key, over: str | None) -> str:
+    """One figure of a stored table, or of the stored runs of two models, the second of them `over`."""
     digits = {"accuracy": 2, "ppl": 2, "cider": 3}.get(key[3], 3 if "aer" in key[3] else 1)
     if form == "gain":
-        mean, low, high = (
-            signed(number, digits) for number in row(key, "gain", "low", "high")[["gain", "low", "high"]]
-        )
+        gain = gain_over(key, over) if over else row(key, "gain", "low", "high")
+        mean, low, high = (signed(number, digits) for number in gain[["gain", "low", "high"]])
         return f"{mean} [{low}, {high}]"
     if form not in ("mean", "value"):
         return f"{row(key, form)[form]:.2f}"
@@ -98,6 +111,28 @@ def figure(form: str, key: Key) -> str:
 
 def signed(number: float, digits: int) -> str:
     return f"{number:+.{digits}f}".replace("-", "−")
+
+
+@cache
+def gain_over(key: Key, other: str) -> pd.Series:
+    """The paired gain of a model over one that is not the baseline; an error if no stored run has the metric."""
+    experiment, task, model, metric = key
+    plan = load_experiment(STORED / experiment / EXPERIMENT).model_copy(update={"baseline": other})
+    # Alignment errors are scored in a file of their own.
+    for name in ("scores.json", "gold_scores.json"):
+        mine, others = (sorted(runs(experiment).glob(f"{task}/{one}/seed*/{name}")) for one in (model, other))
+        if mine and others and (read := load_runs([*mine, *others], plan))[0].metrics([metric]):
+            frame = frame_of(compare(read, plan, [metric], None)).drop(columns=["low", "high"])
+            return frame.rename(columns={"gain_low": "low", "gain_high": "high"}).set_index("model").loc[model]
+    raise SystemExit(f"{CLAIMS}: no stored run has {' '.join(key)}, or {other} to compare it with")
+
+
+@cache
+def runs(experiment: str) -> Path:
+    """A folder with the experiment's stored runs, gone when this program ends."""
+    ending = ExitStack()
+    atexit.register(ending.close)
+    return ending.enter_context(unpacked(STORED / experiment))
 
 
 @cache
