@@ -23,7 +23,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from pam.reporting.comparison import compare, frame_of
+from pam.reporting.comparison import compare
 from pam.reporting.reference import EXPERIMENT, unpacked
 from pam.reporting.runs import load_experiment, load_runs
 
@@ -97,8 +97,8 @@ def figure(form: str, key: Key, over: str | None) -> str:
     """One figure of a stored table, or of the stored runs of two models, the second of them `over`."""
     digits = {"accuracy": 2, "ppl": 2, "cider": 3}.get(key[3], 3 if "aer" in key[3] else 1)
     if form == "gain":
-        gain = gain_over(key, over) if over else row(key, "gain", "low", "high")
-        mean, low, high = (signed(number, digits) for number in gain[["gain", "low", "high"]])
+        gain = gain_over(key, over) if over else row(key, "gain", "low", "high")[["gain", "low", "high"]]
+        mean, low, high = (signed(number, digits) for number in gain)
         return f"{mean} [{low}, {high}]"
     if form not in ("mean", "value"):
         return f"{row(key, form)[form]:.2f}"
@@ -114,16 +114,17 @@ def signed(number: float, digits: int) -> str:
 
 
 @cache
-def gain_over(key: Key, other: str) -> pd.Series:
-    """The paired gain of a model over one that is not the baseline; an error if no stored run has the metric."""
+def gain_over(key: Key, other: str) -> tuple[float, float, float]:
+    """The paired gain of a model over one that is not the baseline, and its interval; an error if no stored run has
+    the metric."""
     experiment, task, model, metric = key
     plan = load_experiment(STORED / experiment / EXPERIMENT).model_copy(update={"baseline": other})
     # Alignment errors are scored in a file of their own.
     for name in ("scores.json", "gold_scores.json"):
         mine, others = (sorted(runs(experiment).glob(f"{task}/{one}/seed*/{name}")) for one in (model, other))
         if mine and others and (read := load_runs([*mine, *others], plan))[0].metrics([metric]):
-            frame = frame_of(compare(read, plan, [metric], None)).drop(columns=["low", "high"])
-            return frame.rename(columns={"gain_low": "low", "gain_high": "high"}).set_index("model").loc[model]
+            found = next(one for one in compare(read, plan, [metric], None) if one.model == model)
+            return found.gain, found.gain_low, found.gain_high
     raise SystemExit(f"{CLAIMS}: no stored run has {' '.join(key)}, or {other} to compare it with")
 
 
