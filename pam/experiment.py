@@ -353,7 +353,7 @@ def _check_names(experiment: Experiment, files: Sequence[Path | str]) -> None:
             if times > 1:
                 error = UserError(f"`{value}` is in `{keys[-1]}` twice", hint="remove one")
                 raise placed(error, files, [*keys, value])
-    check_known("model of the experiment", experiment.baseline, experiment.models, files, ["baseline"])
+    check_known("baseline", experiment.baseline, experiment.models, files, ["baseline"])
 
 
 def _check_trained_on(experiment: Experiment, task: str, files: Sequence[Path | str]) -> None:

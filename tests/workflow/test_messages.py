@@ -59,7 +59,7 @@ def test_sizes_that_a_model_cannot_take_end_the_run_before_its_first_job(fresh: 
         ("soft", "marginalization: {kind: output, top_k: six}", "odd.yaml:2: `marginalization.top"),
         ("soft", "label: Twice", "config/models/odd.yaml:2: `label` is given twice"),
         ("soft", "feedback: none", "odd.yaml:2: the key `feedback` is called `input_feeding` now"),
-        ("sotf", "", "own/experiment.yaml:5: unknown model of the experiment `sotf`"),
+        ("sotf", "", "own/experiment.yaml:5: unknown baseline `sotf`"),
     ],
 )
 def test_a_model_that_cannot_be_ends_a_dry_run(fresh: Checkout, model: str, added: str, message: str) -> None:
