@@ -150,13 +150,7 @@ def test_a_row_that_no_paper_has_is_named_before_anything_is_trained(key: str) -
         ("seeds: [1, 2]", "seeds: [1, 2]\nseeds: [3]", 3, "`seeds` is given twice", "keep one"),
         ("      epochs: 3", "      epochs: 3\n    dataset: other", 11, "`dataset` is given twice", "keep one"),
         ("tasks:\n", "baseline: sotf\ntasks:\n", 6, "unknown baseline `sotf`", "did you mean `soft`?"),
-        (
-            "tasks:\n",
-            "baseline: sparse\ntasks:\n",
-            6,
-            "unknown baseline `sparse`",
-            "known: soft, postr-joint",
-        ),
+        ("tasks:\n", "baseline: sparse\ntasks:\n", 6, "unknown baseline `sparse`", "known: soft, postr-joint"),
     ],
 )
 def test_a_fault_has_its_place_and_its_hint(old: str, new: str, line: int | None, message: str, hint: str) -> None:
