@@ -9,6 +9,7 @@ each version has a process of its own. All of them count steps in the same secon
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import subprocess
@@ -53,10 +54,10 @@ def steps(given: argparse.Namespace) -> dict[str, Any]:
     from pam import benchmark
     from pam.config import Network
     from pam.data.dataset import Prepared
-    from pam.training import devices
 
     if not Path(benchmark.__file__).is_relative_to(Path.cwd()):
         sys.exit(f"error: {Path.cwd()} has no pam/benchmark.py; that of {benchmark.__file__} was found in its place")
+    devices = devices_of_this_version()
     devices.keep_heap()
     torch.set_num_threads(1)
     devices.use_precision(given.precision)
@@ -80,6 +81,25 @@ def steps(given: argparse.Namespace) -> dict[str, Any]:
     return {"steps": count, "per_second": round(rate, 2), "gpu_mb": memory and round(memory)}
 
 
+def devices_of_this_version() -> Any:
+    """The module `devices`, which was in `pam.training` before there was a `pam.runtime`."""
+    try:
+        return importlib.import_module("pam.runtime.devices")
+    except ModuleNotFoundError:
+        return importlib.import_module("pam.training.devices")
+
+
+def usable_precision(given: argparse.Namespace) -> str:
+    """The precision of both versions: the one asked for, or float32 where a CPU has no use for bfloat16."""
+    from pam.runtime import devices, processor
+
+    device = devices.choose_device(given.device)
+    if device.type == "cuda" or given.precision != "bf16" or processor.try_bfloat16().pays:
+        return str(given.precision)
+    sys.stderr.write(f"in float32: {processor.try_bfloat16().reason}\n")
+    return "float32"
+
+
 def main(words: list[str]) -> None:
     if words[:1] == ["--steps"]:
         sys.stdout.write(json.dumps(steps(argparse.Namespace(**json.loads(words[1])))))
@@ -95,7 +115,9 @@ def main(words: list[str]) -> None:
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--lead", type=float, default=15.0, help="seconds that the processes have to get ready")
     parser.add_argument("--seconds", type=float, default=5.0, help="seconds in which steps count")
-    for row in compare(parser.parse_args(words)):
+    given = parser.parse_args(words)
+    given.precision = usable_precision(given)
+    for row in compare(given):
         sys.stdout.write(json.dumps(row) + "\n")
 
 

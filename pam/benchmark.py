@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import multiprocessing
 import re
 import sys
@@ -10,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
 from multiprocessing.connection import Connection
@@ -34,11 +35,12 @@ from pam.models.copying import match
 from pam.models.kernels import onednn_float32
 from pam.models.model import Model
 from pam.run_folder import command_line
-from pam.training import devices
+from pam.runtime import devices, processor
 
 Work = Callable[[Batch], object]
 TURNS, TURN_S = 5, 0.05  # of products: the fastest of so many turns counts, each of so many seconds at least
 aten: Any = torch.ops.aten
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -280,7 +282,7 @@ def time_products(plan: Plan, tokens: int, vocabulary: int, device: torch.device
     In float32 as torch takes them unasked, on a CPU also by oneDNN where it does not round; in bf16 if that is trained.
     """
     kinds = [("float32", "default"), *([("bf16", "default")] if plan.precision == "bf16" else [])]
-    if device.type == "cpu" and devices.onednn_is_exact():
+    if device.type == "cpu" and processor.onednn_is_exact():
         kinds.append(("float32", "oneDNN"))
     found, units = [], plan.network.decoder
     for precision, library in kinds:
@@ -321,6 +323,11 @@ def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, job
     devices.keep_heap()
     torch.set_num_threads(plan.threads)
     device = devices.choose_device(device_name)
+    asked = plan.precision
+    if device.type == "cpu":
+        plan = replace(plan, precision=processor.usable_precision(asked, device))
+    if asked == "bf16" and plan.precision != "bf16":
+        log.warning(f"in {plan.precision}: {processor.try_bfloat16().reason}")
     library = devices.use_precision(plan.precision, device=device)
     models = {name: named_model(name) for name in names}
     with tempfile.TemporaryDirectory() as place:

@@ -7,7 +7,6 @@ the times are estimates: of training without what else the machine does, and of 
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +28,7 @@ from pam.experiment import check_local
 from pam.io import Given, UserError
 from pam.reporting.catalogue import FIGURES, TABLES
 from pam.run_folder import RunFolder
-from pam.training import devices
+from pam.runtime import devices, processor
 from pam.workflow import Workflow
 
 if TYPE_CHECKING:
@@ -95,6 +94,7 @@ def check(files: Sequence[str | Given], say: Say) -> list[str]:
             prepared = sum(len(data.split(split)) for split in SPLITS)
             disk += sum(file.stat().st_size for file in data.folder.rglob("*")) * sum(rows.values()) / prepared
             costs += list(_costs(flow, left, data, rows, device))
+    _tell_precision(flow, device, say)
     warnings += _tell_cost(flow, costs, disk, unknown, device, say)
     return warnings
 
@@ -202,9 +202,10 @@ def _rate(run: RunConfig, data: Prepared, device: torch.device, threads: int) ->
     from pam.models.build import parameters_of
 
     torch.set_num_threads(threads)
-    devices.use_precision(run.training.precision, device=device)
     own = run.training
-    plan = Plan(run.network, own.batch_size, 1, TIMED, WARM_UP, [], own.precision, threads)
+    precision = processor.usable_precision(own.precision, device)
+    devices.use_precision(precision, device=device)
+    plan = Plan(run.network, own.batch_size, 1, TIMED, WARM_UP, [], precision, threads)
     try:
         model = fresh(run.components, data, plan, device)
         batches = batches_of(data, run.components, plan, device)
@@ -230,11 +231,23 @@ def _rate(run: RunConfig, data: Prepared, device: torch.device, threads: int) ->
     return Rate(trained, seen, memory, parameters_of(model))
 
 
+def _tell_precision(flow: Workflow, device: torch.device, say: Say) -> None:
+    """Say whether trainings and searches that ask for bfloat16 have it on this machine."""
+    runs = [flow.plan.run(*run) for run in flow.experiment.runs()]
+    asking = [run for run in runs if "bf16" in (run.training.precision, run.decoding.precision)]
+    if not asking or device.type == "cuda":
+        return
+    trial = processor.try_bfloat16()
+    used = "bf16" if trial.pays else "float32 in place of bf16"
+    say(f"precision: {used} ({trial.reason})")
+
+
 def _tell_cost(
     flow: Workflow, costs: list[Cost], disk: float, unknown: list[str], device: torch.device, say: Say
 ) -> list[str]:
     """Says what all takes; the warnings are of what this machine does not have."""
-    cores, machine = os.cpu_count() or 1, devices.hardware(device)
+    cores = processor.usable_cores()
+    machine = devices.hardware(device)
     for task in unknown:
         say(
             f"task {task}: how long it takes is known once its data are here: `snakemake --cores all data`, check again"

@@ -14,7 +14,7 @@ import os
 import shlex
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import distributions
 from pathlib import Path
 from statistics import median
@@ -32,7 +32,7 @@ from pam.data.download import fetch
 from pam.data.prepare import prepare
 from pam.data.registry import find_dataset
 from pam.io import write_json
-from pam.training import devices
+from pam.runtime import devices, processor
 
 HERE, ROOT = Path(__file__).resolve().parent, Path(__file__).resolve().parents[2]
 FIRST = 5  # id of the first word
@@ -182,6 +182,17 @@ def rows_of(answers: Answers) -> list[dict[str, Any]]:
     return rows
 
 
+def without_unusable_settings(entry: Entry) -> Entry | None:
+    """The entry without turns in bfloat16 where this processor has no use for it; None if no other turn is left."""
+    trial = processor.try_bfloat16()
+    if trial.pays or "bf16" not in entry.training + entry.decoding:
+        return entry
+    say(f"left out: {entry.label}: bf16: {trial.reason}")
+    training = tuple(setting for setting in entry.training if setting != "bf16")
+    decoding = tuple(setting for setting in entry.decoding if setting != "bf16")
+    return replace(entry, training=training, decoding=decoding) if training else None
+
+
 def version_of(peer: Path) -> str | None:
     """The commit that COMMIT names, or the version of the package of the folder's name; None without the peer."""
     if (peer / "COMMIT").is_file():
@@ -194,11 +205,13 @@ def measure(table: Table, peers: Path) -> dict[str, Any]:
     """All of a record that depends on the table."""
     data = None if table.drawn else prepared(table, peers / "data")
     versions = {name: version_of(peers / name.removesuffix("-copy")) for name in SOURCES}
-    wanted = [entry for entry in table.entries if versions.get(entry.system) or entry.system == "pam"]
-    wanted = [entry for entry in wanted if not entry.late or (peers / LATE).is_file()]
+    wanted = []
     for entry in table.entries:
-        if entry not in wanted:
+        lacking = not (versions.get(entry.system) or entry.system == "pam")
+        if lacking or (entry.late and not (peers / LATE).is_file()):
             say(f"left out: {entry.label}: not in the folder of peers")
+        elif (usable := without_unusable_settings(entry)) is not None:
+            wanted.append(usable)
     work = peers / "work"
     work.mkdir(exist_ok=True)
     write_task(table, data, work / "task.json")

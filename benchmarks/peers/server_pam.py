@@ -13,7 +13,7 @@ from pam.decoding.search import search
 from pam.io import parse
 from pam.models.build import build
 from pam.models.checkpoint import load_tensors
-from pam.training import devices
+from pam.runtime import devices
 
 
 def batch_of(sources: Rows, targets: Rows) -> Batch:

@@ -26,7 +26,7 @@ def analyze(args: Namespace) -> int:
     from pam.evaluation.analyze import analyze, load_writer_of_symbols
     from pam.evaluation.inputs import save
     from pam.io import UserError
-    from pam.training.devices import keep_heap, limit_threads
+    from pam.runtime.devices import keep_heap, limit_threads
 
     keep_heap()
     limit_threads()

@@ -73,7 +73,7 @@ def length_penalty(args: Namespace) -> int:
     from pam.evaluation.length_penalty import choose
     from pam.io import parse
     from pam.models.checkpoint import load_model
-    from pam.training.devices import choose_device, keep_heap, limit_threads
+    from pam.runtime.devices import choose_device, keep_heap, limit_threads
 
     keep_heap()
     limit_threads()
@@ -122,7 +122,7 @@ def predict(args: Namespace) -> int:
     from pam.decoding.search import Sampling
     from pam.io import parse
     from pam.models.checkpoint import load_model
-    from pam.training.devices import choose_device, keep_heap, limit_threads
+    from pam.runtime.devices import choose_device, keep_heap, limit_threads
 
     keep_heap()
     limit_threads()

@@ -19,7 +19,7 @@ from pam.data.vocabulary import ended
 from pam.decoding.generator import HINT, Generator, Hypothesis
 from pam.io import UserError
 from pam.models.checkpoint import SavedModel
-from pam.training.devices import enough_for
+from pam.runtime.devices import enough_for
 
 BATCHES = 20  # that are read together, so that similar lengths are side by side
 DRAWN = 12  # lines of a file whose attention one picture shows

@@ -31,7 +31,8 @@ from pam.models.interfaces import Latent
 from pam.models.latents import NoLatent
 from pam.models.model import Model
 from pam.run_folder import UNPENALIZED
-from pam.training.devices import Stopwatch, enough_for, hardware
+from pam.runtime import processor
+from pam.runtime.devices import Stopwatch, enough_for, hardware
 
 HINT = "lower `decoding.batch_size`, or the beam"
 MOST_UNSEEN = 100  # symbols that the record of a decoding counts one by one
@@ -65,6 +66,10 @@ class Generator:
         self.model, self.decoding, self.n_best, self.sampling = model, decoding, n_best, sampling
         self.penalties = penalties
         self.actions = model.run.components.targets == "actions"
+        device = next(model.network.parameters()).device
+        self.precision = processor.usable_search_precision(decoding.precision, device)
+        if self.precision != decoding.precision:
+            log.info(f"precision of search: {self.precision} ({processor.try_bfloat16().reason})")
         if sampling is None and n_best > decoding.beam:
             raise UserError(
                 f"{n_best} outputs of a beam of {decoding.beam}",
@@ -240,7 +245,7 @@ def predict_split(
         drawn = {} if generator.sampling is None else {"sampling": vars(generator.sampling)}
         machine = {"device": str(device), "hardware": hardware(device)}
         counts = _counts(generator.decoding, best, unseen, cost["wall_s"])
-        write_json(record, cost | counts | drawn | machine)
+        write_json(record, cost | counts | drawn | machine | {"precision": generator.precision})
 
 
 def predict_lines(generator: Generator, n_best: int, each_line: bool = False) -> None:
@@ -315,7 +320,7 @@ def _counts(decoding: Decoding, best: Sequence[Hypothesis], unseen: Counter[str]
     outputs = [found.output for found in best]
     symbols = sum(len(output.symbols) + output.complete for output in outputs)
     penalties = ("length_penalty", "length_penalties", "length_penalty_form", "length_prior")
-    names = ("beam", *penalties, "replace_unknown", "precision")
+    names = ("beam", *penalties, "replace_unknown")
     return {
         "sentences_per_second": len(best) / wall,
         "symbols_per_second": symbols / wall,

@@ -24,6 +24,7 @@ from pam.decoding.hypotheses import (
 )
 from pam.models.model import Model, without_end
 from pam.models.search_layer import largest
+from pam.runtime import processor
 
 KEEP_SHARE = 0.75  # finished sentences leave the batch once so many of it, at most, are still open
 
@@ -61,7 +62,8 @@ def beam_search(
     by_penalty = [decoding.model_copy(update={"length_penalty": one}) for one in penalties] or [decoding]
     beams = _Beams([Ranking(one, words, limits, prior) for one in by_penalty], limits, decoding, n_best)
     forbidden = torch.tensor(forbidden_symbols(actions), device=source.device)
-    hypotheses = Hypotheses(model, source, lengths, decoding.beam, decoding.precision == "bf16")
+    bf16 = processor.usable_search_precision(decoding.precision, source.device) == "bf16"
+    hypotheses = Hypotheses(model, source, lengths, decoding.beam, bf16)
     for written in range(1, int(limits.max()) + 1):
         log_probs = hypotheses.step(beams.symbol).index_fill_(2, forbidden, -torch.inf)
         forbid(log_probs, beams.written, decoding)
@@ -202,7 +204,8 @@ def sample(
     """
     limits, words, device = longest(lengths, decoding), without_end(source, lengths), source.device
     forbidden = torch.tensor(forbidden_symbols(actions), device=device)
-    hypotheses = Hypotheses(model, source, lengths, n_best, decoding.precision == "bf16")
+    bf16 = processor.usable_search_precision(decoding.precision, device) == "bf16"
+    hypotheses = Hypotheses(model, source, lengths, n_best, bf16)
     generators = [np.random.default_rng([sampling.seed, number]) for number in numbers]
     symbol = torch.full((len(source), n_best), BOS, device=device)
     total = torch.zeros(symbol.shape, dtype=torch.float64, device=device)

@@ -15,7 +15,7 @@ from pam.decoding.generator import prepared_for
 from pam.evaluation.attention import Analysis, Gatherer, Sentence
 from pam.io import UserError
 from pam.models.checkpoint import SavedModel, load_model
-from pam.training.devices import Stopwatch, choose_device, enough_for
+from pam.runtime.devices import Stopwatch, choose_device, enough_for
 
 HINT = "lower `decoding.batch_size`, or --batch-size"
 LEGIBLE = range(6, 19)  # symbols, end symbol included, of a heat map worth a look in which they can be read

@@ -14,7 +14,7 @@ from pam.evaluation.metrics import metric_of
 from pam.evaluation.translation import sacre_metrics, statistics, target_language
 from pam.io import Strict, UserError
 from pam.run_folder import RunFolder
-from pam.training.devices import enough_for
+from pam.runtime.devices import enough_for
 
 SPLIT = "dev"
 

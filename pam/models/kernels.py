@@ -53,7 +53,7 @@ class Anchor(Function):
 class Products:
     """Who takes the float32 products of these kernels on a CPU: oneDNN, or what torch takes by itself, MKL as a rule.
 
-    A process has one answer, that of `pam.training.devices.use_precision`.
+    A process has one answer, that of `pam.runtime.devices.use_precision`.
     """
 
     by_onednn = False

@@ -46,6 +46,7 @@ class Progress:
     gpu_s: float = 0.0
     resumed: int = 0  # how often it went on from a saved state
     products: str | None = None  # who takes float32 products on its CPU; see `devices.use_precision`
+    precisions: list[str] = field(default_factory=list)  # those that large products were taken in, one after another
 
     def steps(self, per_epoch: int) -> int:
         """Steps done so far, where a whole epoch has so many."""

@@ -22,7 +22,7 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure, get_error_handler
 
 from pam.io import UserError
-from pam.training.devices import choose_device
+from pam.runtime.devices import choose_device
 
 TIMEOUT = timedelta(days=365)  # a process waits for others as long as they live: for a lock, a slow disk
 CPU = torch.device("cpu")

@@ -37,12 +37,15 @@ class Reporter:
         self.name, self.events = name, events
 
     @contextmanager
-    def open(self, per_epoch: int, steps: int, progress: Progress) -> Iterator[None]:
-        """Begins to report a run of so many steps, an epoch and all, of which some may be done."""
+    def open(self, per_epoch: int, steps: int, progress: Progress, precision: str = "") -> Iterator[None]:
+        """Begins to report a run of so many steps, an epoch and all, of which some may be done.
+
+        The first line says in which `precision` large products are taken, why, and who takes those in float32.
+        """
         if self.events is None:
             yield
             return
-        log.info(f"{self.name}: float32 products: {progress.products}")
+        log.info(f"{self.name}: precision: {precision}; float32 products: {progress.products}")
         self.per_epoch, self.steps = per_epoch, steps
         self.epochs = -(-steps // per_epoch)
         self.resumed_at = progress.steps(per_epoch)

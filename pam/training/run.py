@@ -26,7 +26,8 @@ from pam.models.checkpoint import belongings, load_model, save_model
 from pam.models.copying import match
 from pam.models.model import Model
 from pam.run_folder import RunFolder, command_line
-from pam.training import devices, distributed
+from pam.runtime import devices
+from pam.training import distributed
 from pam.training.checkpoint import Progress, Results, StateFolder, locked
 from pam.training.distributed import ProcessGroup
 from pam.training.logging import Reporter, write_history
@@ -144,6 +145,7 @@ def _record(
         **{name: getattr(progress, name) for name in ("wall_s", "cpu_s", "gpu_s")},
         "device": str(group.device),
         "processes": group.size,
+        "precision": ", then ".join(progress.precisions),
         "hardware": devices.hardware(group.device),
         "versions": devices.versions(),
         "seed": run.seed,

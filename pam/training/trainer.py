@@ -20,8 +20,9 @@ from pam.data.vocabulary import EOS, strip
 from pam.decoding.search import search
 from pam.io import UserError
 from pam.models.model import Model
+from pam.runtime import processor
+from pam.runtime.devices import Stopwatch, enough_for, use_precision
 from pam.training.checkpoint import CheckpointTimer, Progress, StateFolder, Weights, pack, unpack
-from pam.training.devices import Stopwatch, enough_for, use_precision
 from pam.training.distributed import ProcessGroup, step_seed
 from pam.training.learning_rate import learning_rate
 from pam.training.logging import Reporter
@@ -101,14 +102,15 @@ class Trainer:
             self.progress.resumed += 1
             self.best, self.recent = unpack(tensors, self.model, self.optimizer)
             log.info(f"going on from epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}")
-        self.progress.products = use_precision(training.precision, self.progress.products, self.group.device)
-        self.objective: nn.Module = Objective(self.model, training.precision == "bf16", self.group.size > 1)
+        precision, reason = self._choose_precision()
+        self.progress.products = use_precision(precision, self.progress.products, self.group.device)
+        self.objective: nn.Module = Objective(self.model, precision == "bf16", self.group.size > 1)
         if self.group.size > 1:  # then gradients are the mean over processes after each backward pass
             self.objective = DistributedDataParallel(self.objective, gradient_as_bucket_view=True)
         self.stopwatch = Stopwatch(self.group.device)
         self.timer = CheckpointTimer(training.state_every_s)
         progress = self.progress
-        with self.reporter.open(self.steps_per_epoch, self.total_steps, progress):
+        with self.reporter.open(self.steps_per_epoch, self.total_steps, progress, f"{precision}{reason}"):
             try:
                 while not self._finished():
                     self._train_epoch()
@@ -124,6 +126,30 @@ class Trainer:
                 # end, as the group then waits for its threads with the interpreter's lock held.
                 del self.objective
         return self.best, progress
+
+    def _choose_precision(self) -> tuple[str, str]:
+        """Choose the precision of large products and note it in the progress; return it, and the reason in words.
+
+        It is what the training asks for where this machine has it. A training that goes on keeps to the precision in
+        which it began; where that is not possible, it goes on in float32, with a warning.
+        """
+        asked = self.config.training.precision
+        used_before = self.progress.precisions
+        wanted = used_before[-1] if used_before else asked
+        precision = processor.usable_precision(wanted, self.group.device)
+        (usable_by_each,) = self.group.gather(float(precision != "float32"))
+        if not all(usable_by_each):
+            precision = "float32"
+
+        reason = f" ({processor.try_bfloat16().reason})" if wanted == "bf16" and self.group.device.type == "cpu" else ""
+        if used_before and precision != wanted:
+            log.warning(
+                f"this training began in {wanted}, which is not used here{reason}: it goes on in {precision}, so its "
+                "results are not those of a training on one machine"
+            )
+        if precision != wanted or not used_before:
+            used_before.append(precision)
+        return precision, reason
 
     @property
     def step(self) -> int:

@@ -10,6 +10,8 @@ import torch
 
 from pam.experiment import load_plan
 from pam.io import dump_yaml
+from pam.runtime import processor
+from pam.runtime.processor import Trial
 from tests.cli.conftest import Call
 from tests.workflow.checkouts import Checkout, with_own_data, with_own_pairs
 
@@ -36,6 +38,17 @@ def test_a_right_experiment_is_told_with_what_it_takes_and_leaves_nothing_behind
         assert re.search(rf"nouns +{model} +1 +\d+\.\d +\d+ MB", said.out)
     assert re.search(r"in all about \d+ min, .* GB of disk .* MB of memory", said.out)
     assert sorted(own.folder.rglob("*")) == before
+
+
+def test_it_says_whether_this_processor_has_the_precision_that_is_asked_for(
+    own: Checkout, called: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "precision" not in called(*CHECK).out
+    own.edit("own/experiment.yaml", "batch_size: 16", "batch_size: 16, precision: bf16")
+    monkeypatch.setattr(processor, "try_bfloat16", lambda: Trial(pays=False, reason="there is none"))
+    said = called(*CHECK)
+    assert (said.code, said.err) == (0, "")
+    assert "precision: float32 in place of bf16 (there is none)" in said.out
 
 
 def test_keys_on_the_command_line_count(own: Checkout, called: Call) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from pam.runtime import processor
+from pam.runtime.processor import Trial
 from tests.training import small
 
 PEERS = Path(__file__).resolve().parents[2] / "benchmarks/peers"
@@ -36,17 +38,31 @@ def test_all_that_can_run_have_their_turns(
     table = tables.Table("nouns", {}, SIZES, 2, 1, 2, 1, entries, [(8, 8, 8)])
     record = run.measure(table, tmp_path)
     found = [(row["work"], row["model"], row["setting"]) for row in record["rows"]]
-    trained = [("pam soft", "float32"), ("pam soft", "bf16"), ("pam postr-joint-mass0.9", "float32")]
+    bf16 = [("pam soft", "bf16")] if processor.try_bfloat16().pays else []
+    trained = [("pam soft", "float32"), *bf16, ("pam postr-joint-mass0.9", "float32")]
     assert found == [*(("training", *one) for one in trained), ("decoding", "pam soft", "float32")]
     for row in record["rows"]:
         assert 0 < row["lowest"] <= row["per_second"] <= row["highest"]
         assert row["turns"] == 2
     assert record["rows"][0]["time_vs_first"] == record["rows"][-1]["time_vs_first"] == 1
-    assert 1 <= record["rows"][2]["positions"] <= record["rows"][2]["of"]
+    cut = record["rows"][len(trained) - 1]
+    assert 1 <= cut["positions"] <= cut["of"]
     assert record["rows"][-1]["mean_length"] == 3
     assert record["peers"]["joeynmt"] is None
     left_out = [line for line in capsys.readouterr().err.splitlines() if line.startswith("left out:")]
-    assert [line.split(": ")[1] for line in left_out] == ["joeynmt soft", "pam no-such-model"]
+    unusable = [] if bf16 else ["pam soft"]
+    assert [line.split(": ")[1] for line in left_out] == [*unusable, "joeynmt soft", "pam no-such-model"]
+
+
+def test_turns_in_bfloat16_are_left_out_where_it_does_not_pay(
+    modules: tuple[Any, Any, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, tables, _ = modules
+    monkeypatch.setattr(processor, "try_bfloat16", lambda: Trial(pays=False, reason="there is none"))
+    kept = run.without_unusable_settings(tables.Entry("pam", "soft", ("float32", "bf16"), ("bf16",)))
+    assert (kept.training, kept.decoding) == (("float32",), ())
+    assert run.without_unusable_settings(tables.Entry("pam", "soft", ("bf16",))) is None
+    assert capsys.readouterr().err == "left out: pam soft: bf16: there is none\n" * 2
 
 
 def test_float32_products_are_float32(modules: tuple[Any, Any, Any]) -> None:

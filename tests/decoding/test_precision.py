@@ -13,8 +13,12 @@ from pam.decoding.hypotheses import Output
 from pam.models.build import build
 from pam.models.model import Model
 from pam.models.search_layer import BEST, COLUMN, SearchLayer, largest
+from pam.runtime import processor
+from pam.runtime.processor import Trial
 from tests.decoding.best import outputs_of
 from tests.models import tiny
+
+pytestmark = pytest.mark.processor
 
 VOCABULARY, SOURCES = 500, [[5 + (7 * row + 3 * place) % 20 for place in range(3 + row % 9)] for row in range(60)]
 NUCLEUS: dict[str, Any] = {"marginalization": {"kind": "output", "mass": 0.9}}
@@ -38,7 +42,10 @@ def decoded(model: Model, precision: str, beam: int = 4) -> list[list[Output]]:
 
 
 @pytest.mark.parametrize(("name", "changed"), CASES)
-def test_scores_differ_by_less_than_a_hundredth_of_a_nat(name: str, changed: dict[str, Any]) -> None:
+def test_scores_differ_by_less_than_a_hundredth_of_a_nat(
+    name: str, changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processor, "try_bfloat16", lambda: Trial(pays=True, reason="as on another processor"))
     model = made(name, changed)
     exact, rough = decoded(model, "float32"), decoded(model, "bf16")
     scores = [{tuple(output.symbols): output.log_prob for output in outputs} for outputs in exact]
@@ -53,6 +60,12 @@ def test_scores_differ_by_less_than_a_hundredth_of_a_nat(name: str, changed: dic
     written = [[" ".join(map(str, outputs[0].symbols)) for outputs in found] for found in (rough, exact)]
     assert sacrebleu.corpus_bleu(written[0], [written[1]], tokenize="none").score > 97
     assert len(set(written[1])) > 20
+
+
+def test_search_in_bf16_is_one_in_float32_where_bfloat16_does_not_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processor, "try_bfloat16", lambda: Trial(pays=False, reason="as on another processor"))
+    model = made("soft", {})
+    assert decoded(model, "bf16") == decoded(model, "float32")
 
 
 def test_logits_of_the_likeliest_symbols_are_exact() -> None:

@@ -23,7 +23,7 @@ from pam.experiment import load_plan
 from pam.io import dump_yaml
 from pam.models.build import build
 from pam.models.fitting import check_fit
-from pam.training.devices import enough_for
+from pam.runtime.devices import enough_for
 from tests.conftest import Recorder
 from tests.faults.cases import numbered
 from tests.faults.damage import DAMAGES

@@ -13,6 +13,7 @@ from torch import Tensor
 from pam.data.vocabulary import PAD
 from pam.models import output_kernels
 from pam.models.seq2seq import Seq2Seq
+from pam.runtime import processor
 from tests.models import plain, tiny
 from tests.models.gradients import tapes_made
 
@@ -205,6 +206,8 @@ def test_neither_the_order_of_rows_nor_padding_of_targets_changes_a_value(name: 
     torch.testing.assert_close(wide[:, :6], wanted, rtol=0, atol=0)
 
 
+@pytest.mark.processor
+@pytest.mark.skipif(not processor.try_bfloat16().pays, reason=processor.try_bfloat16().reason)
 @pytest.mark.parametrize("name", [*tiny.NAMED, "agreement"])
 def test_products_in_bfloat16_stay_near_the_exact_ones(name: str) -> None:
     model = tiny.model(tiny.components(name)).float()
@@ -224,6 +227,7 @@ def test_products_in_bfloat16_stay_near_the_exact_ones(name: str) -> None:
     torch.testing.assert_close(rough, exact, rtol=0.03, atol=0.06)
 
 
+@pytest.mark.processor
 @pytest.mark.parametrize("name", tiny.NAMED)
 def test_float32_stays_near_float64(name: str) -> None:
     model = tiny.model(tiny.components(name))

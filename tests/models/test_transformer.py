@@ -47,6 +47,7 @@ def test_a_layer_is_that_of_torch() -> None:
     torch.testing.assert_close(weights_of.sum(2), torch.ones(4, 5, dtype=torch.float64))
 
 
+@pytest.mark.processor
 def test_products_in_bfloat16_stay_near_the_exact_ones() -> None:
     model = made().float()
 

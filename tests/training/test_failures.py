@@ -31,6 +31,7 @@ def one_message(command: Command) -> tuple[str, str]:
     return said[0].removeprefix("error: "), said[1].removeprefix("  hint: ")
 
 
+@pytest.mark.processor
 def test_a_loss_that_is_no_number_stops_the_training_by_epoch_and_batch(data: Path, tmp_path: Path) -> None:
     run = small.run("postr-joint", learning_rate=1e38, warmup_steps=0)
     message, hint = one_message(runs.train(run, data, tmp_path))
@@ -39,12 +40,14 @@ def test_a_loss_that_is_no_number_stops_the_training_by_epoch_and_batch(data: Pa
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.processor
 @pytest.mark.parametrize(
     ("training", "where"),
     [
         ({"learning_rate": 27.0, "warmup_steps": 12, "flat": 1.0}, ("training", 2)),
-        ({"learning_rate": 1e30}, ("training", 1)),
-        ({"learning_rate": 1e30, "batch_size": 60}, ("development", 1)),
+        # Some hundred nats, far from where a float32 ends: which loss is no number first depends on the processor.
+        ({"learning_rate": 100.0}, ("training", 1)),
+        ({"learning_rate": 100.0, "batch_size": 60}, ("development", 1)),
     ],
     ids=["after the first epoch", "in the first epoch", "in the last step of an epoch"],
 )

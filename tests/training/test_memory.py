@@ -11,7 +11,7 @@ import pytest
 
 from pam.config import RunConfig
 from pam.io import UserError, dump_yaml, read_json, write_json
-from pam.training.devices import enough_for, keep_heap
+from pam.runtime.devices import enough_for, keep_heap
 from pam.training.trainer import Trainer
 from tests.conftest import Recorder
 from tests.training import runs, small

@@ -11,6 +11,7 @@ import torch
 
 from pam.config import RunConfig
 from pam.data.dataset import Examples, Prepared
+from pam.runtime import processor
 from tests.training import runs, small
 from tests.training.trainers import trained, trainer, without_dropout
 
@@ -141,6 +142,8 @@ def test_a_plateau_s_rate_survives_a_kill(number: int, data: Path, tmp_path: Pat
     assert rates.nunique() > 1
 
 
+@pytest.mark.processor
+@pytest.mark.skipif(not processor.try_bfloat16().pays, reason=processor.try_bfloat16().reason)
 def test_bf16_products_train_as_well(data: Path, tmp_path: Path) -> None:
     def losses(precision: str) -> list[float]:
         run = small.run("postr-joint", precision=precision, epochs=4)

@@ -18,11 +18,11 @@ import pam
 from pam.config import load_run
 from pam.data.dataset import Prepared
 from pam.models.checkpoint import load_model, load_tensors
-from pam.training import devices
+from pam.runtime import processor
+from pam.runtime.devices import versions
 from pam.training import logging as training_logging
 from pam.training import trainer as training_loop
 from pam.training.checkpoint import Progress, StateFolder
-from pam.training.devices import versions
 from pam.training.learning_rate import learning_rate
 from tests.training import runs, small
 from tests.training.runs import Fault
@@ -74,7 +74,7 @@ def test_the_record_states_cost_origin_and_outcome(finished: Path) -> None:
     record = runs.record_of(finished)
     assert set(record) == {
         *("wall_s", "cpu_s", "gpu_s", "device", "hardware", "versions", "seed", "epochs"),
-        "processes",
+        *("processes", "precision"),
         *("best_epoch", "dev_accuracy", "dev_loss", "parameters", "examples_per_second"),
         *("tokens_per_second", "peak_memory_mb", "peak_gpu_memory_mb", "resumed", "command"),
     }
@@ -186,11 +186,11 @@ def test_a_log_gets_plain_lines_with_the_time_to_go(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(training_logging, "LINE_EVERY_S", 0.0)
-    monkeypatch.setattr(devices, "cpu_maker", lambda: None)
+    monkeypatch.setattr(processor, "maker", lambda: None)
     with caplog.at_level(logging.INFO, "pam"):
         trained(small.run(epochs=2), data, tmp_path)
     lines = [record.getMessage() for record in caplog.records]
-    assert lines.pop(0) == "small: float32 products: default"
+    assert lines.pop(0) == "small: precision: float32; float32 products: default"
     assert len(lines) == 8 + 2
     assert lines[1].startswith("small: epoch 1 of 2, step 2 of 8, loss 3.")
     assert lines[1].endswith(" to go")

@@ -1,4 +1,4 @@
-"""Who takes large float32 products: oneDNN where it is exact and pays, and the same in a training that goes on."""
+"""The precision of large products and who takes them, and the same in a training that goes on."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ import pytest
 import torch
 
 from pam.models.kernels import Products, SharedLinear, padded_size
-from pam.training import devices
+from pam.runtime import devices, processor
+from pam.runtime.processor import Trial
 from pam.training.preemption import Stop, Stopped
-from tests.training import small
+from tests.training import runs, small
 from tests.training.trainers import trained
 
 
@@ -32,8 +33,8 @@ def unchanged(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def on(maker: str | None, exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A processor of this maker, whose products by oneDNN are exact or not."""
-    monkeypatch.setattr(devices, "cpu_maker", lambda: maker)
-    monkeypatch.setattr(devices, "onednn_is_exact", lambda: exact)
+    monkeypatch.setattr(processor, "maker", lambda: maker)
+    monkeypatch.setattr(processor, "onednn_is_exact", lambda: exact)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
 
 
@@ -64,7 +65,7 @@ def test_the_probe_tells_exact_products_from_rounded_ones(isa: str) -> None:
     code = (
         "import torch\n"
         "from pam.models.kernels import onednn_float32\n"
-        "from pam.training.devices import onednn_is_exact\n"
+        "from pam.runtime.processor import onednn_is_exact\n"
         "a, b = torch.randn(300, 700), torch.randn(700, 200)\n"
         "with onednn_float32(): c = a @ b\n"
         "d = a.double() @ b.double(); print(onednn_is_exact(), float((c - d).abs().mean() / d.abs().mean()))"
@@ -72,7 +73,7 @@ def test_the_probe_tells_exact_products_from_rounded_ones(isa: str) -> None:
     environment = os.environ | {"ONEDNN_MAX_CPU_ISA": isa}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     exact, error = done.stdout.split()
-    assert (exact == "True") == (float(error) < devices.EXACT)
+    assert (exact == "True") == (float(error) < processor.EXACT)
     if isa != "DEFAULT":
         assert exact == "True"  # without tiles of bfloat16 there is nothing to round to
 
@@ -85,8 +86,8 @@ def test_a_probe_that_finds_rounding_says_no(monkeypatch: pytest.MonkeyPatch) ->
         yield
         monkeypatch.setattr(torch.Tensor, "__matmul__", matmul)
 
-    monkeypatch.setattr(devices, "onednn_float32", rounding)
-    assert not devices.onednn_is_exact()
+    monkeypatch.setattr(processor, "onednn_float32", rounding)
+    assert not processor.onednn_is_exact()
 
 
 def test_padded_sizes_are_few_and_near() -> None:
@@ -97,6 +98,7 @@ def test_padded_sizes_are_few_and_near() -> None:
     assert padded_size(13, bf16=False) == 13
 
 
+@pytest.mark.processor
 def test_rows_of_padding_change_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
     weight, bias = torch.randn(24, 40, dtype=torch.double), torch.randn(24, dtype=torch.double)
     x = torch.randn(13, 40, dtype=torch.double)
@@ -106,6 +108,7 @@ def test_rows_of_padding_change_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(SharedLinear(weight, bias)(x), plain, rtol=1e-14, atol=1e-14)
 
 
+@pytest.mark.processor
 def test_a_training_by_onednn_that_was_stopped_goes_on_by_it_to_the_same_result(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -123,3 +126,133 @@ def test_a_training_by_onednn_that_was_stopped_goes_on_by_it_to_the_same_result(
     assert (progress.resumed, progress.products) == (1, "onednn")
     assert "float32 products: onednn" in caplog.text
     assert all(torch.equal(weights[name], value) for name, value in whole.items())
+
+
+@pytest.mark.parametrize(
+    ("content", "maker", "model"),
+    [
+        ("vendor_id\t: GenuineIntel\nmodel name\t: Some CPU @ 2 GHz\n", "GenuineIntel", "Some CPU @ 2 GHz"),
+        ("CPU implementer\t: 0x41\n", None, None),
+        (None, None, None),
+    ],
+    ids=["x86", "Arm", "no such file"],
+)
+def test_a_processor_that_does_not_name_itself_is_known_by_its_architecture(
+    content: str | None, maker: str | None, model: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processor, "CPU_INFO", tmp_path / "cpuinfo")
+    if content is not None:
+        (tmp_path / "cpuinfo").write_text(content, encoding="utf-8")
+    assert processor.maker() == maker
+    assert processor.model_name() == (model or platform.processor() or platform.machine())
+    assert devices.hardware(torch.device("cpu"))["cpu"] == processor.model_name()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity of processes to cores")
+def test_cores_are_those_that_the_process_may_use() -> None:
+    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+    code += "from pam.runtime.processor import usable_cores; print(usable_cores())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
+
+
+# bfloat16 where the processor has it.
+
+SLOW = Trial(pays=False, reason="work in bfloat16 takes 9 times as long as in float32 on this processor")
+FAST = Trial(pays=True, reason="work in bfloat16 takes 0.4 times as long as in float32 on this processor")
+TRY = "from pam.runtime.processor import try_bfloat16; print(try_bfloat16().pays)"
+
+
+def tried_in_a_process(**isa: str) -> str:
+    environment = os.environ | isa
+    done = subprocess.run([sys.executable, "-c", TRY], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="oneDNN's instruction sets are those of x86")
+@pytest.mark.parametrize("isa", ["AVX2", "AVX512_CORE"])
+def test_bfloat16_does_not_pay_on_processors_without_instructions_for_it(isa: str) -> None:
+    assert tried_in_a_process(ONEDNN_MAX_CPU_ISA=isa) == "False"
+
+
+def test_a_processor_gives_the_same_answer_at_each_start() -> None:
+    assert {tried_in_a_process() for _ in range(3)} == {str(processor.try_bfloat16().pays)}
+
+
+def test_the_trial_draws_nothing_from_the_global_generator() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    processor.try_bfloat16.__wrapped__()
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize(
+    ("asked", "device", "trial", "training", "search"),
+    [
+        ("bf16", "cpu", FAST, "bf16", "bf16"),
+        ("bf16", "cpu", SLOW, "float32", "float32"),
+        ("bf16", "cuda", SLOW, "tf32", "bf16"),
+        ("tf32", "cpu", FAST, "float32", "float32"),
+        ("tf32", "cuda", FAST, "tf32", "float32"),
+        ("float32", "cpu", FAST, "float32", "float32"),
+    ],
+)
+def test_the_usable_precision_depends_on_the_device_and_the_trial(
+    asked: str, device: str, trial: Trial, training: str, search: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processor, "try_bfloat16", lambda: trial)
+    assert processor.usable_precision(asked, torch.device(device)) == training
+    assert processor.usable_search_precision(asked, torch.device(device)) == search
+
+
+@pytest.mark.processor
+def test_a_training_in_bf16_is_one_in_float32_where_bfloat16_does_not_pay(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(processor, "try_bfloat16", lambda: SLOW)
+    caplog.set_level("INFO")
+    exact, _ = trained(small.run("soft", epochs=1), data, tmp_path / "float32")
+    weights, progress = trained(small.run("soft", epochs=1, precision="bf16"), data, tmp_path / "bf16")
+    assert progress.precisions == ["float32"]
+    assert all(torch.equal(weights[name], value) for name, value in exact.items())
+    assert f"small: precision: float32 ({SLOW.reason}); float32 products: " in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "used", "warned"),
+    [(FAST, SLOW, ["bf16", "float32"], True), (SLOW, FAST, ["float32"], False), (SLOW, SLOW, ["float32"], False)],
+    ids=["it cannot keep to bf16", "it keeps to float32", "nothing changes"],
+)
+def test_a_training_that_goes_on_elsewhere_keeps_to_its_precision_or_says_why_not(
+    first: Trial,
+    then: Trial,
+    used: list[str],
+    warned: bool,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    if first.pays and not processor.try_bfloat16().pays:
+        pytest.skip("this processor has no LSTM in bfloat16")
+    run = small.run("soft", epochs=1, precision="bf16")
+    monkeypatch.setattr(processor, "try_bfloat16", lambda: first)
+    calls = count(1)
+    with pytest.raises(Stopped):
+        trained(run, data, tmp_path, Stop(lambda: next(calls) >= 2))
+    monkeypatch.setattr(processor, "try_bfloat16", lambda: then)
+    _, progress = trained(run, data, tmp_path)
+    assert progress.precisions == used
+    warning = f"this training began in bf16, which is not used here ({SLOW.reason}): it goes on in float32"
+    assert (warning in caplog.text) == warned
+
+
+@pytest.mark.processor
+def test_the_record_of_a_training_names_its_precision(data: Path, tmp_path: Path) -> None:
+    run = small.run("soft", epochs=1, precision="bf16")
+    done = runs.train(run, data, tmp_path)
+    assert done.end() == 0, done.said()
+    expected = "bf16" if processor.try_bfloat16().pays else "float32"
+    assert runs.record_of(tmp_path)["precision"] == expected
+    assert f"precision: {expected} (" in done.said()

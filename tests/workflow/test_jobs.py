@@ -192,7 +192,7 @@ def test_the_exit_code_and_arguments_are_the_commands() -> None:
 
 def test_a_command_of_ours_runs_in_the_same_process_under_its_own_name(tmp_path: Path) -> None:
     """Records name the command, and a job has one process to be ended."""
-    code = "import os, sys; from pam import cli, jobs, run_folder; cli.main = lambda given: print(os.getpid(), given, "
+    code = "import os, sys; from pam import cli, jobs, run_folder; cli.main = lambda: print(os.getpid(), sys.argv[1:], "
     code += "repr(os.environ[jobs.VISIBLE]), run_folder.command_line()); "
     code += "print(os.getpid()); jobs.main('cpu', ['python', '-m', 'pam', 'predict', '--config', 'x', '--beam', '2'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

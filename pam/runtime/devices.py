@@ -1,4 +1,4 @@
-"""The machine that does the work: device, precision, threads, memory, time, and what records say of it."""
+"""Devices, the precision of their products, threads, memory, time, and what records say of the machine."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import torch
 
 import pam
 from pam.io import UserError
-from pam.models.kernels import Products, onednn_float32
+from pam.models.kernels import Products
+from pam.runtime import processor
 
 PACKAGES = ("torch", "numpy", "snakemake", "pandas", "matplotlib", "sacrebleu")
 
 # Parameters of glibc's mallopt, by their numbers in malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 CPU = torch.device("cpu")
-EXACT = 2e-6
-"""The largest mean relative error of a product in float32: it has some 3e-7, one in bfloat16 2e-3."""
 
 _OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|bad_alloc|ALLOC_FAILED|could not execute a primitive")
 """Messages of errors that have no class: of the CPU, CUDA, C++, cuBLAS and oneDNN."""
@@ -52,45 +50,26 @@ def choose_device(wanted: str, local_rank: int = 0) -> torch.device:
 
 
 def use_precision(precision: str, products: str | None = None, device: torch.device = CPU) -> str:
-    """Lets CUDA take products in TF32, as for `tf32` so for `bf16`; says who takes large float32 products on a CPU.
+    """Set how torch takes float32 products in this process, and return who takes large ones on a CPU.
 
-    The answer, `onednn` or `default`, is the same on every start of a processor. MKL does not use AVX-512 on processors
-    of other makers than its own; oneDNN does, in the same precision if the processor has no tiles of bfloat16. So it is
-    oneDNN where the maker is another one, AVX-512 is there, and products are found exact. `products`: the answer of the
-    run that goes on, which holds wherever oneDNN is exact. Products on another `device` are not oneDNN's.
+    CUDA takes them in TF32 unless the `precision` is `float32`. On a CPU it is `onednn` or `default`, the same at every
+    start of a processor. MKL does not use AVX-512 on processors of other makers than its own. oneDNN does, in the same
+    precision if the processor has no tiles of bfloat16. So it is oneDNN where the maker is another one, AVX-512 is
+    there, and products are found exact.
+
+    Args:
+        precision: the one that is used, of `processor.usable_precision`.
+        products: the answer of the run that goes on, which holds wherever oneDNN is exact.
+        device: where products are taken; oneDNN has none of them on another device than a CPU.
     """
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision != "float32"
-    pays = cpu_maker() not in (None, "GenuineIntel") and "AVX512" in torch.backends.cpu.get_cpu_capability()
+    uses_tf32 = precision != "float32"
+    torch.backends.cuda.matmul.allow_tf32 = uses_tf32
+    torch.backends.cudnn.allow_tf32 = uses_tf32
+    has_avx512 = "AVX512" in torch.backends.cpu.get_cpu_capability()
+    pays = has_avx512 and processor.maker() not in (None, "GenuineIntel")
     wanted = products or ("onednn" if pays else "default")
-    Products.by_onednn = device.type == "cpu" and wanted == "onednn" and onednn_is_exact()
+    Products.by_onednn = device.type == "cpu" and wanted == "onednn" and processor.onednn_is_exact()
     return "onednn" if Products.by_onednn else "default"
-
-
-def onednn_is_exact() -> bool:
-    """Whether oneDNN takes float32 products in float32, by some small ones against float64."""
-    if not torch.backends.mkldnn.is_available():
-        return False
-    generator = torch.Generator().manual_seed(1)
-    for rows, inner, columns in ((16, 64, 64), (64, 512, 128), (128, 128, 1024)):
-        a, b = (torch.randn(shape, generator=generator) for shape in ((rows, inner), (inner, columns)))
-        with onednn_float32():
-            found = a @ b
-        right = a.double() @ b.double()
-        if float((found - right).abs().mean() / right.abs().mean()) > EXACT:
-            return False
-    return True
-
-
-def cpu_maker() -> str | None:
-    """The maker of an x86 processor, as it names itself; None if it does not."""
-    named = re.search(r"^vendor_id.*?:\s*(\S+)", _cpu_info(), re.MULTILINE)
-    return named[1] if named else None
-
-
-def _cpu_info() -> str:
-    with suppress(OSError):
-        return Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    return ""
 
 
 def limit_threads() -> None:
@@ -145,9 +124,7 @@ class Stopwatch:
 def hardware(device: torch.device) -> dict[str, Any]:
     """The machine that did the work."""
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
-    named = re.search(r"^model name.*?:(.*)$", _cpu_info(), re.MULTILINE)
-    cpu = named[1].strip() if named else platform.processor() or platform.machine()
-    return {"cpu": cpu, "cores": os.cpu_count(), "gpu": gpu, "system": platform.system()}
+    return {"cpu": processor.model_name(), "cores": os.cpu_count(), "gpu": gpu, "system": platform.system()}
 
 
 def versions() -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""The machine that does the work: its processor, its devices, their memory and time."""

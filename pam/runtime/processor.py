@@ -1,0 +1,158 @@
+"""What the processor of this machine can do, found by trying it.
+
+Names of instruction sets do not suffice. oneDNN, which computes in bfloat16, may be told by its environment to use
+fewer than there are. What it cannot compute fast it computes slowly, or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from pam.models.kernels import onednn_float32
+
+EXACT = 2e-6
+"""The largest mean relative error of a product in float32: it has some 3e-7, one in bfloat16 2e-3."""
+
+LARGEST_SHARE = 0.8
+"""Work in bfloat16 is worth it if it takes at most this share of its time in float32.
+
+The share is 0.3 to 0.5 on processors with instructions for bfloat16 and 1.5 on others with AVX-512. Where there is no
+AVX-512, torch has no LSTM in bfloat16, and products alone have a share of 4 to 16. So that noise changes no answer.
+"""
+
+CPU_INFO = Path("/proc/cpuinfo")
+TURNS = 5  # the fastest of so many counts
+
+
+def maker() -> str | None:
+    """The maker of an x86 processor, as it names itself; None if it does not."""
+    named = re.search(r"^vendor_id.*?:\s*(\S+)", _cpu_info(), re.MULTILINE)
+    return named[1] if named else None
+
+
+def model_name() -> str:
+    """The processor's model, or else the architecture of the machine."""
+    named = re.search(r"^model name.*?:(.*)$", _cpu_info(), re.MULTILINE)
+    if named:
+        return named[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def usable_cores() -> int:
+    """How many cores this process may use, which a scheduler or a container may have limited."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _cpu_info() -> str:
+    with suppress(OSError):
+        return CPU_INFO.read_text(encoding="utf-8")
+    return ""
+
+
+# Products in float32.
+
+
+def onednn_is_exact() -> bool:
+    """Whether oneDNN takes float32 products in float32, by some small ones against float64."""
+    if not torch.backends.mkldnn.is_available():
+        return False
+    generator = torch.Generator().manual_seed(1)
+    for rows, inner, columns in ((16, 64, 64), (64, 512, 128), (128, 128, 1024)):
+        a, b = (torch.randn(shape, generator=generator) for shape in ((rows, inner), (inner, columns)))
+        with onednn_float32():
+            found = a @ b
+        right = a.double() @ b.double()
+        if float((found - right).abs().mean() / right.abs().mean()) > EXACT:
+            return False
+    return True
+
+
+# Work in bfloat16.
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Whether work in bfloat16 is worth it on this processor, and the reason in words."""
+
+    pays: bool
+    reason: str
+
+
+@cache
+def try_bfloat16() -> Trial:
+    """Run an LSTM and some products in float32 and in bfloat16, and compare the CPU time.
+
+    The same processor gives the same answer at each start: see `LARGEST_SHARE`. The trial takes some 50 ms, once in a
+    process, and draws nothing from torch's global generator.
+    """
+    with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
+        torch.manual_seed(1)
+        work = _Work()
+        try:
+            work.run(torch.bfloat16)
+        except RuntimeError as error:
+            message = str(error).partition("\n")[0].partition(". ")[0]
+            return Trial(pays=False, reason=f"this processor has no LSTM in bfloat16 ({message})")
+        work.run(torch.float32)
+        seconds: dict[torch.dtype, list[float]] = {torch.float32: [], torch.bfloat16: []}
+        for _ in range(TURNS):
+            for dtype, times in seconds.items():
+                times.append(_cpu_seconds(lambda: work.run(dtype)))  # noqa: B023
+    share = min(seconds[torch.bfloat16]) / min(seconds[torch.float32])
+    reason = f"work in bfloat16 takes {share:.2g} times as long as in float32 on this processor"
+    return Trial(pays=share <= LARGEST_SHARE, reason=reason)
+
+
+class _Work:
+    """An LSTM with its gradient, and the products of a step of a decoder and of its output layer."""
+
+    def __init__(self) -> None:
+        self.lstm = nn.LSTM(input_size=64, hidden_size=64, bidirectional=True)
+        self.embedded = torch.randn(10, 32, 64)
+        shapes = ((64, 256, 1024), (256, 256, 2048))
+        self.factors = [(torch.randn(rows, inner), torch.randn(columns, inner)) for rows, inner, columns in shapes]
+
+    def run(self, dtype: torch.dtype) -> None:
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+            states, _ = self.lstm(self.embedded)
+        states.float().sum().backward()
+        for x, weight in 2 * self.factors:
+            x.to(dtype) @ weight.to(dtype).t()
+
+
+def _cpu_seconds(work: Callable[[], object]) -> float:
+    began = time.thread_time()
+    work()
+    return time.thread_time() - began
+
+
+def usable_precision(asked: str, device: torch.device) -> str:
+    """The precision in which large products of a training are taken on `device` if `asked` is wished for.
+
+    `bf16` is bfloat16 on a CPU where that is worth it, else float32. On CUDA it is TF32. `tf32` is float32 on a CPU.
+    """
+    if device.type == "cuda":
+        return "tf32" if asked == "bf16" else asked
+    if asked == "bf16" and try_bfloat16().pays:
+        return "bf16"
+    return "float32"
+
+
+def usable_search_precision(asked: str, device: torch.device) -> str:
+    """The precision of the output layer in search on `device`: `bf16` wherever it is worth it, CUDA included."""
+    if asked == "bf16" and (device.type == "cuda" or try_bfloat16().pays):
+        return "bf16"
+    return "float32"
