@@ -23,7 +23,7 @@ report: "workflow/report/workflow.rst"
 
 flow = or_exit(Workflow, config, or_exit(read_config, workflow, config))
 # No defaults: of a value with several forms, Snakemake would fill in those of all.
-validate(config, "workflow/schemas/config.schema.yaml", set_default=False)
+validate(config, "workflow/schemas/config.schema.json", set_default=False)
 EXPERIMENT, shown = flow.experiment, ReportFiles(flow)
 CONDA = "../../envs/environment.yaml"
 config.update(EXPERIMENT.model_dump())

@@ -11,12 +11,17 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
+import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
 
 from pam.config import RunConfig
+from pam.io import UserError, write_json
 from pam.models.options import COMPONENTS, implementation_of
 from pam.reporting.catalogue import FIGURE_CODE
 
@@ -92,10 +97,53 @@ def fingerprint(*entries: str) -> str:
 
     A ModuleNotFoundError says if there is no such module, or it defines no such name.
     """
+    # What a plugin's entry reaches is in no file of this package.
+    kept = _kept() if all(entry.startswith(f"{PACKAGE.name}.") for entry in entries) else None
+    key = " ".join(entries)
+    if kept is not None and key in kept.values:
+        return kept.values[key]
     digest = hashlib.sha256()
     for module, code in sorted(_reach(entries).items()):
         digest.update(f"{module}\n{code}\n".encode())
-    return digest.hexdigest()[:16]
+    result = digest.hexdigest()[:16]
+    if kept is not None:
+        kept.add(key, result)
+    return result
+
+
+@dataclass
+class _Kept:
+    """Fingerprints that another process has computed from the same files, beside their bytecode.
+
+    To compute those of an experiment takes longer than all else that Snakemake does before its first job.
+    """
+
+    file: Path
+    sources: str
+    values: dict[str, str]
+
+    def add(self, key: str, value: str) -> None:
+        """Keep one more, where bytecode is kept too."""
+        self.values[key] = value
+        if not sys.dont_write_bytecode:
+            with suppress(UserError, OSError):
+                write_json(self.file, {"sources": self.sources, "values": self.values})
+
+
+@cache
+def _kept() -> _Kept:
+    """The fingerprints that are kept of the package as it is now."""
+    digest = hashlib.sha256(sys.version.encode())
+    for path in sorted([*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.yaml")]):
+        digest.update(f"{path.relative_to(PACKAGE)}\n".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    sources = digest.hexdigest()
+    file = PACKAGE / "__pycache__" / "fingerprints.json"
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        content = json.loads(file.read_text(encoding="utf-8"))
+        if content["sources"] == sources:
+            return _Kept(file, sources, dict(content["values"]))
+    return _Kept(file, sources, {})
 
 
 def closure(entries: Iterable[str]) -> list[str]:

@@ -12,7 +12,10 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.warm import bin_folder
+
 ROOT = Path(__file__).resolve().parents[2]
+PYTHON_KEYS = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 PARTS = (*("Snakefile", "Makefile", "pyproject.toml"), *("cluster", "config", "envs", "pam", "profiles", "workflow"))
 
 REGISTRY = """\
@@ -119,9 +122,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Checkout:
-    """A copy of the repository, to be run and changed at will."""
+    """A copy of the repository, to be run and changed at will.
+
+    Its commands are forked by the server of `tests.warm`, unless they are to be `real` ones.
+    """
 
     folder: Path
+    real: bool = False
 
     def run(self, *arguments: str, **environment: str) -> Outcome:
         """Runs Snakemake there on two cores."""
@@ -133,7 +140,11 @@ class Checkout:
 
     def command(self, command: list[str], **environment: str) -> Outcome:
         """Runs any command there, with the package of this copy."""
-        known = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        # Copies keep their bytecode, or each process would compile the package anew.
+        known = {name: value for name, value in os.environ.items() if name not in PYTHON_KEYS}
+        if command[0] == sys.executable and not self.real:
+            command = [str(bin_folder() / "python"), *command[1:]]
+            known["PATH"] = os.pathsep.join([known["PATH"], os.path.dirname(sys.executable)])
         done = subprocess.run(
             command,
             cwd=self.folder,
@@ -161,10 +172,10 @@ class Checkout:
     def copy(self, folder: Path) -> Checkout:
         """A copy with the same times of change."""
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
-        return Checkout(folder)
+        return Checkout(folder, self.real)
 
 
-def checkout(folder: Path) -> Checkout:
+def checkout(folder: Path, real: bool = False) -> Checkout:
     """A fresh copy of the repository without results."""
     folder.mkdir(parents=True)
     leave_out = shutil.ignore_patterns("__pycache__", "*.egg-info")
@@ -174,7 +185,7 @@ def checkout(folder: Path) -> Checkout:
             shutil.copytree(source, folder / part, ignore=leave_out)
         else:
             shutil.copy2(source, folder / part)
-    return Checkout(folder)
+    return Checkout(folder, real)
 
 
 def with_own_data(made: Checkout) -> Checkout:

@@ -53,13 +53,13 @@ def test_a_module_makes_the_whole_report_in_its_users_folder(fresh: Checkout, el
     elsewhere.write("Snakefile", MODULE.format(folder=fresh.folder))
     fresh.edit("own/experiment.yaml", "[soft, mono-postr-joint]", "[mono-postr-joint]")
     elsewhere.write("mine.yaml", section(fresh))
-    before = {path for path in fresh.folder.rglob("*") if path.suffix != ".pyc" and path.name != "__pycache__"}
+    before = {path for path in fresh.folder.rglob("*") if "__pycache__" not in path.parts}
     outcome = elsewhere.run()
     assert outcome.code == 0, outcome.said
     assert (elsewhere.folder / "results/tiny/report.html").stat().st_size > 0
     assert "Mono-Postr-Joint" in (elsewhere.folder / "results/tiny/tables/table2.md").read_text(encoding="utf-8")
     assert (elsewhere.folder / "mine.csv").is_file()
-    after = {path for path in fresh.folder.rglob("*") if path.suffix != ".pyc" and path.name != "__pycache__"}
+    after = {path for path in fresh.folder.rglob("*") if "__pycache__" not in path.parts}
     assert after == before
     assert "Nothing to be done" in elsewhere.run().said
 

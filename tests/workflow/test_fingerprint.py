@@ -82,7 +82,7 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Change]
     monkeypatch.setattr(fingerprints, "CHOICES", MODULES)
 
     def forget() -> None:
-        for cached in (fingerprints.fingerprint, fingerprints.source_of, fingerprints._find):
+        for cached in (fingerprints.fingerprint, fingerprints.source_of, fingerprints._find, fingerprints._kept):
             cached.cache_clear()
 
     def change(file: str, old: str, new: str) -> None:
@@ -192,6 +192,33 @@ entries = json.loads(sys.argv[2])
 print(json.dumps({name: fingerprint(*own) for name, own in entries.items()}))
 """
 HEAD = re.compile(r"^class Monotone\b[^:]*:\n", flags=re.MULTILINE)
+
+
+def test_what_another_process_has_computed_is_kept_while_no_file_changes(
+    made_up: Change, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = fingerprints.PACKAGE / "__pycache__/fingerprints.json"
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "dont_write_bytecode", False)
+        computed = fingerprint("pam.train")
+        assert json.loads(file.read_text(encoding="utf-8"))["values"] == {"pam.train": computed}
+        made_up("io.py", "...", "...")  # nothing but a new process
+        patch.setattr(fingerprints, "_reach", None)
+        assert fingerprint("pam.train") == computed
+    made_up("train.py", "'''Trains.'''", "NEW = 1")
+    assert fingerprint("pam.train") != computed
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"sources": 1}'])
+def test_a_damaged_file_of_kept_fingerprints_is_passed_over(made_up: Change, content: str) -> None:
+    expected = fingerprint("pam.train")
+    file = fingerprints.PACKAGE / "__pycache__/fingerprints.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(content, encoding="utf-8")
+    made_up("io.py", "...", "...")  # nothing but a new process
+    assert fingerprint("pam.train") == expected
+
+
 MODELS = sorted(path.stem for path in (ROOT / "config/models").glob("*.yaml"))
 
 

@@ -1,4 +1,7 @@
-"""The first hour of somebody with data of their own: every command as the texts give it, in a fresh checkout."""
+"""The first hour of somebody with data of their own: every command as the texts give it, in a fresh checkout.
+
+Each process is a Python of its own, as a user has them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def pam(made: Checkout, *arguments: str) -> Outcome:
 
 
 def test_a_table_in_the_order_of_unimorph_becomes_a_report_and_a_model_that_predicts(tmp_path: Path) -> None:
-    made = checkout(tmp_path / "checkout")
+    made = checkout(tmp_path / "checkout", real=True)
     made.write("my/nouns.tsv", paradigms(120, "lemma form features"))
     described = pam(made, "data", "new", "my/nouns.tsv")
     assert described.code == 0, described.said

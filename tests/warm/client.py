@@ -1,0 +1,39 @@
+"""`python` and `snakemake` for tests: `python -m pam ...` is forked by the server, all else is the real Python.
+
+`tests.warm` writes this file once more with a last line that calls `main`.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+
+MODULES = ("pam", "pam.jobs", "snakemake")
+
+
+def main(path: str, real: str) -> None:
+    words = sys.argv[1:]
+    if os.path.basename(sys.argv[0]) == "snakemake":
+        words = ["-m", "snakemake", *words]
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    # Code that Python itself runs at its start is for the real one.
+    starts_otherwise = any(os.path.exists(os.path.join(path, "sitecustomize.py")) for path in paths)
+    if len(words) < 2 or words[0] != "-m" or words[1] not in MODULES or starts_otherwise:
+        os.execv(real, [real, *words])
+    # What the forked process takes for Python, and so what its own commands are started by.
+    python = os.path.join(os.path.dirname(path), "python")
+    request = {"python": python, "words": words[1:], "folder": os.getcwd(), "environment": dict(os.environ)}
+    server = socket.socket(socket.AF_UNIX)
+    server.connect(path)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT):
+        signal.signal(number, lambda got, _: server.sendall(bytes([got])))
+    content = json.dumps(request).encode() + b"\n"
+    sent = socket.send_fds(server, [content], [0, 1, 2])
+    server.sendall(content[sent:])
+    answer = server.makefile().readline()
+    code = int(answer) if answer else 1
+    if code < 0:  # it was ended by a signal, and so is this one
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)

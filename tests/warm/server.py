@@ -1,0 +1,188 @@
+"""A server that has imported what our commands and Snakemake import, and forks a process for each command.
+
+    python server.py SOCKET OWNER_PID
+
+Most of a short command's time is the import of torch, pandas and Snakemake. The forked process has them already, and
+nothing of `pam`: it imports that from its folder of work, as `python -m pam` does. So a changed copy of the repository
+runs as changed. It has its own working folder, environment, arguments, streams and exit code.
+
+A client (client.py) sends one line of JSON and its three streams. It gets the exit status back, may send signals to be
+passed on, and takes the process with it when it dies.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import importlib
+import json
+import os
+import runpy
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+PACKAGES = (
+    *("torch", "torch._dynamo", "torch.optim", "torch.utils.tensorboard", "safetensors.torch"),
+    *("numpy", "pandas", "matplotlib.pyplot", "matplotlib.backends.backend_svg", "matplotlib.backends.backend_agg"),
+    *("pydantic", "yaml", "jinja2", "requests", "tqdm", "filelock", "sacrebleu", "nltk.translate", "subword_nmt"),
+    *("snakemake.cli", "snakemake.api", "snakemake.workflow", "snakemake.dag", "snakemake.report"),
+    *("snakemake.executors.local", "snakemake.scheduling.job_scheduler", "snakemake_executor_plugin_slurm"),
+)
+LONGEST_REQUEST = 1 << 20  # bytes
+LOOK_EVERY_S = 1.0  # whether the owner is alive
+
+Request = dict[str, Any]
+
+
+@dataclass
+class Server:
+    """Accepts clients until its owner has ended; `serve` returns in each forked process, with its request."""
+
+    listener: socket.socket
+    owner: int
+    clients: dict[int, socket.socket] = field(default_factory=dict)  # by the number of the process that works for it
+    selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+
+    def serve(self) -> Request | None:
+        child_ended, wakeup = socket.socketpair()
+        wakeup.setblocking(False)
+        signal.set_wakeup_fd(wakeup.fileno())
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for readable in (self.listener, child_ended):
+            self.selector.register(readable, selectors.EVENT_READ)
+        while is_alive(self.owner):
+            for key, _ in self.selector.select(LOOK_EVERY_S):
+                if key.fileobj is child_ended:
+                    child_ended.recv(4096)
+                    self.reap()
+                elif key.fileobj is not self.listener:
+                    self.pass_on(key.fileobj)
+                elif (request := self.fork()) is not None:
+                    signal.set_wakeup_fd(-1)
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    for inherited in (child_ended, wakeup, self.selector):
+                        inherited.close()
+                    return request
+        return None
+
+    def fork(self) -> Request | None:
+        """Start the process that the next client wishes for; the result is None in the server."""
+        client, _ = self.listener.accept()
+        content, streams, _, _ = socket.recv_fds(client, LONGEST_REQUEST, 3)
+        while not content.endswith(b"\n"):
+            content += client.recv(LONGEST_REQUEST)
+        process = os.fork()
+        if process:
+            self.clients[process] = client
+            self.selector.register(client, selectors.EVENT_READ)
+            for stream in streams:
+                os.close(stream)
+            return None
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        for other in (client, self.listener, *self.clients.values()):
+            other.close()
+        request: Request = json.loads(content)
+        return request
+
+    def reap(self) -> None:
+        """Tell the clients whose processes have ended how they did."""
+        while self.clients:
+            process, status = os.waitpid(-1, os.WNOHANG)
+            if process == 0:
+                return
+            client = self.clients.pop(process)
+            with contextlib.suppress(KeyError):
+                self.selector.unregister(client)
+            with contextlib.suppress(OSError):
+                client.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+            client.close()
+
+    def pass_on(self, client: Any) -> None:
+        """Pass signals on from a client to its process; a client that is gone takes its process with it."""
+        process = next(number for number, own in self.clients.items() if own is client)
+        try:
+            signals = list(client.recv(16))
+        except OSError:
+            signals = []
+        if not signals:
+            self.selector.unregister(client)
+        for number in signals or [signal.SIGKILL]:
+            os.kill(process, number)  # it is no other process yet: it has not been waited for
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def run(request: Request) -> None:
+    """Be the process `python -m MODULE ARGUMENTS`."""
+    environment: dict[str, str] = request["environment"]
+    module, *arguments = request["words"]
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.executable = request["python"]
+    sys.argv = [module, *arguments]
+    sys.path[0] = request["folder"]
+    sys.path[1:1] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
+    sys.dont_write_bytecode = "PYTHONDONTWRITEBYTECODE" in environment
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.stdin = open(0, closefd=False)
+    sys.stdout = open(1, "w", closefd=False)
+    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+    code = 1
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        if isinstance(ended.code, str):
+            sys.stderr.write(f"{ended.code}\n")
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        leave(code)
+
+
+def leave(code: int) -> None:
+    """End as Python does, but without taking apart, object by object, all that was imported."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+def main(path: str, owner: str) -> None:
+    for name in PACKAGES:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(f"{path}.new")
+    listener.listen(64)
+    os.rename(f"{path}.new", path)  # a socket that has a name answers
+    request = Server(listener, int(owner)).serve()
+    if request is None:
+        shutil.rmtree(os.path.dirname(path))
+    else:
+        run(request)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
