@@ -25,7 +25,7 @@ from pam.data.prepare import TaskFormat, files_of, prepare
 from pam.data.registry import Dataset
 from pam.data.sampling import Sample
 from pam.experiment import check_local
-from pam.io import Given, UserError
+from pam.io import Given, UserError, write_json
 from pam.reporting.catalogue import FIGURES, TABLES
 from pam.run_folder import RunFolder
 from pam.runtime import devices, processor
@@ -39,6 +39,7 @@ SAMPLE = Sample(train=2000, dev=200, test=200)
 WARM_UP, TIMED = 3, 6  # batches
 ALL_ROWS = 10**12  # more than any split has
 JOB_S = 4.0  # CPU seconds of a job that computes nothing: Python and torch begin
+JOBS_THAT_DECODE = 2  # of a run, at least: one decodes the test split, one analyzes it
 FIRST = 3  # rows that are read of each file
 Say = Callable[[str], object]
 
@@ -60,14 +61,17 @@ class Cost:
     task: str
     model: str
     seed: int
-    training_s: float
-    rest_s: float  # evaluations, decoding, analysis
+    training_s: float  # with its evaluations of the development split
+    decoding_s: float  # and of the analysis
     memory_mb: float
     disk: float  # bytes that stay; while it trains, its state takes four times as much
 
 
-def check(files: Sequence[str | Given], say: Say) -> list[str]:
-    """Checks an experiment, tells what it finds, and returns warnings; the first error is a UserError."""
+def check(files: Sequence[str | Given], say: Say, expected: Path | None = None) -> list[str]:
+    """Checks an experiment, tells what it finds, and returns warnings; the first error is a UserError.
+
+    Writes what it expects of each job to the file `expected`, for `pam.progress.Expected`.
+    """
     flow = Workflow(None, files)
     experiment, counted = flow.experiment, len(list(flow.experiment.runs()))
     say(
@@ -94,6 +98,8 @@ def check(files: Sequence[str | Given], say: Say) -> list[str]:
             prepared = sum(len(data.split(split)) for split in SPLITS)
             disk += sum(file.stat().st_size for file in data.folder.rglob("*")) * sum(rows.values()) / prepared
             costs += list(_costs(flow, left, data, rows, device))
+    if expected is not None:
+        write_expected(expected, costs)
     _tell_precision(flow, device, say)
     warnings += _tell_cost(flow, costs, disk, unknown, device, say)
     return warnings
@@ -190,8 +196,15 @@ def _cost(run: RunConfig, rate: Rate, rows: dict[str, int], beams: Sequence[int]
     searched = 2 if training.select == "accuracy" else 1
     evaluations = training.epochs * share * rows["dev"] * searched
     seconds = training.epochs * share * rows["train"] * rate.training
-    rest = rate.forward * (evaluations + rows["test"] * (1 + sum(beams)))
-    return Cost(run.task, run.model, run.seed, seconds, rest, rate.memory_mb, 4.0 * rate.parameters)
+    return Cost(
+        task=run.task,
+        model=run.model,
+        seed=run.seed,
+        training_s=seconds + rate.forward * evaluations,
+        decoding_s=rate.forward * rows["test"] * (1 + sum(beams)),
+        memory_mb=rate.memory_mb,
+        disk=4.0 * rate.parameters,
+    )
 
 
 def _rate(run: RunConfig, data: Prepared, device: torch.device, threads: int) -> Rate:
@@ -231,6 +244,13 @@ def _rate(run: RunConfig, data: Prepared, device: torch.device, threads: int) ->
     return Rate(trained, seen, memory, parameters_of(model))
 
 
+def write_expected(file: Path, costs: Sequence[Cost]) -> None:
+    """Write the seconds that jobs are expected to take, by task and model."""
+    training = {f"{cost.task}/{cost.model}": cost.training_s for cost in costs}
+    decoding = {f"{cost.task}/{cost.model}": cost.decoding_s / JOBS_THAT_DECODE for cost in costs}
+    write_json(file, {"training": training, "decoding": decoding, "other": JOB_S})
+
+
 def _tell_precision(flow: Workflow, device: torch.device, say: Say) -> None:
     """Say whether trainings and searches that ask for bfloat16 have it on this machine."""
     runs = [flow.plan.run(*run) for run in flow.experiment.runs()]
@@ -264,7 +284,7 @@ def _tell_cost(
     asked = [flow.plan.resources(cost.task, cost.model) for cost in costs]
     at_once = max(1, cores // max(one.threads * one.processes for one in asked)) if machine["gpu"] is None else 1
     jobs = len(costs) * (6 + max(map(len, flow.beams.values()))) + len(TABLES) + len(FIGURES)
-    seconds = sum(cost.training_s + cost.rest_s for cost in costs) / at_once + jobs * JOB_S / cores
+    seconds = sum(cost.training_s + cost.decoding_s for cost in costs) / at_once + jobs * JOB_S / cores
     kept = disk + sum(cost.disk for cost in costs)
     needed, free = kept + 4 * at_once * max(cost.disk for cost in costs), shutil.disk_usage(".").free
     memory, available = at_once * max(cost.memory_mb for cost in costs), _available_mb()

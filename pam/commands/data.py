@@ -84,6 +84,7 @@ def word_alignments(args: Namespace) -> int:
     ),
     option("--config", "single keys, as snakemake takes them", nargs="+", default=[], metavar="KEY=VALUE"),
     option("--brief", "say no more than what it takes", action="store_true"),
+    path("--expected", "JSON to write: the seconds that each training is expected to take"),
 )
 def check(args: Namespace) -> int:
     from pam.check import check as checked
@@ -98,7 +99,7 @@ def check(args: Namespace) -> int:
     files = [*(args.configfile or [str(find_file(EXPERIMENT))]), *([Given.of("--config", given)] if given else [])]
     said: list[str] = []
     tell = said.append if args.brief else lambda line: sys.stdout.write(f"{line}\n")
-    for warning in checked(files, tell):
+    for warning in checked(files, tell, args.expected):
         sys.stderr.write(f"warning: {warning}\n")
     sys.stdout.writelines(f"{line}\n" for line in said[-1:])
     return 0

@@ -20,7 +20,7 @@ def main(path: str, real: str) -> None:
     # Code that Python itself runs at its start is for the real one.
     starts_otherwise = any(os.path.exists(os.path.join(path, "sitecustomize.py")) for path in paths)
     if len(words) < 2 or words[0] != "-m" or words[1] not in MODULES or starts_otherwise:
-        os.execv(real, [real, *words])
+        os.execv(real, [real, *words])  # noqa: S606 -- a list of arguments, no shell
     # What the forked process takes for Python, and so what its own commands are started by.
     python = os.path.join(os.path.dirname(path), "python")
     request = {"python": python, "words": words[1:], "folder": os.getcwd(), "environment": dict(os.environ)}

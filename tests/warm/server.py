@@ -140,9 +140,9 @@ def run(request: Request) -> None:
     sys.path[1:1] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     sys.dont_write_bytecode = "PYTHONDONTWRITEBYTECODE" in environment
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.stdin = open(0, closefd=False)
-    sys.stdout = open(1, "w", closefd=False)
-    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 -- for as long as the process lives
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
     code = 1
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -9,13 +9,14 @@ import argparse
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from pam.io import UserError, read_yaml  # noqa: E402
-from pam.progress import LINES  # noqa: E402
+from pam.progress import EXPECTED, LINES  # noqa: E402
 
 CHECK = [sys.executable, "-m", "pam", "check", "--brief"]
 SNAKEMAKE = [sys.executable, "-m", "snakemake"]
@@ -57,16 +58,22 @@ def main(arguments: list[str]) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    with tempfile.TemporaryDirectory(prefix="pam-run-") as folder:
+        return run(arguments, chosen, page, Path(folder, "expected.json"))
+
+
+def run(arguments: list[str], chosen: dict[str, list[str]], page: Path, expected: Path) -> int:
+    """Checks, then runs Snakemake, which is told in the file `expected` how long each training will take."""
     given = [word for option, words in chosen.items() if words for word in (f"--{option}", *words)]
-    expected = subprocess.run([*CHECK, *given], stdout=subprocess.PIPE, text=True)
-    if expected.returncode == 2:  # it has said what is wrong
+    checked = subprocess.run([*CHECK, "--expected", str(expected), *given], stdout=subprocess.PIPE, text=True)
+    if checked.returncode == 2:  # it has said what is wrong
         return 2
-    for line in expected.stdout.splitlines():
+    for line in checked.stdout.splitlines():
         say(line)
     before = modified(page)
     where = [] if any(one.split("=")[0] in PLACES for one in arguments) else ["--cores", "all"]
     # A line for each job (pam.progress); what Snakemake says of them is in its log. A dry run is for reading that.
-    environment = os.environ if LOUD.intersection(arguments) else os.environ | {LINES: "lines"}
+    environment = os.environ if LOUD.intersection(arguments) else os.environ | {LINES: "lines", EXPECTED: str(expected)}
     code = subprocess.run([*SNAKEMAKE, *where, *arguments], env=environment).returncode
     if code == 0 and page.is_file() and not DRY.intersection(arguments):
         done = "done" if modified(page) != before else "the page is as it was"
