@@ -10,7 +10,10 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+
+from filelock import FileLock
 
 from tests.warm import bin_folder
 
@@ -177,7 +180,16 @@ class Checkout:
 
 def checkout(folder: Path, real: bool = False) -> Checkout:
     """A fresh copy of the repository without results."""
-    folder.mkdir(parents=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if real:
+        copy_repository(folder)
+    else:
+        shutil.copytree(template(), folder)
+    return Checkout(folder, real)
+
+
+def copy_repository(folder: Path) -> None:
+    folder.mkdir()
     leave_out = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for part in PARTS:
         source = ROOT / part
@@ -185,7 +197,25 @@ def checkout(folder: Path, real: bool = False) -> Checkout:
             shutil.copytree(source, folder / part, ignore=leave_out)
         else:
             shutil.copy2(source, folder / part)
-    return Checkout(folder, real)
+
+
+@cache
+def template() -> Path:
+    """A copy that has its bytecode and the fingerprints of its code, made once for all test processes.
+
+    Both are kept beside the code and hold as long as it is not changed, in copies of the copy too.
+    """
+    folder = bin_folder() / "template"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            new = folder.with_suffix(".new")
+            copy_repository(new)
+            subprocess.run([sys.executable, "-m", "compileall", "-q", "pam"], cwd=new, check=True)
+            for experiment in ("config", "attentions"):
+                Checkout(new).plan("--configfile", f"config/{experiment}.yaml")
+            shutil.rmtree(new / ".snakemake", ignore_errors=True)
+            new.rename(folder)
+    return folder
 
 
 def with_own_data(made: Checkout) -> Checkout:

@@ -71,7 +71,7 @@ SWEPT = ("acvi-linear", "acvi-literal-kl")  # how their names begin
 
 
 def test_the_attentions_is_every_model_on_nouns_and_phrases_three_times(tmp_path: Path) -> None:
-    outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/attentions.yaml")
+    outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/attentions.yaml")
     assert outcome.code == 0, outcome.said
     known = {path.stem for path in (ROOT / "config/models").glob("*.yaml")}
     joined = {"ensemble", "acvi-sampled", "ved-sampled"}
@@ -95,7 +95,7 @@ def test_the_attentions_is_every_model_on_nouns_and_phrases_three_times(tmp_path
 
 
 def test_the_recipes_train_each_model_as_it_was_and_with_another_recipe(tmp_path: Path) -> None:
-    outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/recipes.yaml")
+    outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/recipes.yaml")
     assert outcome.code == 0, outcome.said
     named = {name.split(" on ")[0] for name in outcome.trained}
     assert named >= {"soft", "acvi", "acvi-literal", "fertility", "variational", "hard-moving", *RECIPES}
@@ -103,7 +103,7 @@ def test_the_recipes_train_each_model_as_it_was_and_with_another_recipe(tmp_path
 
 
 def test_the_sweep_trains_each_form_of_acvi_beside_soft(tmp_path: Path) -> None:
-    outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/acvi-sweep.yaml")
+    outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/acvi-sweep.yaml")
     assert outcome.code == 0, outcome.said
     forms = {path.stem for path in (ROOT / "config/models").glob("acvi*.yaml")}
     forms -= {"acvi-sampled", "acvi-pointer-coverage", "acvi-pointer-coverage-last0", "acvi-mlp"}
@@ -141,7 +141,7 @@ def test_captions_are_planned_with_those_of_people_beside_the_models(tmp_path: P
 
 
 def test_captions_at_the_papers_size_have_its_attention(tmp_path: Path) -> None:
-    outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/captions-paper.yaml")
+    outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/captions-paper.yaml")
     assert outcome.code == 0, outcome.said
     assert len(outcome.trained) == 5 * 3
     plan = load_plan(files=[ROOT / "config/captions-paper.yaml"])
@@ -151,13 +151,13 @@ def test_captions_at_the_papers_size_have_its_attention(tmp_path: Path) -> None:
 
 
 def test_table_2_is_planned_on_both_tasks_with_five_seeds(tmp_path: Path) -> None:
-    outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/table2.yaml")
+    outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/table2.yaml")
     assert outcome.code == 0, outcome.said
     assert len(outcome.trained) == 2 * 6 * 5
 
 
 def test_an_end_symbol_is_compared_with_none_on_the_same_pairs(tmp_path: Path) -> None:
-    outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/source-eos.yaml")
+    outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/source-eos.yaml")
     assert outcome.code == 0, outcome.said
     assert len(outcome.trained) == 2 * 4 + 2 * 2 * 3
     experiment = load_plan(files=[ROOT / "config/source-eos.yaml"]).experiment
@@ -167,7 +167,7 @@ def test_an_end_symbol_is_compared_with_none_on_the_same_pairs(tmp_path: Path) -
 
 
 def test_the_nucleus_trains_one_model_per_cut_of_its_sum(tmp_path: Path) -> None:
-    outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/nucleus.yaml")
+    outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/nucleus.yaml")
     assert outcome.code == 0, outcome.said
     models = {name.split(" on ")[0] for name in outcome.trained}
     cuts = ("-mass0.999", "-mass0.99", "-mass0.9", "-top6", "-mass0.99-top6")
@@ -175,7 +175,7 @@ def test_the_nucleus_trains_one_model_per_cut_of_its_sum(tmp_path: Path) -> None
 
 
 def test_the_ablation_trains_each_part_once_and_replaces_unknown_words_without_training(tmp_path: Path) -> None:
-    outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/ablation.yaml")
+    outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/ablation.yaml")
     assert outcome.code == 0, outcome.said
     whole = [name for name in outcome.trained if "multi30k-de-en" in name]
     assert (len(whole), len(outcome.trained)) == (6, 17)
