@@ -1,6 +1,6 @@
 r"""What a trained model looks at while it writes: prints and draws the attention of one sentence.
 
-    run=results/quick/cldr-de-en/postr-joint/seed1
+    run=results/quick/cldr-de-en/prox-postr-joint/seed1
     python examples/look_at_attention.py $run 'In Peru leben 30 Millionen Menschen.' --out look.png
     python examples/look_at_attention.py results/quick/de-noun/soft/seed1 $'Haus\tcase=dative,number=plural'
 

@@ -69,7 +69,7 @@ def test_a_module_without_configuration_is_the_default_experiment(fresh: Checkou
     elsewhere.write("Snakefile", module)
     outcome = elsewhere.plan()
     assert outcome.code == 0, outcome.said
-    assert outcome.jobs["train_run"] == 9
+    assert outcome.jobs["train_run"] == 4
     elsewhere.write("config/config.yaml", "experiment: own\nmodels: [soft]\ntasks: {nouns: {dataset: de-noun}}\n")
     assert elsewhere.plan().jobs["train_run"] == 1
 
@@ -88,7 +88,7 @@ def test_the_folder_of_work_may_be_any(fresh: Checkout, elsewhere: Checkout) -> 
     called = ("--snakefile", str(fresh.folder / "Snakefile"))
     outcome = elsewhere.plan(*called)
     assert outcome.code == 0, outcome.said
-    assert outcome.jobs["train_run"] == 9
+    assert outcome.jobs["train_run"] == 4
     theirs = Checkout((fresh.folder / "own").rename(elsewhere.folder.parent / "theirs"))
     called = (*called, "--directory", str(elsewhere.folder), "--configfile", "experiment.yaml")
     # `own/datasets.yaml` is neither in the folder of work nor beside the experiment.
