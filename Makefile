@@ -24,15 +24,18 @@ PYTHON ?= $(firstword $(foreach name,$(CANDIDATES),$(shell $(name) $(NEW_ENOUGH)
 run: $(VENV)/user
 	@$(BIN)/python workflow/scripts/run.py $(ARGS)
 
+# Two more test processes than there are cores, as tests of Slurm mostly wait.
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+
 # A file's tests stay together, so that what they share is made once.
 test: $(VENV)/dev
-	@$(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # The same tests in their long forms, with none left out; what they showed goes into docs/reliability.md.
 faults: $(VENV)/dev
 	@$(BIN)/python -m pytest -q -n auto -m '' --records docs/faults.json \
 	  tests/faults tests/security tests/training/test_memory.py tests/training/test_distributed.py \
-	  tests/cli/test_bench.py $(ARGS)
+	  tests/cli/test_bench.py tests/evaluation/test_summarization.py $(ARGS)
 	@$(BIN)/python -m tests.faults.render
 
 audit: $(VENV)/dev

@@ -38,7 +38,7 @@ LARGEST = 50 * 2**20  # bytes of a data set from which a sample is prepared; a l
 SAMPLE = Sample(train=2000, dev=200, test=200)
 WARM_UP, TIMED = 3, 6  # batches
 ALL_ROWS = 10**12  # more than any split has
-JOB_S = 4.0  # CPU seconds of a job that computes nothing: Python and torch begin
+JOB_S = 1.5  # CPU seconds of a job that computes nothing: Python and torch begin
 JOBS_THAT_DECODE = 2  # of a run, at least: one decodes the test split, one analyzes it
 FIRST = 3  # rows that are read of each file
 Say = Callable[[str], object]

@@ -1,4 +1,4 @@
-"""What is said of a run's jobs: a line for each that has ended and one a minute of the trainings at work.
+"""What is said of a run's jobs: a line for each that has ended and two a minute of the trainings at work.
 
 Both have the time that is left. On a terminal there is a bar too. Snakemake says what its scheduler does by records of
 `logging` that carry an event. This handler reads two of them: a job begins, and it ends. Failed jobs are not reported
@@ -27,8 +27,9 @@ LINES = "PAM_PROGRESS"  # in the environment: a line for each job is all that is
 EXPECTED = "PAM_EXPECTED"  # in the environment: the file that `pam check --expected` wrote
 TRAINING = "train_run"  # how the name of the rule ends that trains
 DECODING = ("predict_run", "predict_dev", "analyze_run", "analyze_dev", "choose_length_penalty")
-LINE_EVERY_S = 60.0
+LINE_EVERY_S = 30.0
 TRUST = 0.1  # the estimates before the run weigh as much as this share of it, once that is done
+SETTLED_S = 20.0  # so many seconds of a run, what is known of its cores counts as much as what was seen
 EPOCH = re.compile(r"epoch (\d+ of \d+)")
 SCORE = re.compile(r"dev (accuracy [\d.]+ %|perplexity [\d.]+)")
 LOG_BYTES = 1 << 16  # of the end of a training's log, which has its last epoch
@@ -87,7 +88,7 @@ class Job:
 
 
 class JobProgress(logging.Handler):
-    """Reports jobs as they end, and the trainings at work once a minute.
+    """Reports jobs as they end, and the trainings at work every half a minute.
 
     Args:
         jobs: those that have to run, each a rule's name and its wildcards.
@@ -170,19 +171,22 @@ class JobProgress(logging.Handler):
         left += [seconds(job) for job in self.waiting]
         spent = sum(job.seconds or 0.0 for job in self.ended) + sum(map(self._elapsed, running))
         wall = time.monotonic() - self.begin
-        at_once = max(1.0, spent / wall) if spent and wall else float(self.cores)
+        # In the first seconds jobs are too short to tell how many of them work at once.
+        at_once = max(1.0, (spent + self.cores * SETTLED_S) / (wall + SETTLED_S))
         return max([sum(left) / at_once, *left])
 
     def _seconds_by_job(self) -> Callable[[Job], float] | None:
         """A function from a job to the seconds that it is likely to take, or None where that is not known."""
-        took = sum(job.seconds or 0.0 for job in self.ended)
         if self.expected is not None:
             expected = self.expected
             everything = [*self.ended, *self.running.values(), *self.waiting]
-            weight = TRUST * sum(map(expected.seconds, everything))
-            planned = sum(map(expected.seconds, self.ended))
-            pace = (took + weight) / (planned + weight)
-            return lambda job: pace * expected.seconds(job)
+            pace = {}
+            for trains in (True, False):
+                weight = TRUST * sum(expected.seconds(job) for job in everything if job.trains == trains)
+                planned = sum(expected.seconds(job) for job in self.ended if job.trains == trains)
+                needed = sum(job.seconds or 0.0 for job in self.ended if job.trains == trains)
+                pace[trains] = (needed + weight) / (planned + weight) if weight else 1.0
+            return lambda job: pace[job.trains] * expected.seconds(job)
 
         by_rule: defaultdict[str, list[float]] = defaultdict(list)
         for job in self.ended:
@@ -193,7 +197,7 @@ class JobProgress(logging.Handler):
         if not self.ended or unknown_training:
             return None
         means = {rule: sum(seconds) / len(seconds) for rule, seconds in by_rule.items()}
-        usual = took / len(self.ended)
+        usual = sum(job.seconds or 0.0 for job in self.ended) / len(self.ended)
         return lambda job: means.get(job.rule, usual)
 
 
@@ -233,10 +237,10 @@ def show(workflow: Any) -> None:
         cores=workflow.resource_settings.cores or 1,
     )
     logger.addHandler(progress)
-    threading.Thread(target=_tell_each_minute, args=(progress,), daemon=True).start()
+    threading.Thread(target=_tell_trainings_regularly, args=(progress,), daemon=True).start()
 
 
-def _tell_each_minute(progress: JobProgress) -> None:
+def _tell_trainings_regularly(progress: JobProgress) -> None:
     while True:
         time.sleep(LINE_EVERY_S)
         progress.tell_trainings()

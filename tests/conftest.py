@@ -19,6 +19,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 Recorder = Callable[..., None]
 LONGEST = ("slurm", "workflow", "faults")  # folders whose files take longest
+LONG_FILES = (  # and the longest files of each folder
+    *("test_interruptions.py", "test_newcomer.py", "test_reruns.py", "test_plans.py", "test_translated.py"),
+    *("test_length_penalties.py", "test_trained_on.py", "test_starts.py", "test_elsewhere.py", "test_processors.py"),
+    *("test_teacher_forcing.py", "test_output_kernels.py", "test_first_losses.py", "test_docs.py", "test_figures.py"),
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,7 +43,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest first, so that no process is left alone with one of them at the end."""
-    items.sort(key=lambda item: item.path.parent.name not in LONGEST)
+    items.sort(key=lambda item: rank_of(item.path))
+
+
+def rank_of(file: Path) -> tuple[int, int]:
+    """The place of a test file among all: by its folder, then by itself."""
+    folder = LONGEST.index(file.parent.name) if file.parent.name in LONGEST else len(LONGEST)
+    return folder, LONG_FILES.index(file.name) if file.name in LONG_FILES else len(LONG_FILES)
 
 
 @pytest.fixture

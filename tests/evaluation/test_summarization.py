@@ -129,7 +129,7 @@ def test_without_java_meteor_is_left_out_with_the_reason(
 
 
 @pytest.mark.skipif(WITHOUT_METEOR is not None, reason=str(WITHOUT_METEOR))
-@pytest.mark.parametrize("kind", ["exact", pytest.param("full", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["exact", pytest.param("full", marks=pytest.mark.faults)])
 def test_meteor_of_summed_counts_is_what_its_program_says(kind: str) -> None:
     texts = [[" ".join(own) for own in references] for references in REFERENCES]
     same = texts[0][0]

@@ -1,4 +1,4 @@
-"""An experiment on a Slurm cluster, through the profile as it is, and what may go wrong there."""
+"""An experiment on a Slurm cluster, through the profile as it is: its jobs, its errors, its kills."""
 
 from __future__ import annotations
 
@@ -30,34 +30,6 @@ def test_a_cluster_makes_the_tables_with_each_training_on_a_gpu_of_its_own(login
     assert len(given) == len(MODELS)
     for one in started:
         assert one["CUDA_VISIBLE_DEVICES"] == login.cluster.gpu(one["SLURMD_NODENAME"], one["SLURM_STEP_GPUS"])
-
-
-def test_a_training_whose_node_dies_goes_on_from_its_last_state_on_another_node(login: Login) -> None:
-    login.experiment(LONG)
-    login.slow_down(0.5)
-    running = login.start(RUN, "--retries", "0")
-    login.wait_for((login.results / "soft/seed1/state/previous.safetensors").is_file)
-    (first,) = login.seen()
-    login.cluster.crash(first["SLURMD_NODENAME"])
-    assert running.wait(600) == 0, login.state()
-    first, second = login.seen()
-    assert first["SLURM_JOB_ID"] == second["SLURM_JOB_ID"]
-    assert first["SLURMD_NODENAME"] != second["SLURMD_NODENAME"]
-    assert login.record("soft")["resumed"] == 1
-    assert login.outcome("soft") == login.undisturbed("soft")
-
-
-def test_a_training_longer_than_the_time_limit_ends_in_several_jobs(login: Login) -> None:
-    login.experiment(LONG, "resources: {gpu: true, runtime: 1}\n")
-    # 66 s of steps, and a job of a minute trains for no more than half of it.
-    login.slow_down(1.2)
-    outcome = login.run(RUN, "--retries", "0")
-    assert outcome.code == 0, outcome.said + login.state()
-    jobs = login.seen()
-    assert len(jobs) >= 3
-    assert len({one["SLURM_JOB_ID"] for one in jobs}) == 1
-    assert login.record("soft")["resumed"] == len(jobs) - 1
-    assert login.outcome("soft") == login.undisturbed("soft")
 
 
 def test_an_error_of_the_user_ends_the_run_after_two_more_tries_and_is_shown(login: Login) -> None:

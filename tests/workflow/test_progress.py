@@ -47,7 +47,7 @@ def of_runs(*models: str) -> list[tuple[str, dict[str, str]]]:
 
 
 def test_each_job_is_a_line_with_jobs_and_time_left(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    handler = JobProgress([("train_run", {})] * 4 + [("make_table", {})] * 2, bar=False)
+    handler = JobProgress([("train_run", {})] * 4 + [("make_table", {})] * 2, bar=False, cores=2)
     begin(handler, 1, "make_table", None)
     clock.now += 2.0
     end(handler, 1)
