@@ -91,11 +91,14 @@ def devices_of_this_version() -> Any:
 
 def usable_precision(given: argparse.Namespace) -> str:
     """The precision of both versions: the one asked for, or float32 where a CPU has no use for bfloat16."""
+    if given.precision != "bf16":
+        return str(given.precision)
+
     from pam.runtime import devices, processor
 
     device = devices.choose_device(given.device)
-    if device.type == "cuda" or given.precision != "bf16" or processor.try_bfloat16().pays:
-        return str(given.precision)
+    if device.type == "cuda" or processor.try_bfloat16().pays:
+        return "bf16"
     sys.stderr.write(f"in float32: {processor.try_bfloat16().reason}\n")
     return "float32"
 

@@ -60,7 +60,6 @@ def test_operations_of_a_fused_lstm_are_counted_with_its_gradient(sides: int) ->
     assert count_operations(lambda: lstm(leaf(steps, batch, x))[0].sum().backward()) == 3 * one
 
 
-@pytest.mark.processor
 def test_rates_are_shares_of_that_of_products(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, out = small.prepare(tmp_path / "nouns"), tmp_path / "bench.json"
     models = ["--models", "soft", "hard-mono", "postr-joint:0.9", "--beams", "1"]

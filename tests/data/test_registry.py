@@ -62,6 +62,7 @@ def test_our_own_registry_has_what_the_papers_used_and_what_stands_in_for_it() -
     kinds = {name: dataset.task for name, dataset in load_registries([OURS]).items()}
     assert kinds == {
         "de-noun": "inflection",
+        "de-noun-1000": "inflection",
         "kyoto-ja-en": "translation",
         "ddn13-de-noun": "inflection",
         "ddn13-de-verb": "inflection",

@@ -55,9 +55,25 @@ def plain_positions(
     return gold_log_probs_plain(views[: len(query)], query, weight, bias, symbols)
 
 
-@pytest.mark.parametrize("waiting", [output_kernels.WAITING, 16, 0], ids=["at the end", "before", "at once"])
-@pytest.mark.parametrize("chunk", [ALL, 1000, NOTHING], ids=["stored", "stored in part", "recomputed"])
-@pytest.mark.parametrize("fed_back", [False, True])
+@pytest.mark.parametrize(
+    ("chunk", "waiting", "fed_back"),
+    [
+        (ALL, output_kernels.WAITING, True),
+        (1000, 16, True),
+        (NOTHING, 0, True),
+        (ALL, 0, False),
+        (1000, output_kernels.WAITING, False),
+        (NOTHING, 16, False),
+    ],
+    ids=[
+        "stored, at the end, fed back",
+        "stored in part, before, fed back",
+        "recomputed, at once, fed back",
+        "stored, at once",
+        "stored in part, at the end",
+        "recomputed, before",
+    ],
+)
 @pytest.mark.parametrize(("kept", "picking"), which(SOME), ids=["all", "some", "some of all"])
 def test_position_likelihoods_over_steps_that_lose_rows(
     kept: Tensor, picking: int, fed_back: bool, chunk: int, waiting: int, monkeypatch: pytest.MonkeyPatch

@@ -10,20 +10,23 @@ import socket
 import sys
 
 MODULES = ("pam", "pam.jobs", "snakemake")
+SCRIPT = "workflow/scripts/run.py"
 
 
 def main(path: str, real: str) -> None:
-    words = sys.argv[1:]
+    arguments = sys.argv[1:]
     if os.path.basename(sys.argv[0]) == "snakemake":
-        words = ["-m", "snakemake", *words]
+        arguments = ["-m", "snakemake", *arguments]
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     # Code that Python itself runs at its start is for the real one.
     starts_otherwise = any(os.path.exists(os.path.join(path, "sitecustomize.py")) for path in paths)
-    if len(words) < 2 or words[0] != "-m" or words[1] not in MODULES or starts_otherwise:
-        os.execv(real, [real, *words])  # noqa: S606 -- a list of arguments, no shell
+    is_module = len(arguments) > 1 and arguments[0] == "-m" and arguments[1] in MODULES
+    if not (is_module or arguments[:1] == [SCRIPT]) or starts_otherwise:
+        os.execv(real, [real, *arguments])  # noqa: S606 -- a list of arguments, no shell
     # What the forked process takes for Python, and so what its own commands are started by.
     python = os.path.join(os.path.dirname(path), "python")
-    request = {"python": python, "words": words[1:], "folder": os.getcwd(), "environment": dict(os.environ)}
+    words = arguments[1:] if is_module else arguments
+    request = {"python": python, "words": words, "folder": os.getcwd(), "environment": dict(os.environ)}
     server = socket.socket(socket.AF_UNIX)
     server.connect(path)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT):

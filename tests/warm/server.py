@@ -128,7 +128,7 @@ def is_alive(process: int) -> bool:
 
 
 def run(request: Request) -> None:
-    """Be the process `python -m MODULE ARGUMENTS`."""
+    """Be the process `python -m MODULE ARGUMENTS`, or `python SCRIPT ARGUMENTS`."""
     environment: dict[str, str] = request["environment"]
     module, *arguments = request["words"]
     os.chdir(request["folder"])
@@ -145,7 +145,11 @@ def run(request: Request) -> None:
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
     code = 1
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        if module.endswith(".py"):
+            sys.path[0] = os.path.dirname(os.path.abspath(module))
+            runpy.run_path(module, run_name="__main__")
+        else:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)

@@ -127,11 +127,11 @@ class Outcome:
 class Checkout:
     """A copy of the repository, to be run and changed at will.
 
-    Its commands are forked by the server of `tests.warm`, unless they are to be `real` ones.
+    Its commands are forked by the server of `tests.warm`. Those of tests/faults that are killed, and all of
+    tests/slurm, are started as a user starts them.
     """
 
     folder: Path
-    real: bool = False
 
     def run(self, *arguments: str, **environment: str) -> Outcome:
         """Runs Snakemake there on two cores."""
@@ -145,7 +145,7 @@ class Checkout:
         """Runs any command there, with the package of this copy."""
         # Copies keep their bytecode, or each process would compile the package anew.
         known = {name: value for name, value in os.environ.items() if name not in PYTHON_KEYS}
-        if command[0] == sys.executable and not self.real:
+        if command[0] == sys.executable:
             command = [str(bin_folder() / "python"), *command[1:]]
             known["PATH"] = os.pathsep.join([known["PATH"], os.path.dirname(sys.executable)])
         done = subprocess.run(
@@ -175,17 +175,14 @@ class Checkout:
     def copy(self, folder: Path) -> Checkout:
         """A copy with the same times of change."""
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
-        return Checkout(folder, self.real)
+        return Checkout(folder)
 
 
-def checkout(folder: Path, real: bool = False) -> Checkout:
+def checkout(folder: Path) -> Checkout:
     """A fresh copy of the repository without results."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    if real:
-        copy_repository(folder)
-    else:
-        shutil.copytree(template(), folder)
-    return Checkout(folder, real)
+    shutil.copytree(template(), folder)
+    return Checkout(folder)
 
 
 def copy_repository(folder: Path) -> None:

@@ -1,7 +1,4 @@
-"""The first hour of somebody with data of their own: every command as the texts give it, in a fresh checkout.
-
-Each process is a Python of its own, as a user has them.
-"""
+"""The first hour of somebody with data of their own: every command as the texts give it, in a fresh checkout."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ def pam(made: Checkout, *arguments: str) -> Outcome:
 
 
 def test_a_table_in_the_order_of_unimorph_becomes_a_report_and_a_model_that_predicts(tmp_path: Path) -> None:
-    made = checkout(tmp_path / "checkout", real=True)
+    made = checkout(tmp_path / "checkout")
     made.write("my/nouns.tsv", paradigms(60, "lemma form features"))
     described = pam(made, "data", "new", "my/nouns.tsv")
     assert described.code == 0, described.said

@@ -46,9 +46,9 @@ def test_our_experiments_fit_the_schema(file: str) -> None:
 
 
 def test_our_models_fit_the_schema() -> None:
+    validator = jsonschema.Draft202012Validator(load("workflow/schemas/model.schema.json"))
     for path in (ROOT / "config/models").glob("*.yaml"):
-        value = yaml.safe_load(path.read_text(encoding="utf-8"))
-        jsonschema.validate(value, load("workflow/schemas/model.schema.json"))
+        validator.validate(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize(
