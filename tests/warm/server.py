@@ -36,6 +36,7 @@ PACKAGES = (
     *("snakemake.executors.local", "snakemake.scheduling.job_scheduler", "snakemake_executor_plugin_slurm"),
 )
 LONGEST_REQUEST = 1 << 20  # bytes
+CPU_FILE = os.environ.get("PAM_TESTS_CPU")
 LOOK_EVERY_S = 1.0  # whether the owner is alive
 
 Request = dict[str, Any]
@@ -48,6 +49,7 @@ class Server:
     listener: socket.socket
     owner: int
     clients: dict[int, socket.socket] = field(default_factory=dict)  # by the number of the process that works for it
+    words: dict[int, str] = field(default_factory=dict)  # of its command, the same
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
     def serve(self) -> Request | None:
@@ -81,6 +83,7 @@ class Server:
         process = os.fork()
         if process:
             self.clients[process] = client
+            self.words[process] = " ".join(json.loads(content)["words"])
             self.selector.register(client, selectors.EVENT_READ)
             for stream in streams:
                 os.close(stream)
@@ -96,15 +99,23 @@ class Server:
     def reap(self) -> None:
         """Tell the clients whose processes have ended how they did."""
         while self.clients:
-            process, status = os.waitpid(-1, os.WNOHANG)
+            process, status, used = os.wait4(-1, os.WNOHANG)
             if process == 0:
                 return
             client = self.clients.pop(process)
+            self.note(process, used.ru_utime + used.ru_stime)
             with contextlib.suppress(KeyError):
                 self.selector.unregister(client)
             with contextlib.suppress(OSError):
                 client.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
             client.close()
+
+    def note(self, process: int, seconds: float) -> None:
+        """Add a line to the file that `PAM_TESTS_CPU` names, if it names one: CPU seconds and command."""
+        words = self.words.pop(process)
+        if CPU_FILE:
+            with open(CPU_FILE, "a", encoding="utf-8") as file:
+                file.write(f"{seconds:.3f}\t{words}\n")
 
     def pass_on(self, client: Any) -> None:
         """Pass signals on from a client to its process; a client that is gone takes its process with it."""
