@@ -15,8 +15,9 @@ import yaml
 
 from pam.data.dataset import SPLITS
 from pam.data.inflection import InflectionFormat, guess_columns
-from pam.data.readers import ALL, COMPRESSED, Line, cells_of, lines_of
+from pam.data.readers import ALL
 from pam.data.registry import Dataset, load_registries
+from pam.data.text_files import SUFFIXES, Line, cells_of, lines_of
 from pam.data.translation import LANGUAGE
 from pam.io import UserError, atomic_write, read_yaml
 
@@ -66,7 +67,7 @@ def _cells(line: Line, delimiter: str) -> list[str]:
 
 def plain_name(path: Path) -> Path:
     """A path without what says that it is compressed."""
-    return path.with_suffix("") if path.suffix in {suffix for _, suffix, _ in COMPRESSED} else path
+    return path.with_suffix("") if path.suffix in SUFFIXES else path
 
 
 def by_split(files: Sequence[Path]) -> dict[str, list[Path]]:

@@ -26,7 +26,7 @@ def test_a_table_in_the_order_of_unimorph_is_described_as_it_is(capsys: pytest.C
     Path("nouns.tsv.xz").write_bytes(lzma.compress(paradigms(order="lemma form features").encode()))
     new("nouns.tsv.xz", "--name", "my-nouns")
     said = capsys.readouterr().out
-    assert said.count("  N,") == 5
+    assert said.count("  N;") == 5
     for text in (
         "lemma   features  form",
         "python -m pam check --configfile my-nouns.yaml",
