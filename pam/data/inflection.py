@@ -25,6 +25,7 @@ from pam.data.vocabulary import Vocabulary
 from pam.io import UserError, atomic_write
 
 SEPARATORS = (",", ";", "|", "+", " ")  # that people write between two features
+CLEARLY = 0.8  # share of a column's different cells that the other one has at most, if the other is the lemma
 ALIGNED = ("train", "dev")  # splits whose alignments are given: those that training may look at
 
 
@@ -292,8 +293,8 @@ def _cells(line: Line, layout: InflectionFormat) -> list[str]:
 def guess_columns(rows: Sequence[Sequence[str]]) -> tuple[list[str], str]:
     """The likely order of three columns, and what is between two features.
 
-    Features are what repeats most, split by the likeliest separator; of the others, the lemma is what repeats more, or
-    the first.
+    Features are what repeats most, split by the likeliest separator; of the others, the lemma is what clearly repeats
+    more, or the first, as where there are no features.
     """
     columns = list(zip(*rows, strict=True))
 
@@ -303,7 +304,9 @@ def guess_columns(rows: Sequence[Sequence[str]]) -> tuple[list[str], str]:
         return len(set(parts)) / len(parts)
 
     features, separator = min(((place, one) for place in range(3) for one in SEPARATORS), key=novelty)
-    lemma, form = sorted({0, 1, 2} - {features}, key=lambda place: (len(set(columns[place])), place))
+    lemma, form = sorted({0, 1, 2} - {features})
+    if any(columns[features]) and len(set(columns[form])) < CLEARLY * len(set(columns[lemma])):
+        lemma, form = form, lemma
     names = {features: "features", lemma: "lemma", form: "form"}
     return [names[place] for place in range(3)], separator
 

@@ -29,6 +29,8 @@ from pam.data.vocabulary import Vocabulary
 from pam.io import Strict, UserError, atomic_write
 
 LANGUAGE = r"^[a-z]{2,3}$"
+# Names of the two sides of a pair: codes of languages, or others, such as those of a program and of what it does.
+SIDE = r"^[A-Za-z][A-Za-z0-9_-]*$"
 
 # Between two references of one text from stage to stage. Cleaned text has no such character.
 REFERENCE = "\x1e"
@@ -118,8 +120,8 @@ class PairsFormat(TaskFormat):
 class TranslationFormat(PairsFormat):
     """Keys that a data set of sentence pairs may have under `format`."""
 
-    source: str = Field(pattern=LANGUAGE, description="code of the language translated from")
-    target: str = Field(pattern=LANGUAGE, description="code of the language translated to")
+    source: str = Field(pattern=SIDE, description="code of the language translated from, or another name of that side")
+    target: str = Field(pattern=SIDE, description="code of the language translated to, or another name of that side")
     max_length: int | None = Field(None, ge=1, description="words of the longest training sentence")
     max_ratio: float | None = Field(None, ge=1, description="of a training pair's longer to its shorter, in words")
     dev_every: int | None = Field(None, ge=2, description="every n-th training pair becomes development data")

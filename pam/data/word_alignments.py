@@ -22,7 +22,7 @@ from pam.data.prepare import Stage, Task, class_names, files_of, origin_of
 from pam.data.readers import Files, aligned
 from pam.data.text_files import Line, text_lines
 from pam.data.tokenizers import TranslationCodec
-from pam.data.translation import LANGUAGE
+from pam.data.translation import SIDE
 from pam.io import Strict, UserError, write_text
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ Link = tuple[int, int]
 class AlignmentFormat(Strict):
     """Keys that a data set of word alignments may have under `format`."""
 
-    source: str = Field(pattern=LANGUAGE, description="language of a link's first number")
-    target: str = Field(pattern=LANGUAGE, description="language of a link's second number")
+    source: str = Field(pattern=SIDE, description="language of a link's first number")
+    target: str = Field(pattern=SIDE, description="language of a link's second number")
     first: int = Field(1, ge=0, le=1, description="number of a sentence's first word")
     unmatched: Literal["refuse", "drop"] = Field(
         "refuse", description="`drop` leaves out links to words that a sentence does not have"
