@@ -110,6 +110,25 @@ def test_a_prepared_codec_that_is_lost_is_missed(tmp_path: Path) -> None:
         _ = Prepared(tmp_path / "out").codec
 
 
+def test_a_test_split_alone_is_written_in_the_symbols_of_other_data(tmp_path: Path) -> None:
+    base, out = tmp_path / "base", tmp_path / "out"
+    files = dict.fromkeys(SPLITS, written(tmp_path, NESTED))
+    write_summary(base, {"task": "inflection", **Index(files, InflectionFormat(separator=";"), base).run()})
+    path = tmp_path / "far.csv"
+    path.write_text('form,lemma,features\nbanebi,bana,"N,NOM(PL)"\nx,saxli,"N,GEN"\n', encoding="utf-8")
+    layout = InflectionFormat(columns=["form", "lemma", "features"], delimiter=",", quotes=True, heading=True)
+    counts = Index({"test": path}, layout, out, base).run()
+    write_summary(out, {"task": "inflection", **counts})
+    data = Prepared(out)
+    assert list(data.rows("test")) == [("bana", "N;NOM(PL)", "banebi"), ("saxli", "N;GEN", "x")]
+    assert data.source.digest == Prepared(base).source.digest
+    assert data.codec.source_symbols(("bana", "N;NOM(PL)"))[:2] == ["feature=N", "NOM(PL)"]
+    assert counts["splits"]["test"]["unseen_source"] == {"GEN": 1}
+    assert counts["splits"]["train"] == Prepared(base).summary["splits"]["train"]
+    assert counts["lemmas_in_two_splits"]["train and test"]["examples"] == ["bana", "saxli"]
+    assert not (out / "train.tsv").exists() and len(data.split("dev")) == 3
+
+
 def test_all_faulty_lines_are_counted_and_the_first_ones_shown(tmp_path: Path) -> None:
     path = written(tmp_path, GOOD + 3 * f"\n{GOOD}" + "Maus\tx\n" + "\t\t\n" + "a\0\tb\tc\n")
     with pytest.raises(UserError) as caught:
