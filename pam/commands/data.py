@@ -125,13 +125,15 @@ def check(args: Namespace) -> int:
     option("--splits", "splits of the files in their order (default: by names)", nargs="+", metavar="SPLIT"),
 )
 def data(args: Namespace) -> int:
-    from pam.data.new import Told, plain_name, write_entry
+    from pam.data.new import Choices, plain_name, write_entry
     from pam.data.tokenizers import InflectionCodec
 
     name = args.name or re.sub(r"[^A-Za-z0-9._-]+", "-", plain_name(args.files[0]).stem).strip("-.")
     registry = args.registry or args.files[0].parent / "datasets.yaml"
-    told = Told(kind=args.kind, languages=args.languages, columns=args.columns, header=args.header, splits=args.splits)
-    entry = write_entry(name, args.files, registry, told)
+    choices = Choices(
+        kind=args.kind, languages=args.languages, columns=args.columns, header=args.header, splits=args.splits
+    )
+    entry = write_entry(name, args.files, registry, choices)
     dataset, rows, text = entry.dataset, entry.rows, entry.text
     heads = (
         InflectionCodec.columns

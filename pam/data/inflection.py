@@ -78,9 +78,9 @@ class Index(Stage[InflectionFormat]):
         if self.base is not None:
             # Symbols are those of the models that are tested, so that rows are written as theirs were.
             codec = InflectionCodec.load(self.base)
-            own = self.layout.separator
+            separator = self.layout.separator
             for name in rows:
-                rows[name] = [row._replace(features=_joined(row.features, own, codec)) for row in rows[name]]
+                rows[name] = [row._replace(features=_joined(row.features, separator, codec)) for row in rows[name]]
 
         sources = {name: [codec.source_symbols(row[:2]) for row in rows[name]] for name in rows}
         targets = {name: [codec.target_symbols(row.form) for row in rows[name]] for name in rows}
@@ -299,8 +299,8 @@ def guess_columns(rows: Sequence[Sequence[str]]) -> tuple[list[str], str]:
     columns = list(zip(*rows, strict=True))
 
     def novelty(choice: tuple[int, str]) -> float:
-        place, separator = choice
-        parts = [part for cell in columns[place] for part in split_features(cell, separator) or [""]]
+        column, separator = choice
+        parts = [part for cell in columns[column] for part in split_features(cell, separator) or [""]]
         return len(set(parts)) / len(parts)
 
     features, separator = min(((place, one) for place in range(3) for one in SEPARATORS), key=novelty)

@@ -43,7 +43,7 @@ EXAMPLES = "--kind inflection --columns lemma features form, or --kind translati
 
 
 @dataclass(frozen=True)
-class Told:
+class Choices:
     """What is not to be guessed, as a person has said it; None is not said."""
 
     kind: str | None = None
@@ -73,7 +73,7 @@ class Table:
     rows: list[list[str]]
 
     @classmethod
-    def of(cls, path: Path, told: Told) -> Table:
+    def of(cls, path: Path, choices: Choices) -> Table:
         """With the delimiter that gives most lines the same number of columns; a UserError if all have one."""
         lines = list(islice(lines_of(path), LOOKED_AT))
         if lines[0].text.lstrip().startswith("{"):
@@ -84,7 +84,7 @@ class Table:
             rows = [_cells(line, delimiter, quotes) for line in lines]
             ((width, count),) = Counter(map(len, rows)).most_common(1)
             if width > 1 and count > 0.9 * len(rows):
-                named = _names_columns(rows, told)
+                named = _names_columns(rows, choices)
                 heading = [cell.strip() for cell in rows[0]] if named else []
                 return cls(delimiter, quotes, heading, [row for row in rows[named:] if len(row) == width])
         hint = "separate columns by tabs (TSV) or commas (CSV), or name two files, line n of one translating line n"
@@ -124,14 +124,14 @@ def _cells(line: Line, delimiter: str, quotes: bool) -> list[str]:
         return [line.text]
 
 
-def _names_columns(rows: Sequence[Sequence[str]], told: Told) -> bool:
+def _names_columns(rows: Sequence[Sequence[str]], choices: Choices) -> bool:
     """Whether the first line is a heading: as it was said, or since it has the names of columns or languages."""
-    if told.header is not None:
-        return told.header
+    if choices.header is not None:
+        return choices.header
     names = [cell.strip() for cell in rows[0]]
     if len(rows) == 1:
         return False
-    if told.languages is not None and set(told.languages) <= set(names):
+    if choices.languages is not None and set(choices.languages) <= set(names):
         return True
     lowered = [name.lower() for name in names]
     codes = all(re.fullmatch("[a-z]{2}", name) for name in lowered) and len(set(lowered)) == len(lowered)
@@ -151,24 +151,24 @@ def by_split(files: Sequence[Path], named: Sequence[str] | None = None) -> dict[
     if named is not None and len(named) != len(files):
         hint = f"name one of {', '.join((*SPLITS, ALL))} for each file, in their order"
         raise UserError(f"{len(named)} splits for {len(files)} files", hint=hint)
-    found = defaultdict(list)
+    by_name = defaultdict(list)
     for path, split in zip(files, named or map(_split_of, files), strict=True):
         if split not in (*SPLITS, ALL):
             raise UserError(f"--splits {split}", hint=f"choose of {', '.join((*SPLITS, ALL))}")
-        found[split].append(path)
+        by_name[split].append(path)
 
-    counts = {len(paths) for paths in found.values()}
-    if set(found) in ({ALL}, set(SPLITS)) and len(counts) == 1 and counts.pop() <= 2:
-        return dict(found)
-    listed = "; ".join(f"{split}: {', '.join(path.name for path in paths)}" for split, paths in found.items())
+    counts = {len(paths) for paths in by_name.values()}
+    if set(by_name) in ({ALL}, set(SPLITS)) and len(counts) == 1 and counts.pop() <= 2:
+        return dict(by_name)
+    listed = "; ".join(f"{split}: {', '.join(path.name for path in paths)}" for split, paths in by_name.items())
     hint = "name one file or a pair, or as many of each of train, dev and test"
-    missing = [split for split in SPLITS if split not in found]
+    missing = [split for split in SPLITS if split not in by_name]
     message = f"these files make no data set ({listed})"
-    if missing and found.keys() & set(SPLITS):
+    if missing and by_name.keys() & set(SPLITS):
         message = f"no file is known as {' or '.join(missing)} ({listed})"
         hint = f"{hint}; one file for all splits is `--splits {ALL}`"
-    if ALL in found and len(found) > 1:
-        others = ", ".join(path.name for path in found[ALL])
+    if ALL in by_name and len(by_name) > 1:
+        others = ", ".join(path.name for path in by_name[ALL])
         message = f"the names of some files do not say which split they are: {others}"
     example = " ".join(split if split in SPLITS else "train" for split in map(_split_of, files))
     raise UserError(message, hint=f"{hint}; say which is which in their order, as by `--splits {example}`")
@@ -179,35 +179,35 @@ def _split_of(path: Path) -> str:
     return next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), ALL)
 
 
-def guess(files: Sequence[Path], told: Told) -> Guess:
+def guess(files: Sequence[Path], choices: Choices) -> Guess:
     """`task`, `splits` and `format` of an entry, files by their names; a UserError if they cannot be guessed."""
-    splits = by_split(files, told.splits)
+    splits = by_split(files, choices.splits)
     first = next(iter(splits.values()))
     divide = {"divide": _sizes(first[0])} if ALL in splits else {}
     if len(first) == 2:
-        if told.kind == "inflection":
+        if choices.kind == "inflection":
             hint = "name one file of lemma, features and form for each split"
             raise UserError("no columns for a task of inflection", file=first[0], hint=hint)
-        return _pair_of_files(splits, told, divide)
-    table = Table.of(first[0], told)
+        return _pair_of_files(splits, choices, divide)
+    table = Table.of(first[0], choices)
     named: dict[str, Any] = {split: paths[0].name for split, paths in splits.items()}
-    kind, notes = _kind(table, first[0], told)
+    kind, notes = _kind(table, first[0], choices)
     if table.heading:
         notes += (f"the first line is a heading: {', '.join(table.heading)} (or --no-header)",)
-    elif told.header is None:
+    elif choices.header is None:
         notes += ("the first line is a row (or --header)",)
     guessed = _inflection if kind == "inflection" else _columns
-    made = guessed(table, first[0], told, divide)
+    made = guessed(table, first[0], choices, divide)
     return replace(made, splits=named, notes=(*notes, *made.notes))
 
 
-def _kind(table: Table, path: Path, told: Told) -> tuple[str, tuple[str, ...]]:
+def _kind(table: Table, path: Path, choices: Choices) -> tuple[str, tuple[str, ...]]:
     """The kind of task of a table, and how to say another; a UserError if both are as likely."""
-    names = {name for name in told.columns or () if name != LEFT_OUT}
-    kind = told.kind
+    names = {name for name in choices.columns or () if name != LEFT_OUT}
+    kind = choices.kind
     if kind is None and names:
         kind = "inflection" if names == set(InflectionCodec.columns) else "translation"
-    if kind is None and told.languages is not None:
+    if kind is None and choices.languages is not None:
         kind = "translation"
     if kind == "inflection" and table.width != len(InflectionCodec.columns):
         hint = "name one file of lemma, features and form, or, with --kind translation, of two languages"
@@ -240,7 +240,7 @@ def _is_inflection(rows: Sequence[Sequence[str]]) -> bool:
     return shared >= ALIKE * letters
 
 
-def _inflection(table: Table, path: Path, told: Told, divide: dict[str, Any]) -> Guess:
+def _inflection(table: Table, path: Path, choices: Choices, divide: dict[str, Any]) -> Guess:
     """The entry of a table of lemmas, features and forms."""
     if len(table.delimiter) > 1:
         hint = "separate columns by one character, such as a tab"
@@ -248,13 +248,15 @@ def _inflection(table: Table, path: Path, told: Told, divide: dict[str, Any]) ->
     order, separator = guess_columns(table.rows)
     named = [SYNONYMS.get(name.lower(), name.lower()) for name in table.heading]
     notes: tuple[str, ...] = ()
-    if told.columns is not None:
-        if sorted(told.columns) != sorted(order):
+    if choices.columns is not None:
+        if sorted(choices.columns) != sorted(order):
             hint = "name lemma, features and form once each, in the order of the columns"
-            raise UserError(f"--columns {' '.join(told.columns)}", hint=hint)
-        order = list(told.columns)
-        place = order.index("features")
-        separator = guess_columns([[row[place], str(number), str(number)] for number, row in enumerate(table.rows)])[1]
+            raise UserError(f"--columns {' '.join(choices.columns)}", hint=hint)
+        order = list(choices.columns)
+        number_of_features = order.index("features")
+        separator = guess_columns(
+            [[row[number_of_features], str(number), str(number)] for number, row in enumerate(table.rows)]
+        )[1]
     elif sorted(named) == sorted(order):
         order = named
     else:
@@ -264,31 +266,32 @@ def _inflection(table: Table, path: Path, told: Told, divide: dict[str, Any]) ->
     return Guess("inflection", {}, {key: value for key, value in layout.items() if value != default[key]}, notes)
 
 
-def _columns(table: Table, path: Path, told: Told, divide: dict[str, Any]) -> Guess:
+def _columns(table: Table, path: Path, choices: Choices, divide: dict[str, Any]) -> Guess:
     """The entry of a table of two languages, and other columns that are not read."""
-    names = told.columns
+    names = choices.columns
     notes: tuple[str, ...] = ()
     if names is None:
-        names, notes = _names_of_columns(table, path, told)
+        names, notes = _names_of_columns(table, path, choices)
     places = {name: number for number, name in enumerate(names) if name != LEFT_OUT}
-    source, target = told.languages or (list(places)[:2] if len(places) == 2 else (None, None))
-    if source not in places or target not in places or len(names) > table.width:
-        said = " ".join(names)
+    sides = list(choices.languages or places)
+    if len(sides) != 2 or not set(sides) <= places.keys() or len(names) > table.width:
+        listed = " ".join(names)
         hint = f"name two of {table.width} columns, with `{LEFT_OUT}` for others, such as --columns en de -"
-        raise UserError(f"--columns {said} does not say which are source and target", file=path, hint=hint)
-    read: dict[str, Any] = {"kind": "columns", "columns": {name: places[name] for name in (source, target)}}
+        raise UserError(f"--columns {listed} does not say which are source and target", file=path, hint=hint)
+    source, target = sides
+    read: dict[str, Any] = {"kind": "columns", "columns": {name: places[name] for name in sides}}
     layout = {"source": source, "target": target, "read": read | table.format("separator") | divide}
     return Guess("translation", {}, layout, notes)
 
 
-def _names_of_columns(table: Table, path: Path, told: Told) -> tuple[list[str], tuple[str, ...]]:
+def _names_of_columns(table: Table, path: Path, choices: Choices) -> tuple[list[str], tuple[str, ...]]:
     """Names of the columns that hold source and target, and how to say others: those of the heading, else the first
     two that are no numbers."""
-    if told.languages is not None and set(told.languages) <= set(table.heading):
-        return [name if name in told.languages else LEFT_OUT for name in table.heading], ()
-    if told.languages is None and len(table.heading) == 2:
+    if choices.languages is not None and set(choices.languages) <= set(table.heading):
+        return [name if name in choices.languages else LEFT_OUT for name in table.heading], ()
+    if choices.languages is None and len(table.heading) == 2:
         return _sides([name.lower() for name in table.heading]), ()
-    if told.languages is None:
+    if choices.languages is None:
         hint = "name both: --languages de en"
         if table.width > 2:
             hint = "name source and target, and `-` for other columns, in their order: --columns en de -"
@@ -298,7 +301,7 @@ def _names_of_columns(table: Table, path: Path, told: Told) -> tuple[list[str], 
         hint = "name source and target, and `-` for other columns, in their order: --columns en de -"
         raise UserError("two columns of text are not there", file=path, hint=hint)
     names = [LEFT_OUT] * table.width
-    for place, language in zip(texts, told.languages, strict=False):
+    for place, language in zip(texts, choices.languages, strict=False):
         names[place] = language
     if table.width == 2:
         return names, ()
@@ -309,13 +312,13 @@ def _are_numbers(cells: Sequence[str]) -> bool:
     return all(re.fullmatch(r"[\d.,:/-]*", cell.strip()) for cell in cells)
 
 
-def _pair_of_files(splits: Mapping[str, Sequence[Path]], told: Told, divide: dict[str, Any]) -> Guess:
+def _pair_of_files(splits: Mapping[str, Sequence[Path]], choices: Choices, divide: dict[str, Any]) -> Guess:
     """The entry of files of lines, or of segments, one for each language."""
     first = next(iter(splits.values()))
-    source, target = told.languages or _sides([_end_of_name(path) for path in first])
+    source, target = choices.languages or _sides([_end_of_name(path) for path in first])
     read: dict[str, Any] = {"kind": "segments" if any(map(_is_markup, first)) else "lines"}
     named = {split: {source: paths[0].name, target: paths[1].name} for split, paths in splits.items()}
-    notes = () if told.languages else (f"the first file is {source}, the second {target} (or --languages)",)
+    notes = () if choices.languages else (f"the first file is {source}, the second {target} (or --languages)",)
     return Guess("translation", named, {"source": source, "target": target, "read": read | divide}, notes)
 
 
@@ -330,7 +333,7 @@ def _end_of_name(path: Path) -> str:
 
 
 def _sides(names: Sequence[str]) -> list[str]:
-    """Names of source and target; a UserError if they are not told apart."""
+    """Names of source and target; a UserError if they are not choices apart."""
     if len(set(names)) != 2 or not all(re.fullmatch(SIDE, name) for name in names):
         raise UserError("which languages these are is not known", hint="name both: --languages de en")
     return list(names)
@@ -353,7 +356,7 @@ class Written:
     notes: tuple[str, ...]  # what was guessed, and how to say otherwise
 
 
-def write_entry(name: str, files: Sequence[Path], registry: Path, told: Told) -> Written:
+def write_entry(name: str, files: Sequence[Path], registry: Path, choices: Choices) -> Written:
     """Adds an entry to a registry, which is made if it is not there.
 
     A UserError says what is wrong with the files, or that the name is taken; nothing is written then.
@@ -365,7 +368,7 @@ def write_entry(name: str, files: Sequence[Path], registry: Path, told: Told) ->
     paths = {path.name: {"path": os.path.relpath(path, folder)} for path in files}
     if len(paths) < len(files):
         raise UserError("two of the files have one name", hint="rename one")
-    guessed = guess(files, told)
+    guessed = guess(files, choices)
     entry = {"task": guessed.task, "title": name, "files": paths, "splits": guessed.splits, "format": guessed.format}
     text = yaml.safe_dump({name: entry}, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
     before = ""

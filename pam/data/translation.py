@@ -231,9 +231,9 @@ class Extract(Stage[PairsFormat]):
             elif self.layout.blank_lines == "drop":
                 writer.dropped["a blank line"] += 1
             else:
-                place = next(place for place, one_side in enumerate(texts) if not all(one_side))
+                blank = next(number for number, one_side in enumerate(texts) if not all(one_side))
                 hint = f"{self.hint}, or write `format: {{blank_lines: drop}}`"
-                faults.add(pair[place].error(self.blank.format(self.layout.fields[place]), hint))
+                faults.add(pair[blank].error(self.blank.format(self.layout.fields[blank]), hint))
         faults.check()
         return control
 

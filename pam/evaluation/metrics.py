@@ -28,7 +28,7 @@ class Units:
     counts: Floats  # (units, columns)
     references: str  # SHA-256 of what was to be predicted; two systems can be compared only where it is the same
 
-    def place(self, column: str) -> int:
+    def index_of(self, column: str) -> int:
         """Index of a count. One of references that these have for all outputs in common is found by its plain name."""
         plain = re.sub(r"_b\d+$", "", column)
         names = (column, plain, plain.removeprefix(UNPENALIZED_COUNT))
@@ -36,7 +36,7 @@ class Units:
 
     def of(self, columns: Sequence[str]) -> Floats:
         """The named counts, (units, len(columns))."""
-        return self.counts[:, [self.place(column) for column in columns]]
+        return self.counts[:, [self.index_of(column) for column in columns]]
 
     def total(self, columns: Sequence[str]) -> Floats:
         """Sums of the named counts over all units, (len(columns),)."""
