@@ -20,7 +20,7 @@ import pandas as pd
 
 from pam.config import RunConfig, load_run
 from pam.data.dataset import SPLITS, Prepared
-from pam.data.download import fetch
+from pam.data.download import fetch, size_of
 from pam.data.prepare import TaskFormat, files_of, prepare
 from pam.data.registry import Dataset
 from pam.data.sampling import Sample
@@ -135,7 +135,7 @@ def _some_data(name: str, entry: Dataset, task: Path, place: Path) -> tuple[Prep
     raw, local = Path("data", name), bool(entry.local_paths())
     paths = [Path(file.path or raw / key) for key, file in entry.files.items()]
     here = all(path.exists() for path in paths)
-    if not (here or entry.package) or (here and sum(path.stat().st_size for path in paths) > LARGEST):
+    if not (here or entry.package) or (here and sum(map(size_of, paths)) > LARGEST):
         return None, {}
     if local or not here:
         raw = place / "raw"

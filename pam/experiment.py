@@ -322,12 +322,30 @@ def _file_of(model: str) -> Path:
 
 
 def check_local(name: str, dataset: Dataset) -> list[Path]:
-    """The user's own files that a data set is copied from; a UserError if one is missing."""
+    """The user's own files that a data set is copied from, of a folder all of its files; a UserError if one is
+    missing, or cannot be an input of the workflow."""
+    files = []
     for path in dataset.local_paths():
-        if not path.is_file():
+        if path.is_dir():
+            files += _files_in(name, path)
+        elif path.is_file():
+            files.append(path)
+        else:
             hint = "correct its `path:` (relative to the registry's folder) or put it there"
             raise UserError(f"data set `{name}`: no such file", file=path, hint=hint)
-    return dataset.local_paths()
+    return files
+
+
+def _files_in(name: str, folder: Path) -> list[Path]:
+    """All files of a folder: a folder itself does not show that one of them has changed."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    if not files:
+        raise UserError(f"data set `{name}`: the folder is empty", file=folder, hint="put its files there")
+    for path in files:
+        if not str(path).isprintable() or set("{}") & set(str(path)):
+            message = f"data set `{name}`: a name with braces, which Snakemake takes for wildcards, or unprintable"
+            raise UserError(message, file=path, hint="rename the file")
+    return files
 
 
 def check_known(

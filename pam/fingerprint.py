@@ -37,6 +37,7 @@ CHOICES: dict[str, set[str]] = {
     "pam.data.prepare": set(),
     "pam.data.readers": {"READERS"},
     "pam.data.summarization": set(),
+    "pam.data.text_files": set(),
     "pam.data.tokenizers": {"TOKENIZERS", "CODECS"},
     "pam.data.translation": set(),
     "pam.decoding.generator": set(),

@@ -231,8 +231,11 @@ class Workflow:
         folder = self.data.format(task=wildcards.task)
         earlier = [f"{folder}/{one}" for one in stages[: stages.index(name)]]
         other = self._task(wildcards).trained_on
-        symbols = [file.format(task=other) for file in self.prepared("train", "dev")] if other and earlier else []
-        return [*earlier, *symbols] or f"data/{self.dataset_of(wildcards)}/.fetched"
+        symbols = []
+        if other and (earlier or name == stages[-1]):
+            symbols = [file.format(task=other) for file in self.prepared("train", "dev")]
+        fetched = f"data/{self.dataset_of(wildcards)}/.fetched"
+        return [*(earlier or [fetched]), *symbols]
 
     def last_stage(self, wildcards: Wildcards) -> str:
         """The stage that completes a task's data."""

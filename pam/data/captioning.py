@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
@@ -20,10 +21,11 @@ from pam.data.dataset import SPLITS, write_split
 from pam.data.features import Table, clips_in, spaced, write_table
 from pam.data.prepare import Stage, Task, TaskFormat, class_names
 from pam.data.readers import ALL, Files
+from pam.data.text_files import cleaned, lines_of
 from pam.data.tokenizers import TOKENIZERS, CaptioningCodec, CaptioningSettings, SideSettings
 from pam.data.translation import LANGUAGE, REFERENCES, SCORED, VocabularyFormat, pair_writer, read_pairs
 from pam.data.vocabulary import Vocabulary
-from pam.io import Strict, UserError, atomic_write, read_json
+from pam.io import Strict, UserError, atomic_write
 
 CAPTIONS, FEATURES = "captions", "features"  # what the registry names the files by, below the split `all`
 
@@ -81,7 +83,7 @@ def read_captions(path: Path) -> dict[str, list[str]]:
     It is JSON, in one of three forms: an object of clips, each with a list of captions; a list of objects with `id` and
     `caption`; or MSR-VTT's object, whose `sentences` have a `video_id` and a `caption` each, in the order of `videos`.
     """
-    content = read_json(path)
+    content = _read_json(path)
     found: dict[str, list[str]] = defaultdict(list)
     records: Any = content
     if isinstance(content, dict):
@@ -105,6 +107,15 @@ def read_captions(path: Path) -> dict[str, list[str]]:
             raise UserError(f"the clip {clip!r} has a tab or a line end in its name", file=path, hint="rename it")
         found[clip] += texts
     return dict(found)
+
+
+def _read_json(path: Path) -> Any:
+    """The content of a user's JSON, also compressed; a UserError names the line that is none."""
+    try:
+        return json.loads("\n".join(line.text for line in lines_of(path)))
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", None)
+        raise UserError(f"this is not valid JSON: {error}", file=path, line=line, hint="correct the file") from error
 
 
 class Extract(Stage[CaptioningFormat]):
@@ -160,16 +171,18 @@ class Extract(Stage[CaptioningFormat]):
     def _write(self, split: str, clips: list[str], captions: Mapping[str, list[str]], path: Path) -> dict[str, Any]:
         """Training has a line for each caption, of which a sample may be drawn; other splits one for each clip."""
         with pair_writer(self.out / "extract", split) as writer:
-            cleaned = {clip: [" ".join(text.split()) for text in captions[clip]] for clip in clips}
-            for clip, texts in cleaned.items():
+            texts_of = {
+                clip: [cleaned(unicodedata.normalize("NFC", text)) for text in captions[clip]] for clip in clips
+            }
+            for clip, texts in texts_of.items():
                 if not all(texts):
                     hint = "complete it or delete it"
                     raise UserError(
                         f"caption {texts.index('') + 1} of the clip `{clip}` is empty", file=path, hint=hint
                     )
-            rows = [(clip, text) for clip in clips for text in cleaned[clip]]
+            rows = [(clip, text) for clip in clips for text in texts_of[clip]]
             if split in SCORED:
-                rows = [(clip, json.dumps(cleaned[clip], ensure_ascii=False)) for clip in clips]
+                rows = [(clip, json.dumps(texts_of[clip], ensure_ascii=False)) for clip in clips]
             drawn, writer.dropped["not in the sample"] = self.layout.sample.of(split, iter(rows))
             for row in drawn:
                 writer.write(*row)

@@ -331,7 +331,8 @@ class Prepared:
     def codec(self) -> Codec:
         """Text to symbols and back, as the data was prepared."""
         codec = load_codec(self.summary["task"], self.folder)
-        for name in codec.files:
+        prepared = [name for name in codec.optional_files if name in self.summary["outputs_sha256"]]
+        for name in {*codec.files_in(self.folder), *prepared}:
             self.file(name)
         return codec
 

@@ -17,10 +17,10 @@ from pydantic import Field
 
 from pam.data.dataset import Limits
 from pam.data.prepare import Stage, Task
-from pam.data.readers import REFERENCE
 from pam.data.tokenizers import SIDES, SummarizationCodec, SummarizationSettings
 from pam.data.translation import (
     LANGUAGE,
+    REFERENCE,
     SCORED,
     Extract,
     Index,

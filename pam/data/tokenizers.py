@@ -20,6 +20,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import Field, ValidationError
 
 from pam.data.features import Frames, Table, checked, read_array, spaced
+from pam.data.text_files import Line, cells_of, cleaned
 from pam.io import Section, Strict, UserError, unknown, write_text
 
 Side = Literal["source", "target"]
@@ -161,6 +162,7 @@ class Codec(ABC):
     units: int = 0  # of the vectors that sources consist of, in place of symbols; 0: there are none
     clips: Table | None = None  # the vectors of sources of a prepared folder
     files: ClassVar[tuple[str, ...]]  # what it is stored in, in a prepared folder and a model folder alike
+    optional_files: ClassVar[tuple[str, ...]] = ()  # the same, of which a folder may have none
 
     @classmethod
     @abstractmethod
@@ -183,6 +185,11 @@ class Codec(ABC):
     def target_text(self, symbols: Sequence[str]) -> str:
         """The target column that symbols spell."""
 
+    @classmethod
+    def files_in(cls, folder: Path) -> tuple[str, ...]:
+        """Names of the files of the codec that belong to a folder."""
+        return (*cls.files, *(name for name in cls.optional_files if (folder / name).is_file()))
+
     def readable(self, target: str) -> str:
         """A target column as a person writes it."""
         return target
@@ -192,33 +199,92 @@ class Codec(ABC):
         return list(range(len(symbols)))
 
 
+OPENING, CLOSING = "([{", ")]}"
+
+
+def split_features(text: str, separator: str) -> list[str]:
+    """Split a bundle of features at separators outside of brackets: `N;NOM(PL;PSS(1,PL))` has two.
+
+    Where brackets do not match, they are characters as others are.
+    """
+    pieces = text.split(separator)
+    nested: list[str] = []
+    depth = 0
+    for piece in pieces:
+        if depth > 0:
+            nested[-1] += separator + piece
+        else:
+            nested.append(piece)
+        depth += sum((char in OPENING) - (char in CLOSING) for char in piece)
+        if depth < 0:
+            break
+    features = pieces if depth != 0 else nested
+    return [feature.strip() for feature in features if feature.strip()]
+
+
+class InflectionSettings(Strict):
+    """An inflection codec's file: how the data's files write a row."""
+
+    separator: str = Field(",", min_length=1, description="separates two features")
+    delimiter: str = Field("\t", min_length=1, max_length=1, description="separates two columns")
+    quotes: bool = Field(False, description="columns may be in double quotes, as in CSV")
+    columns: list[str] = Field(["lemma", "features", "form"], description="order of the columns")
+
+
 class InflectionCodec(Codec):
-    """Symbols of lemmas, features and forms; it needs no files."""
+    """Symbols of lemmas, features and forms. It has a file only where rows are not written in the usual way."""
 
     columns = ("lemma", "features", "form")
     files = ()
+    optional_files = ("codec.json",)
+
+    def __init__(self, settings: InflectionSettings | None = None) -> None:
+        self.settings = settings or InflectionSettings()
 
     @classmethod
     def load(cls, folder: Path) -> InflectionCodec:
-        return cls()
+        files = cls.files_in(folder)
+        return cls(load_settings(InflectionSettings, folder / files[0])) if files else cls()
+
+    def save(self, folder: Path) -> None:
+        """Write the settings into a folder if they are not the usual ones; what another preparation left there goes."""
+        path = folder / self.optional_files[0]
+        if self.settings == InflectionSettings():
+            path.unlink(missing_ok=True)
+        else:
+            write_text(path, self.settings.model_dump_json(indent=1) + "\n")
 
     def source_symbols(self, columns: Sequence[str]) -> list[str]:
         """Symbols of (lemma, features): each feature, then each character of the lemma.
 
         A feature of one character, such as `V`, becomes `feature=V`: it is not the letter.
         """
+        separator = self.settings.separator
         if len(columns) != 2 or not columns[0].strip():
-            hint = "for example: Haus<TAB>case=dative,number=plural"
-            raise UserError("expected a lemma, a tab and features", hint=hint)
+            example = separator.join(("case=dative", "number=plural"))
+            raise UserError("expected a lemma, a tab and features", hint=f"for example: Haus<TAB>{example}")
         lemma, features = (unicodedata.normalize("NFC", column).strip() for column in columns)
-        listed = filter(None, (feature.strip() for feature in features.split(",")))
-        return [*(f"feature={name}" if len(name) == 1 else name for name in listed), *lemma]
+        names = split_features(features, separator)
+        return [*(f"feature={name}" if len(name) == 1 else name for name in names), *lemma]
 
     def target_symbols(self, target: str) -> list[str]:
         return list(unicodedata.normalize("NFC", target).strip())
 
     def typed_source(self, line: str) -> tuple[str, ...]:
+        """Lemma and features of a line, which may be a whole row of the data's files.
+
+        Columns are separated by tabs or as in these files, features as in these files. A line without that separator
+        may have commas in its place.
+        """
         columns = tuple(line.split("\t"))
+        if len(columns) == 1 and self.settings.delimiter in line:
+            columns = tuple(cells_of(Line(line, Path(), 1), self.settings.delimiter, self.settings.quotes))
+        if len(columns) == len(self.columns):
+            cells = dict(zip(self.settings.columns, columns, strict=True))
+            columns = (cells["lemma"], cells["features"])
+        separator = self.settings.separator
+        if len(columns) == 2 and len(split_features(columns[1], separator)) == 1:
+            columns = (columns[0], separator.join(split_features(columns[1], ",")))
         self.source_symbols(columns)
         return columns
 
@@ -328,7 +394,8 @@ class TranslationCodec(Codec):
         return self.target.symbols(target.split())
 
     def typed_source(self, line: str) -> tuple[str, ...]:
-        words = self.source.words(line)
+        # As training text was: composed letters, no control characters.
+        words = self.source.words(cleaned(unicodedata.normalize("NFC", line)))
         if not words:
             raise UserError("expected a sentence", hint="write one sentence a line")
         return (" ".join(words),)

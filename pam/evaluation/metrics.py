@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pam.io import unknown
 
 Floats = NDArray[np.float64]
+UNPENALIZED_COUNT = "unpenalized_"  # begins the name of a count of references for outputs without a length penalty
 ORDERS, CHARACTER_ORDERS = 4, 6  # longest n-grams of words that BLEU counts, and of characters that chrF counts
 
 
@@ -27,9 +28,15 @@ class Units:
     counts: Floats  # (units, columns)
     references: str  # SHA-256 of what was to be predicted; two systems can be compared only where it is the same
 
+    def index_of(self, column: str) -> int:
+        """Index of a count. One of references that these have for all outputs in common is found by its plain name."""
+        plain = re.sub(r"_b\d+$", "", column)
+        names = (column, plain, plain.removeprefix(UNPENALIZED_COUNT))
+        return self.columns.index(next((name for name in names if name in self.columns), column))
+
     def of(self, columns: Sequence[str]) -> Floats:
         """The named counts, (units, len(columns))."""
-        return self.counts[:, [self.columns.index(column) for column in columns]]
+        return self.counts[:, [self.index_of(column) for column in columns]]
 
     def total(self, columns: Sequence[str]) -> Floats:
         """Sums of the named counts over all units, (len(columns),)."""
@@ -88,7 +95,11 @@ def metric_of(name: str) -> Metric:
         return known
     beam = int(found[2])
     outputs = tuple(of_beam(column, beam) for column in known.of_outputs)
-    return replace(known, name=of_beam(known.name, beam), label=f"{known.label}, beam {beam}", of_outputs=outputs)
+    # Of several references those are counted that fit an output best.
+    given = tuple(of_beam(column, beam) if column in OF_REFERENCES else column for column in known.given)
+    return replace(
+        known, name=of_beam(known.name, beam), label=f"{known.label}, beam {beam}", of_outputs=outputs, given=given
+    )
 
 
 def percentage(sums: Floats) -> Floats:
@@ -182,6 +193,8 @@ METEOR_COUNTS = ("matched_output", "matched_reference", "output", "reference", "
 """Weighted words of output and reference that match, and all of them; runs of matches in order, and matches."""
 CHRF_OUTPUT = (*numbered(CHARACTER_ORDERS, "chrf_hyp"), *numbered(CHARACTER_ORDERS, "chrf_match"))
 CHRF_REFERENCE = numbered(CHARACTER_ORDERS, "chrf_ref")
+OF_REFERENCES = frozenset({"words", f"{UNPENALIZED_COUNT}words", "sacrebleu_words", *CHRF_REFERENCE})
+"""Counts of the references of a translation: where it has several, those of the references that fit the output."""
 
 
 def _accuracy(name: str, label: str, right: str, total: str) -> Metric:
@@ -225,13 +238,16 @@ METRICS: dict[str, Metric] = {
         _perplexity("ppl_exact", "Perplexity, exact sum", "nll_exact"),
         Metric("bleu", "BLEU", bleu_columns("bleu"), ("words",), partial(bleu, smooth=False)),
         Metric(
-            "bleu_unpenalized", "BLEU without length penalty", bleu_columns("bleu_unpenalized"), ("words",),
+            "bleu_unpenalized",
+            "BLEU without length penalty",
+            bleu_columns("bleu_unpenalized"),
+            (f"{UNPENALIZED_COUNT}words",),
             partial(bleu, smooth=False),
         ),
         Metric("length_ratio", "Words over the reference's", ("bleu_length",), ("words",), _ratio, decimals=3),
         Metric(
             "length_ratio_unpenalized", "Words over the reference's without length penalty",
-            ("bleu_unpenalized_length",), ("words",), _ratio, decimals=3,
+            ("bleu_unpenalized_length",), (f"{UNPENALIZED_COUNT}words",), _ratio, decimals=3,
         ),
         Metric("sacrebleu", "sacreBLEU", bleu_columns("sacrebleu"), ("sacrebleu_words",), partial(bleu, smooth=True)),
         Metric("chrf", "chrF", CHRF_OUTPUT, CHRF_REFERENCE, chrf),

@@ -6,8 +6,9 @@ as people write it; sacreBLEU splits it into words in its own way, which its sig
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,12 +17,14 @@ from pydantic import Field
 
 from pam.data.dataset import Prepared
 from pam.data.readers import read_lines
+from pam.data.translation import OTHER_REFERENCES
 from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import Counts, EvalInputs, columns_of, load, read_checked, read_predictions
 from pam.evaluation.metrics import (
     CHARACTER_ORDERS,
     CHRF_OUTPUT,
     CHRF_REFERENCE,
+    UNPENALIZED_COUNT,
     Floats,
     Units,
     bleu_columns,
@@ -58,14 +61,15 @@ def count(inputs: EvalInputs) -> Counts:
     A UserError names a file that is missing or faulty, or is about other sentences.
     """
     references = read_references(inputs)
+    others = read_other_references(inputs)
     metrics = sacre_metrics(target_language(inputs.prepared))
     parts, names, details = list[Units](), list[str](), dict[str, Any]()
     for path, beam in inputs.by_beam:
         rows = read_checked(path, inputs, Prediction)
-        parts.append(_sentences(rows, references, metrics, beam))
+        parts.append(_sentences(rows, references, others, metrics, beam))
         names += [of_beam(name, beam) for name in OF_BEAMS]
         if UNPENALIZED in columns_of(path):
-            parts.append(_unpenalized(path, parts[-1], metrics["bleu"], beam))
+            parts.append(_unpenalized(path, parts[-1], others, metrics["bleu"], beam))
             names += [of_beam(name, beam) for name in OF_PENALTIES]
         words = " ".join(row.predicted for row in rows).split()
         details[of_beam("unknown_words", beam)] = words.count(UNKNOWN)
@@ -85,6 +89,36 @@ def count(inputs: EvalInputs) -> Counts:
 def read_references(inputs: EvalInputs) -> list[str]:
     """Reference translations as people write them, one a sentence; a UserError if they are not what was prepared."""
     return read_lines(inputs.prepared.file(f"{inputs.split}.target.txt"))
+
+
+@dataclass(frozen=True)
+class OtherReferences:
+    """Further references of each sentence, of any number, where some sentences have several."""
+
+    texts: list[list[str]]  # as people write them
+    words: list[list[str]]  # in words
+
+    def of_sentence(self, number: int) -> list[str]:
+        return self.texts[number] if self.texts else []
+
+
+def read_other_references(inputs: EvalInputs) -> OtherReferences:
+    """Further references, none where each sentence has one; a UserError if they are not what was prepared."""
+    prepared = inputs.prepared
+    name = OTHER_REFERENCES.format(split=inputs.split)
+    if name not in prepared.summary["outputs_sha256"]:
+        return OtherReferences([], [])
+    records = [json.loads(line) for line in read_lines(prepared.file(name))]
+    texts = [[reference["text"] for reference in record] for record in records]
+    words = [[reference["words"] for reference in record] for record in records]
+    return OtherReferences(texts, words)
+
+
+def streams_of(references: Sequence[str], others: Sequence[Sequence[str]]) -> list[Sequence[str | None]]:
+    """References as sacreBLEU takes them: the first of all sentences, the second, and so on; None where none is."""
+    most = max(map(len, others), default=0)
+    further = [[own[place] if place < len(own) else None for own in others] for place in range(most)]
+    return [references, *further]
 
 
 def target_language(data: Prepared) -> str:
@@ -108,41 +142,57 @@ def sacre_metrics(language: str) -> dict[str, SacreMetric]:
     return {"bleu": words, "sacrebleu": sacrebleu, "chrf": CHRF()}
 
 
-def statistics(metric: SacreMetric, outputs: Sequence[str], references: Sequence[str]) -> Floats:
-    """sacreBLEU's own counts per sentence, (sentences, counts), as its significance tests take."""
-    return np.array(metric._extract_corpus_statistics(outputs, [references]), dtype=np.float64)
+def statistics(
+    metric: SacreMetric, outputs: Sequence[str], references: Sequence[str], others: Sequence[Sequence[str]] = ()
+) -> Floats:
+    """sacreBLEU's own counts per sentence, (sentences, counts), as its significance tests take; `others` are further
+    references of each sentence."""
+    streams: Any = streams_of(references, others)
+    return np.array(metric._extract_corpus_statistics(outputs, streams), dtype=np.float64)
 
 
 def _sentences(
-    rows: Sequence[Prediction], references: Sequence[str], metrics: dict[str, SacreMetric], beam: int | None
+    rows: Sequence[Prediction],
+    references: Sequence[str],
+    others: OtherReferences,
+    metrics: dict[str, SacreMetric],
+    beam: int | None,
 ) -> Units:
-    """Counts of one beam's outputs."""
+    """Counts of one beam's outputs. Of several references those count that fit an output, so that counts of references
+    are named by the beam too."""
+    of_reference = beam if others.texts else None
     if len(references) != len(rows):
         raise UserError(f"{len(references)} reference lines for {len(rows)} sentences", hint="prepare the data again")
     columns: dict[str, Floats] = {
         "source_words": np.array([len(row.source.split(" ")) for row in rows], np.float64),
         "sentences": np.ones(len(rows)),
     }
-    in_words = [row.predicted for row in rows], [row.target for row in rows]
-    in_text = [row.text for row in rows], references
+    in_words = [row.predicted for row in rows], [row.target for row in rows], others.words
+    in_text = [row.text for row in rows], references, others.texts
     for name, reference, texts in (("bleu", "words", in_words), ("sacrebleu", "sacrebleu_words", in_text)):
         length, words, *ngrams = statistics(metrics[name], *texts).T
         names = [of_beam(column, beam) for column in bleu_columns(name)]
-        columns |= dict(zip(names, [*ngrams, length], strict=True)) | {reference: words}
+        columns |= dict(zip(names, [*ngrams, length], strict=True)) | {of_beam(reference, of_reference): words}
     chrf = statistics(metrics["chrf"], *in_text).reshape(len(rows), CHARACTER_ORDERS, 3)
     output, reference_ngrams, match = chrf.transpose(2, 1, 0)
-    names = [*(of_beam(column, beam) for column in CHRF_OUTPUT), *CHRF_REFERENCE]
+    names = [*(of_beam(column, beam) for column in CHRF_OUTPUT)]
+    names += [of_beam(column, of_reference) for column in CHRF_REFERENCE]
     columns |= dict(zip(names, [*output, *match, *reference_ngrams], strict=True))
-    digest = digest_of((*row[:2], reference) for row, reference in zip(rows, references, strict=True))
+    pairs = zip(rows, references, strict=True)
+    digest = digest_of((*row[:2], text, *others.of_sentence(number)) for number, (row, text) in enumerate(pairs))
     return Units(numbered(len(rows)), tuple(columns), np.stack(list(columns.values()), axis=1), digest)
 
 
-def _unpenalized(path: Path, penalized: Units, metric: SacreMetric, beam: int | None) -> Units:
+def _unpenalized(path: Path, penalized: Units, others: OtherReferences, metric: SacreMetric, beam: int | None) -> Units:
     """Counts of one beam's outputs without the length penalty that was chosen, which are beside those with it."""
     outputs, references = zip(*read_predictions(path, (UNPENALIZED, "target")), strict=True)
-    length, _, *ngrams = statistics(metric, outputs, references).T
-    columns = tuple(of_beam(column, beam) for column in bleu_columns("bleu_unpenalized"))
-    return replace(penalized, columns=columns, counts=np.stack([*ngrams, length], axis=1))
+    length, words, *ngrams = statistics(metric, outputs, references, others.words).T
+    columns = [of_beam(column, beam) for column in bleu_columns("bleu_unpenalized")]
+    counts = [*ngrams, length]
+    if others.words:
+        columns.append(of_beam(f"{UNPENALIZED_COUNT}words", beam))
+        counts.append(words)
+    return replace(penalized, columns=tuple(columns), counts=np.stack(counts, axis=1))
 
 
 class LengthBin(NamedTuple):
@@ -208,6 +258,7 @@ def paired_bootstrap(
 
     inputs = EvalInputs(data=data, split=split)
     references = read_references(inputs)
+    others = read_other_references(inputs)
     known = sacre_metrics(target_language(inputs.prepared))
     outputs = {name: read_checked(path, inputs, Prediction) for name, path in {"": baseline, **systems}.items()}
     tested = []
@@ -216,10 +267,12 @@ def paired_bootstrap(
         texts = list[tuple[str, Sequence[str]]]()
         for name, rows in outputs.items():
             texts.append((name, [row.predicted if in_words else row.text for row in rows]))
-        targets = [row.target for row in outputs[""]] if in_words else references
+        targets: Any = streams_of(references, others.texts)
+        if in_words:
+            targets = streams_of([row.target for row in outputs[""]], others.words)
         name = of_beam(metric, beam)
         # One metric a test: sacreBLEU keys results by names that two of our metrics share.
-        test = PairedTest(texts, {name: known[metric]}, [targets], test_type="bs", n_samples=resamples)
+        test = PairedTest(texts, {name: known[metric]}, targets, test_type="bs", n_samples=resamples)
         signatures, found = test()
         ((key, signature),) = signatures.items()
         results: list[Any] = found[key]

@@ -106,7 +106,7 @@ def save_model(
     `source_eos`: whether the sources that it was trained with end in an end symbol.
     """
     sides = {"source.vocab": "target.vocab", "target.vocab": "source.vocab"} if run.components.reversed else {}
-    for name in belongings(task):
+    for name in belongings(task, origin):
         write_text(folder / name, (origin / sides.get(name, name)).read_text(encoding="utf-8"))
     write_text(folder / CONFIG, dump_yaml(run))
     others = sorted(path for path in folder.iterdir() if path.is_file() and path.name != WEIGHTS)
@@ -117,9 +117,9 @@ def save_model(
     save_tensors(folder / WEIGHTS, weights, notes)
 
 
-def belongings(task: str) -> list[str]:
-    """The files of a model folder that say what its symbols are."""
-    return ["source.vocab", "target.vocab", *CODECS[task].files]
+def belongings(task: str, folder: Path) -> list[str]:
+    """The files of a model folder, or of prepared data, that say what its symbols are."""
+    return ["source.vocab", "target.vocab", *CODECS[task].files_in(folder)]
 
 
 def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:

@@ -162,7 +162,7 @@ def pair(**options: Any) -> dict[str, Any]:
         (pair() | {"splits": {"train": {"de": "train.de"}}}, "splits:", "give train, dev, test"),
         (pair(dev_every=23), "splits:", "give train, test"),
         (pair(target="de"), "format:", "the same language"),
-        (pair(target="english"), "target: english", "`mine.format.target`"),
+        (pair(target="en glish"), "target: en glish", "`mine.format.target`"),
         (pair(tokenize="mosses"), "format:", "no tokenizer `mosses`; known: moses, none, unidic"),
         (pair(read="line"), "read: line", "did you mean `lines`"),
         (pair(read={"kind": "lines", "devide": 1}), "devide: 1", "devide"),

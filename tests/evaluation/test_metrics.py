@@ -62,7 +62,7 @@ def test_a_beams_metric_takes_the_beams_counts_and_those_of_the_reference() -> N
     found = metric_of("bleu_b10")
     assert (found.name, found.label) == ("bleu_b10", "BLEU, beam 10")
     assert found.columns[0] == "bleu_match1_b10"
-    assert found.columns[-2:] == ("bleu_length_b10", "words")
+    assert found.columns[-2:] == ("bleu_length_b10", "words_b10")
     assert metric_of("bleu").columns[0] == "bleu_match1"
 
 
