@@ -23,6 +23,7 @@ COMMANDS = {  # in the order in which a user meets them
     "reuse": train.reuse,
     "length-penalty": train.length_penalty,
     "predict": train.predict,
+    "export": train.export,
     "analyze": evaluate.analyze,
     "attention": evaluate.attention,
     "score": evaluate.score,

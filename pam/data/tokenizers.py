@@ -181,6 +181,10 @@ class Codec(ABC):
     def typed_source(self, line: str) -> tuple[str, ...]:
         """The source columns that a typed line means; a UserError if it means none."""
 
+    def typed_target(self, line: str) -> str:
+        """Return the target column that a typed line means."""
+        return line
+
     @abstractmethod
     def target_text(self, symbols: Sequence[str]) -> str:
         """The target column that symbols spell."""
@@ -400,6 +404,9 @@ class TranslationCodec(Codec):
             raise UserError("expected a sentence", hint="write one sentence a line")
         return (" ".join(words),)
 
+    def typed_target(self, line: str) -> str:
+        return " ".join(self.target.words(line))
+
     def target_text(self, symbols: Sequence[str]) -> str:
         return " ".join(self.target.joined(symbols))
 
@@ -472,6 +479,9 @@ class CaptioningCodec(Codec):
 
     def typed_source(self, line: str) -> tuple[str, ...]:
         return (line.strip(),)
+
+    def typed_target(self, line: str) -> str:
+        return " ".join(self.target.words(line))
 
     def target_text(self, symbols: Sequence[str]) -> str:
         return " ".join(symbols)

@@ -25,6 +25,7 @@ from pam.models.model import Model
 
 FORMAT = "pam-model-2"
 WEIGHTS, CONFIG = "weights.safetensors", "config.yaml"
+EXPORTED_WEIGHTS = "model.safetensors"  # in an exported model, where model hubs look for it
 
 
 def digest(tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> str:
@@ -122,6 +123,12 @@ def belongings(task: str, folder: Path) -> list[str]:
     return ["source.vocab", "target.vocab", *CODECS[task].files_in(folder)]
 
 
+def weights_file(folder: Path) -> Path:
+    """Return the path of a model folder's weights; an exported model has them under another name."""
+    exported = folder / EXPORTED_WEIGHTS
+    return exported if exported.is_file() else folder / WEIGHTS
+
+
 def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
     """Reads a model folder, ready to decode; a UserError names a missing or damaged file, or one of another model."""
     if not folder.is_dir():
@@ -132,12 +139,11 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
         raise UserError(message, file=folder, hint="name a model that starts from it")
     source = Vocabulary.load(folder / "source.vocab")
     target = Vocabulary.load(folder / "target.vocab")
-    tensors, notes = load_tensors(folder / WEIGHTS)
+    weights = weights_file(folder)
+    tensors, notes = load_tensors(weights)
     if notes.get("format") != FORMAT:
         raise UserError(
-            f"not a model of this format (`{FORMAT}`)",
-            file=folder / WEIGHTS,
-            hint="take a model folder that `pam train` made",
+            f"not a model of this format (`{FORMAT}`)", file=weights, hint="take a model folder that `pam train` made"
         )
     for name, known in json.loads(notes["files"]).items():
         there = (folder / name).is_file()
@@ -155,7 +161,7 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
     if shapes != {name: tensor.shape for name, tensor in network.state_dict().items()}:
         raise UserError(
             f"these weights do not fit the model that {CONFIG} describes",
-            file=folder / WEIGHTS,
+            file=weights,
             hint="copy the whole model folder again",
         )
     network.load_state_dict(tensors)
