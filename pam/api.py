@@ -261,6 +261,17 @@ class TrainedModel:
             posterior=posterior,
         )
 
+    def unseen(self, source: str) -> list[str]:
+        """List the symbols of a source that the model never saw in training.
+
+        Raises:
+            UserError: the text is none for this model.
+        """
+        symbols = self._source_symbols(source, 0)
+        if self.saved.codec.units:  # a source of vectors has no vocabulary
+            return []
+        return [symbol for symbol in symbols if symbol not in self.saved.source]
+
     def _score_batch(self, sources: Sequence[str], targets: Sequence[str], first: int) -> Iterator[Score]:
         source_symbols = [self._source_symbols(text, number) for number, text in enumerate(sources, first)]
         target_symbols = [self._target_symbols(text) for text in targets]

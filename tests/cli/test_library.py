@@ -87,6 +87,10 @@ def test_attention_is_a_distribution_that_the_symbol_updates_and_a_picture(model
         look.plot(which="nothing")
 
 
+def test_symbols_that_training_did_not_have_are_listed(model: pam.TrainedModel) -> None:
+    assert model.unseen("H漢us\tmood=x") == ["mood=x", "漢"]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
