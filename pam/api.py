@@ -95,7 +95,8 @@ class AttentionMap:
 
     Attributes:
         label: the model's name in tables.
-        source: m source symbols; target: n target symbols.
+        source: m source symbols.
+        target: n target symbols.
         prior: (n, m) attention before the target symbol is seen.
         alignment: (n, m) what is fed to the next decoder state: of Postr-Joint the posterior, of Soft the prior.
         posterior: (n, m) attention once the target symbol is seen (equation 12 of Shankar and Sarawagi 2019); None
