@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pam.data.archives import extract_all
-from pam.io import UserError, atomic_write, read_json, write_json
+from pam.io import UserError, atomic_write, read_json, scratch_folder, write_json
 
 Vectors = NDArray[np.float32]  # (frames, units) of a clip
 HDF5 = (".h5", ".hdf5")  # how names of files end that hold an array for each clip, by its name
@@ -78,9 +77,9 @@ def clips_in(path: Path) -> Iterator[tuple[list[str], Callable[[str], Vectors]]]
 
 @contextmanager
 def _archive(path: Path) -> Iterator[tuple[list[str], Callable[[str], Vectors]]]:
-    with TemporaryDirectory(prefix="pam-") as folder:
-        extract_all(path, Path(folder))
-        found = {own.name.removesuffix(ARRAY): own for own in sorted(Path(folder).rglob(f"*{ARRAY}"))}
+    with scratch_folder() as folder:
+        extract_all(path, folder)
+        found = {own.name.removesuffix(ARRAY): own for own in sorted(folder.rglob(f"*{ARRAY}"))}
         yield list(found), lambda name: read_array(found[name], path / found[name].relative_to(folder))
 
 

@@ -13,7 +13,6 @@ import json
 import lzma
 import re
 import sys
-import tempfile
 import zlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from pydantic import Field, field_validator
 from pam.data.archives import extract_all
 from pam.data.dataset import SPLITS
 from pam.data.sampling import Divide, divided
-from pam.io import Strict, UserError, unknown
+from pam.io import Strict, UserError, scratch_folder, unknown
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -311,10 +310,10 @@ class Mails(Reader):
             raise UserError(f"split {ALL} has several files", hint="name the archive alone")
         if sorted(languages) != ["body", "subject"]:
             raise UserError("a mail has a body and a subject", hint="write `format: {source: body, target: subject}`")
-        with tempfile.TemporaryDirectory(prefix="pam-") as folder:
-            extract_all(archive, Path(folder))
+        with scratch_folder() as folder:
+            extract_all(archive, folder)
             for split in SPLITS:
-                mails = sorted(Path(folder).rglob(f"{split}/*.subject"))
+                mails = sorted(folder.rglob(f"{split}/*.subject"))
                 yield split, (self._mail(path, archive / path.relative_to(folder), languages) for path in mails)
 
     def _mail(self, path: Path, named: Path, languages: Languages) -> Pair:
@@ -376,9 +375,9 @@ class Wit3(Reader):
         archive = files[ALL]
         if not isinstance(archive, Path):
             raise UserError(f"split {ALL} has several files", hint="name the archive alone")
-        with tempfile.TemporaryDirectory(prefix="pam-") as folder:
-            extract_all(archive, Path(folder))
-            talks = {path.name: path for path in sorted(Path(folder).rglob("*")) if path.is_file()}
+        with scratch_folder() as folder:
+            extract_all(archive, folder)
+            talks = {path.name: path for path in sorted(folder.rglob("*")) if path.is_file()}
 
             def paired(name: str) -> Iterator[Pair]:
                 source, target = (archive / name.format(f"{self.pair}.{language}") for language in languages)

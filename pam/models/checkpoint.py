@@ -17,7 +17,7 @@ from pam.config import RunConfig, load_run
 from pam.data.features import Frames
 from pam.data.tokenizers import CODECS, Codec, load_codec
 from pam.data.vocabulary import Vocabulary, ended
-from pam.io import UserError, atomic_write, dump_yaml, sha256_of, write_text
+from pam.io import UserError, atomic_write, dump_yaml, sha256_of, whole_files, write_text
 from pam.models.build import build
 from pam.models.copying import match, pointers_of
 from pam.models.ensemble import Ensemble
@@ -109,7 +109,7 @@ def save_model(
     for name in belongings(task):
         write_text(folder / name, (origin / sides.get(name, name)).read_text(encoding="utf-8"))
     write_text(folder / CONFIG, dump_yaml(run))
-    others = sorted(path for path in folder.iterdir() if path.is_file() and path.name != WEIGHTS)
+    others = [path for path in whole_files(folder) if path.name != WEIGHTS]
     hashes = {path.name: sha256_of(path) for path in others}
     notes = {"format": FORMAT, "task": task, "files": json.dumps(hashes)}
     if not source_eos:  # a folder that does not say it is of a model whose sources end
