@@ -329,6 +329,10 @@ class Prepared:
     @cached_property
     def codec(self) -> Codec:
         """Text to symbols and back, as the data was prepared."""
+        # Without the frames, a clip's name would be taken for that of a file of the user's.
+        for name in Table.FILES:
+            if name in self.summary["outputs_sha256"]:
+                _existing(self.folder / name)
         codec = load_codec(self.summary["task"], self.folder)
         for name in codec.files:
             self.file(name)

@@ -5,10 +5,12 @@ Files are trusted no more than texts: no pickles, no arrays of another shape, no
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +22,21 @@ from pam.io import UserError, atomic_write, read_json, scratch_folder, write_jso
 Vectors = NDArray[np.float32]  # (frames, units) of a clip
 HDF5 = (".h5", ".hdf5")  # how names of files end that hold an array for each clip, by its name
 ARRAY = ".npy"  # how names of files end that hold the array of the clip that they are named for
+# What numpy and h5py raise at headers that they cannot read, or that describe more than there is.
+DAMAGED = (
+    OSError,
+    EOFError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    OverflowError,
+    MemoryError,
+    RuntimeError,
+    SyntaxError,
+    TokenError,
+)
+MOST_PACKED = 1100  # bytes of an array for each byte of a compressed file: more than deflate can pack
 
 
 class Frames(list[str]):
@@ -34,14 +51,20 @@ def read_array(path: Path, named: Path | str | None = None) -> Vectors:
     """The array of a `.npy` file; a UserError says if it is none of a clip, and calls it `named`."""
     place = str(named or path)
     try:
-        with open(path, "rb") as file:
-            array = np.lib.format.read_array(file)  # pickled objects are refused, as is its default
+        array = np.array(_mapped(path))  # pickled objects are refused
     except FileNotFoundError as error:
         raise UserError("no such file", file=place, hint="name a `.npy` file of the clip's frames") from error
-    except (ValueError, EOFError, OSError) as error:
+    except DAMAGED as error:
         hint = "save it by `numpy.save(path, array)`, an array of numbers: pickled objects are not read"
         raise UserError("this is not an array of numbers", file=place, hint=hint) from error
     return checked(array, place)
+
+
+def _mapped(path: Path) -> NDArray[Any]:
+    """The array of a `.npy` file, on disk; one of `DAMAGED` if it is none, or is cut short."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of headers that numpy had to guess at
+        return np.lib.format.open_memmap(path, mode="r")
 
 
 def checked(array: Any, place: str, units: int | None = None) -> Vectors:
@@ -89,13 +112,25 @@ def _hdf5(path: Path) -> Iterator[tuple[list[str], Callable[[str], Vectors]]]:
         import h5py  # optional: features are mostly files of their own
     except ModuleNotFoundError as error:
         raise UserError("HDF5 needs the package h5py", file=path, hint="pip install h5py") from error
+
+    def read(name: str) -> Vectors:
+        place = f"{path}/{name}"
+        try:
+            stored = content[name]
+            if stored.nbytes > MOST_PACKED * stored.id.get_storage_size():
+                raise EOFError
+            array = stored[()]
+        except DAMAGED as error:
+            raise UserError("this array is damaged", file=place, hint="write the file again") from error
+        return checked(array, place)
+
     try:
         content = h5py.File(path, "r")
-    except OSError as error:
+        names = [name for name, own in content.items() if isinstance(own, h5py.Dataset)]
+    except DAMAGED as error:
         raise UserError("this is not an HDF5 file, or it is damaged", file=path, hint="write it again") from error
     with content:
-        names = [name for name, own in content.items() if isinstance(own, h5py.Dataset)]
-        yield names, lambda name: checked(content[name][()], f"{path}/{name}")
+        yield names, read
 
 
 def spaced(vectors: Vectors, first: int | None, count: int | None) -> Vectors:
@@ -121,9 +156,9 @@ class Table:
         """Reads what `write_table` wrote; a UserError if it is missing or damaged."""
         path, places = (folder / name for name in cls.FILES)
         try:
-            frames = np.lib.format.open_memmap(path, mode="r")
+            frames = _mapped(path)
             found = {clip: (int(begin), int(end)) for clip, (begin, end) in read_json(places).items()}
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+        except DAMAGED as error:
             raise UserError("these are not prepared features", file=path, hint="prepare the data again") from error
         return cls(frames, found)
 

@@ -122,6 +122,19 @@ def belongings(task: str) -> list[str]:
     return ["source.vocab", "target.vocab", *CODECS[task].files]
 
 
+def check_files(folder: Path, notes: Mapping[str, str]) -> None:
+    """Raise a UserError if a file of a model folder is missing, or is not the one that the weights were saved with."""
+    for name, known in json.loads(notes.get("files", "{}")).items():
+        path = folder / name
+        message = None
+        if not path.is_file():
+            message = "no such file"
+        elif sha256_of(path) != known:
+            message = "this file does not belong to the model"
+        if message is not None:
+            raise UserError(message, file=path, hint="copy the whole model folder again")
+
+
 def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
     """Reads a model folder, ready to decode; a UserError names a missing or damaged file, or one of another model."""
     if not folder.is_dir():
@@ -139,14 +152,7 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
             file=folder / WEIGHTS,
             hint="take a model folder that `pam train` made",
         )
-    for name, known in json.loads(notes["files"]).items():
-        there = (folder / name).is_file()
-        if not there or sha256_of(folder / name) != known:
-            raise UserError(
-                "this file does not belong to the model" if there else "no such file",
-                file=folder / name,
-                hint="copy the whole model folder again",
-            )
+    check_files(folder, notes)
     codec = load_codec(notes["task"], folder)
     sizes = len(source), len(target)
     members = [build(one.components, one.network, *sizes, codec.units) for one in run.members]

@@ -177,7 +177,10 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
     or no runs are stored, or a task has no prepared data yet.
     """
     experiment, other = plan.experiment, read_yaml(stored / EXPERIMENT)
-    tasks = other.get("tasks", {})
+    tasks = other.get("tasks", {}) if isinstance(other, dict) else {}
+    if not isinstance(tasks, dict) or not all(isinstance(own, dict) for own in tasks.values()):
+        hint = "check it out again, or store the experiment again"
+        raise UserError("this is not an experiment", file=stored / EXPERIMENT, hint=hint)
     if not tasks.keys() & experiment.tasks.keys():
         words, hint = f"no task of `{experiment.experiment}` is in it", f"its tasks are {', '.join(tasks)}"
         raise UserError(words, file=stored / EXPERIMENT, hint=hint)

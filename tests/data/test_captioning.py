@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from pam.data.captioning import read_captions
 from pam.data.dataset import Examples, Prepared
 from pam.data.download import fetch
-from pam.data.features import Frames, spaced
+from pam.data.features import Frames, clips_in, read_array, spaced
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset
 from pam.io import UserError
@@ -170,6 +171,42 @@ def test_faulty_features_are_refused_by_the_name_of_their_clip(tmp_path: Path, n
     assert message in str(caught.value)
     assert next(iter(changed)) in str(caught.value)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda content: content[:60],
+        lambda content: content[:-8],
+        lambda content: content.replace(b"(2, 3)", b"(2, 3" + b"(", 1),
+        lambda content: content.replace(b"'shape': (2, 3)", b"'shape': (9**99)", 1),
+        lambda content: content.replace(b"(2, 3), }", b"(2, 3), " + b"\0", 1),
+        lambda content: content.replace(b"(2, 3), }    ", b"(10**9, 3), }", 1),
+    ],
+    ids=["header cut", "array cut", "brackets", "no shape", "a zero", "more than there is"],
+)
+def test_a_damaged_array_is_refused(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
+    np.save(tmp_path / "clip.npy", frames(0))
+    content = (tmp_path / "clip.npy").read_bytes()
+    assert spoil(content) != content
+    (tmp_path / "clip.npy").write_bytes(spoil(content))
+    with pytest.raises(UserError, match="this is not an array of numbers"):
+        read_array(tmp_path / "clip.npy")
+
+
+def test_an_array_that_hdf5_does_not_hold_is_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "clips.h5", "w") as file:
+        file.create_dataset("clip0", shape=(10**9, 10**6), dtype=np.float32)
+    with clips_in(tmp_path / "clips.h5") as (names, read), pytest.raises(UserError, match="clip0: this array is dam"):
+        read(names[0])
+
+
+def test_prepared_frames_that_are_missing_are_told_of_by_their_file(tmp_path: Path) -> None:
+    folder = ready(tmp_path).folder
+    (folder / "features.npy").unlink()
+    with pytest.raises(UserError) as caught:
+        Prepared(folder).split("train")
+    assert caught.value.file == str(folder / "features.npy")
 
 
 @pytest.mark.parametrize(
