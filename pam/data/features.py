@@ -78,10 +78,15 @@ def checked(array: Any, place: str, units: int | None = None) -> Vectors:
     if units is not None and array.shape[1] != units:
         hint = "make the features of all clips by the same network"
         raise UserError(f"frames of {array.shape[1]} units, where others have {units}", file=place, hint=hint)
-    if not np.isfinite(array).all():
-        frame = int(np.flatnonzero(~np.isfinite(array).all(axis=1))[0]) + 1
-        raise UserError(f"frame {frame} has numbers that are not finite", file=place, hint="leave the clip out")
-    return np.ascontiguousarray(array, dtype=np.float32)
+    # After the conversion, as numbers that float32 does not hold are not finite in it.
+    with np.errstate(over="ignore"):
+        vectors = np.ascontiguousarray(array, dtype=np.float32)
+    finite = np.isfinite(vectors).all(axis=1)
+    if not finite.all():
+        frame = int(np.flatnonzero(~finite)[0]) + 1
+        hint = "leave the clip out"
+        raise UserError(f"frame {frame} has numbers that are not finite", file=place, hint=hint)
+    return vectors
 
 
 @contextmanager

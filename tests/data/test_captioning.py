@@ -156,6 +156,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "no captions": ({"clip6": frames(1)}, "the clip `clip6` has features but no captions"),
     "unequal width": ({"clip1": np.ones((2, 5))}, "frames of 5 units, where others have 3"),
     "not a number": ({"clip1": np.array([[1.0, 2, 3], [1, np.nan, 3]])}, "frame 2 has numbers that are not finite"),
+    "too large": ({"clip1": np.full((2, 3), 1e300)}, "frame 1 has numbers that are not finite"),
     "pickled": ({"clip1": np.array([Pickled()], dtype=object)}, "this is not an array of numbers"),
     "text": ({"clip1": np.array([["a", "b", "c"]])}, "this is not an array of numbers"),
     "one frame alone": ({"clip1": np.ones(3)}, "an array of 3 is no clip of frames x units"),
