@@ -151,11 +151,9 @@ def test_a_group_whose_launcher_is_killed_saves_its_state_and_ends(data: Path, t
 
 @pytest.mark.faults
 def test_an_error_of_all_processes_is_reported_once(data: Path, tmp_path: Path) -> None:
-    # More than float32 holds, so that the second loss is no number on any processor.
-    run = small.run("postr-joint", learning_rate=1e39, warmup_steps=0)
+    run = small.run("postr-joint", learning_rate=1e38, warmup_steps=0)
     command = runs.train(run, data, tmp_path, processes=2)
-    assert command.end() == 2, command.said()
-    # Besides what every training notes.
-    (message, hint) = [line for line in command.said().splitlines() if " nouns/" not in line]
+    assert command.end() == 2
+    (message, hint) = command.said().splitlines()
     assert message.startswith("error: the loss is no longer a number (epoch 1, batch 2: loss nan")
     assert hint == "  hint: lower `training.learning_rate` or `training.clip`"
