@@ -11,7 +11,7 @@ from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake.utils import min_version, validate
 
 from pam import jobs, progress
-from pam.io import SHIPPED, check_writable, find_file
+from pam.io import SHIPPED, check_writable, find_file, remove_leftovers
 from pam.workflow import ReportFiles, Workflow, or_exit, read_config
 from pam.workflow import folder_of, input_folder, input_folders, output_folder
 
@@ -47,6 +47,7 @@ onstart:
     or_exit(jobs.hold, EXPERIMENT.experiment)
     for folder in ("data", flow.results):
         or_exit(check_writable, folder)
+        remove_leftovers(folder)
     jobs.wake_once(JobScheduler)
     progress.show(workflow)
 

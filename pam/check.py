@@ -25,7 +25,7 @@ from pam.data.prepare import TaskFormat, files_of, prepare
 from pam.data.registry import Dataset
 from pam.data.sampling import Sample
 from pam.experiment import check_local
-from pam.io import Given, UserError, write_json
+from pam.io import Given, UserError, whole_files, write_json
 from pam.reporting.catalogue import FIGURES, TABLES
 from pam.run_folder import RunFolder
 from pam.runtime import devices, processor
@@ -96,7 +96,11 @@ def check(files: Sequence[str | Given], say: Say, expected: Path | None = None) 
                 unknown.append(task)
                 continue
             prepared = sum(len(data.split(split)) for split in SPLITS)
-            disk += sum(file.stat().st_size for file in data.folder.rglob("*")) * sum(rows.values()) / prepared
+            disk += (
+                sum(file.stat().st_size for file in whole_files(data.folder, below=True))
+                * sum(rows.values())
+                / prepared
+            )
             costs += list(_costs(flow, left, data, rows, device))
     if expected is not None:
         write_expected(expected, costs)

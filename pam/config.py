@@ -84,6 +84,8 @@ def _checked(layer: dict[str, dict[str, dict[str, Any]]]) -> dict[str, dict[str,
                 for problem in error.errors():
                     if problem["type"] != "missing":  # the model has what a layer leaves out
                         said = PydanticCustomError(problem["type"], "{said}", {"said": problem["msg"]})
+                        if problem["type"] == "refused":  # as `parse` words it
+                            said = PydanticCustomError("refused", "{message}", problem["ctx"])
                         place = (component, kind, *problem["loc"])
                         details.append(InitErrorDetails(type=said, loc=place, input=problem["input"]))
                 if details:

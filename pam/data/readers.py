@@ -8,7 +8,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import tempfile
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -23,7 +22,7 @@ from pam.data.dataset import SPLITS
 from pam.data.sampling import Divide, divided
 from pam.data.text_files import MARKUP, SEGMENT, SUFFIXES, Line, cells_of, cleaned, lines_of, refuse_markup, text_lines
 from pam.data.text_files import read_lines as read_lines
-from pam.io import Strict, UserError, unknown
+from pam.io import Strict, UserError, scratch_folder, unknown
 
 Files = Mapping[str, Path | Mapping[str, Path]]  # split to its file, or to its files by what they hold, as a language
 ALL = "all"  # the one split, in a registry, of pairs that a reader divides into train, dev and test
@@ -290,10 +289,10 @@ class Mails(Reader):
             raise UserError(f"split {ALL} has several files", hint="name the archive alone")
         if sorted(languages) != ["body", "subject"]:
             raise UserError("a mail has a body and a subject", hint="write `format: {source: body, target: subject}`")
-        with tempfile.TemporaryDirectory(prefix="pam-") as folder:
-            extract_all(archive, Path(folder))
+        with scratch_folder() as folder:
+            extract_all(archive, folder)
             for split in SPLITS:
-                mails = sorted(Path(folder).rglob(f"{split}/*.subject"))
+                mails = sorted(folder.rglob(f"{split}/*.subject"))
                 yield split, (self._mail(path, archive / path.relative_to(folder), languages) for path in mails)
 
     def _mail(self, path: Path, named: Path, languages: Languages) -> Pair:
@@ -386,9 +385,9 @@ class Wit3(Reader):
         archive = files[ALL]
         if not isinstance(archive, Path):
             raise UserError(f"split {ALL} has several files", hint="name the archive alone")
-        with tempfile.TemporaryDirectory(prefix="pam-") as folder:
-            extract_all(archive, Path(folder))
-            talks = {path.name: path for path in sorted(Path(folder).rglob("*")) if path.is_file()}
+        with scratch_folder() as folder:
+            extract_all(archive, folder)
+            talks = {path.name: path for path in sorted(folder.rglob("*")) if path.is_file()}
 
             def paired(name: str) -> Iterator[Pair]:
                 source, target = (archive / name.format(f"{self.pair}.{language}") for language in languages)

@@ -17,7 +17,7 @@ from pam.config import RunConfig, load_run
 from pam.data.features import Frames
 from pam.data.tokenizers import CODECS, Codec, load_codec
 from pam.data.vocabulary import Vocabulary, ended
-from pam.io import UserError, atomic_write, dump_yaml, sha256_of, write_text
+from pam.io import UserError, atomic_write, dump_yaml, sha256_of, whole_files, write_text
 from pam.models.build import build
 from pam.models.copying import match, pointers_of
 from pam.models.ensemble import Ensemble
@@ -110,7 +110,7 @@ def save_model(
     for name in belongings(task, origin):
         write_text(folder / name, (origin / sides.get(name, name)).read_text(encoding="utf-8"))
     write_text(folder / CONFIG, dump_yaml(run))
-    others = sorted(path for path in folder.iterdir() if path.is_file() and path.name != WEIGHTS)
+    others = [path for path in whole_files(folder) if path.name != WEIGHTS]
     hashes = {path.name: sha256_of(path) for path in others}
     notes = {"format": FORMAT, "task": task, "files": json.dumps(hashes)}
     if not source_eos:  # a folder that does not say it is of a model whose sources end
@@ -129,6 +129,19 @@ def weights_file(folder: Path) -> Path:
     return exported if exported.is_file() else folder / WEIGHTS
 
 
+def check_files(folder: Path, notes: Mapping[str, str]) -> None:
+    """Raise a UserError if a file of a model folder is missing, or is not the one that the weights were saved with."""
+    for name, known in json.loads(notes.get("files", "{}")).items():
+        path = folder / name
+        message = None
+        if not path.is_file():
+            message = "no such file"
+        elif sha256_of(path) != known:
+            message = "this file does not belong to the model"
+        if message is not None:
+            raise UserError(message, file=path, hint="copy the whole model folder again")
+
+
 def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
     """Reads a model folder, ready to decode; a UserError names a missing or damaged file, or one of another model."""
     if not folder.is_dir():
@@ -145,14 +158,7 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
         raise UserError(
             f"not a model of this format (`{FORMAT}`)", file=weights, hint="take a model folder that `pam train` made"
         )
-    for name, known in json.loads(notes["files"]).items():
-        there = (folder / name).is_file()
-        if not there or sha256_of(folder / name) != known:
-            raise UserError(
-                "this file does not belong to the model" if there else "no such file",
-                file=folder / name,
-                hint="copy the whole model folder again",
-            )
+    check_files(folder, notes)
     codec = load_codec(notes["task"], folder)
     sizes = len(source), len(target)
     members = [build(one.components, one.network, *sizes, codec.units) for one in run.members]

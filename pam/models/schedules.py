@@ -102,7 +102,7 @@ class Scheduled:
         """A value of YAML; a PydanticCustomError says what is wrong with it."""
         if isinstance(value, dict):
             kind = value.get("kind", "constant")
-            if kind not in SCHEDULES:
+            if not isinstance(kind, str) or kind not in SCHEDULES:
                 raise refused(unknown("schedule", str(kind), list(SCHEDULES)), "kind")
             value = SCHEDULES[kind].model_validate(value)
         numbers = value.values if isinstance(value, Schedule) else (value,)

@@ -27,7 +27,6 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from operator import itemgetter
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
@@ -35,7 +34,17 @@ import pandas as pd
 from pam.config import RunConfig, load_run
 from pam.data.archives import extract_all
 from pam.experiment import Plan
-from pam.io import UserError, atomic_write, dump_yaml, read_json, read_yaml, write_json, write_text
+from pam.io import (
+    UserError,
+    atomic_write,
+    dump_yaml,
+    read_json,
+    read_yaml,
+    scratch_folder,
+    whole_files,
+    write_json,
+    write_text,
+)
 from pam.reporting.runs import load_experiment
 
 ARCHIVE, RECORD, SCORES, EXPERIMENT = "runs.tar.xz", "record.json", "scores.json", "experiment.yaml"
@@ -73,7 +82,7 @@ def store(results: Path, out: Path, command: str, commit: str) -> None:
     hidden = tuple(f"attention_{task}_" for task in closed)
     for folder, endings in SHOWN.items():
         (made / folder).mkdir(parents=True)
-        for path in sorted((results / folder).glob("*")):
+        for path in whole_files(results / folder):
             if path.suffix in endings and not (path.name.startswith(hidden) or (closed and "examples" in path.name)):
                 shutil.copyfile(path, made / folder / path.name)
     shutil.copyfile(results / EXPERIMENT, made / EXPERIMENT)
@@ -96,9 +105,9 @@ def _write_archive(path: Path, results: Path, tasks: Mapping[str, str], closed: 
     files: dict[str, Path] = {}
     for run, task in tasks.items():
         patterns = MEASURED if task in closed else MEASURED + TEXTS
-        for file in (results / run).rglob("*"):
+        for file in whole_files(results / run, below=True):
             of_state = (results / run / "state") in file.parents  # has copies of what the training wrote
-            if file.is_file() and not of_state and any(fnmatch(file.name, pattern) for pattern in patterns):
+            if not of_state and any(fnmatch(file.name, pattern) for pattern in patterns):
                 files[file.relative_to(results).as_posix()] = file
     with atomic_write(path) as temporary, tarfile.open(temporary, "w:xz", preset=9) as archive:
         for name, file in sorted(files.items()):
@@ -115,13 +124,13 @@ def _write_archive(path: Path, results: Path, tasks: Mapping[str, str], closed: 
 @contextmanager
 def unpacked(stored: Path) -> Iterator[Path]:
     """A temporary folder with the stored runs; a UserError if the archive is damaged, too large or leads out of it."""
-    with TemporaryDirectory(prefix="pam-runs-") as folder:
+    with scratch_folder() as folder:
         try:
-            extract_all(stored / ARCHIVE, Path(folder), UNPACKED)
+            extract_all(stored / ARCHIVE, folder, UNPACKED)
         except UserError as error:
             hint = "check it out again, or store the experiment again"
             raise UserError(error.message, file=error.file, hint=hint) from error
-        yield Path(folder)
+        yield folder
 
 
 def record(results: Path, runs: Sequence[str], call: dict[str, Any], out: Path) -> dict[str, Any]:
@@ -168,7 +177,10 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
     or no runs are stored, or a task has no prepared data yet.
     """
     experiment, other = plan.experiment, read_yaml(stored / EXPERIMENT)
-    tasks = other.get("tasks", {})
+    tasks = other.get("tasks", {}) if isinstance(other, dict) else {}
+    if not isinstance(tasks, dict) or not all(isinstance(own, dict) for own in tasks.values()):
+        hint = "check it out again, or store the experiment again"
+        raise UserError("this is not an experiment", file=stored / EXPERIMENT, hint=hint)
     if not tasks.keys() & experiment.tasks.keys():
         words, hint = f"no task of `{experiment.experiment}` is in it", f"its tasks are {', '.join(tasks)}"
         raise UserError(words, file=stored / EXPERIMENT, hint=hint)
@@ -195,7 +207,7 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
                 found.restored.append(name)
                 if other.get("experiment") != experiment.experiment:
                     _rename(source, experiment.experiment)
-                now, files = time.time_ns(), filter(Path.is_file, source.rglob("*"))
+                now, files = time.time_ns(), whole_files(source, below=True)
                 # The scores come last, as they make a run present.
                 for path in sorted(files, key=lambda path: (path == source / SCORES, path)):
                     with atomic_write(target / path.relative_to(source)) as temporary:

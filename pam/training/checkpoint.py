@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -16,7 +17,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pam.io import UserError, atomic_write, clear_parts, read_json, sha256_of, storage_error, write_json
+from pam.io import (
+    UserError,
+    atomic_write,
+    read_json,
+    remove_leftovers,
+    sha256_of,
+    storage_error,
+    whole_files,
+    write_json,
+)
 from pam.jobs import waited_for
 from pam.models.checkpoint import load_tensors, save_tensors
 
@@ -89,7 +99,7 @@ def unpack(
 def locked(folder: Path) -> Iterator[None]:
     """Holds the state folder for one process, after waiting for another one that trains there."""
     with waited_for(folder / "lock", log.warning):
-        clear_parts(folder)
+        remove_leftovers(folder)
         (folder / SPARE).unlink(missing_ok=True)
         yield
 
@@ -194,8 +204,8 @@ class Results:
             raise storage_error(error, out) from error
 
     def _names(self) -> list[str]:
-        files = (path for path in self.folder.rglob("*") if path.is_file())
-        return sorted(str(path.relative_to(self.folder)) for path in files if path.name != FINISHED)
+        paths = [path.relative_to(self.folder) for path in whole_files(self.folder, below=True)]
+        return sorted(str(path) for path in paths if path.name != FINISHED)
 
     def _content(self) -> dict[str, Any]:
         return {"key": self.key, "files": {name: sha256_of(self.folder / name) for name in self._names()}}
@@ -206,7 +216,10 @@ def _link_or_copy(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.exists() and target.samefile(source):
         return
-    with atomic_write(target) as temporary:
+    with atomic_write(target) as temporary, open(source, "rb") as content:
+        # The link is no leftover while this process makes it: the lock of the new file goes with that.
+        with suppress(OSError):
+            fcntl.flock(content, fcntl.LOCK_SH)
         temporary.unlink()
         try:
             os.link(source, temporary)

@@ -20,7 +20,7 @@ from pam.config import RunConfig
 from pam.data.dataset import Examples, Prepared, Split
 from pam.decoding.hypotheses import LENGTHS, LengthPrior
 from pam.fingerprint import fingerprint, model_modules
-from pam.io import UserError, atomic_write, read_json, sha256_of, write_json, write_text
+from pam.io import UserError, atomic_write, read_json, sha256_of, whole_files, write_json, write_text
 from pam.models.build import build, parameters_of
 from pam.models.checkpoint import belongings, load_model, save_model
 from pam.models.copying import match
@@ -218,7 +218,7 @@ def reuse(run: RunFolder, trained: RunFolder, data: Path) -> None:
         if sha256_of(own) != sha256_of(other):
             hint = f"prepare the data once more, with the task's data of {trained.path} as `--base`"
             raise UserError(f"its symbols are not those of {other}", file=own, hint=hint)
-    names = [file.relative_to(trained.path) for file in sorted(trained.model.iterdir()) if file.is_file()]
+    names = [file.relative_to(trained.path) for file in whole_files(trained.model)]
     for part in (*names, trained.history.relative_to(trained.path)):
         (run.path / part).parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(run.path / part) as temporary:

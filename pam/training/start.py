@@ -14,7 +14,7 @@ from torch import Tensor
 from pam.config import RunConfig
 from pam.data.dataset import Prepared
 from pam.io import UserError, sha256_of
-from pam.models.checkpoint import WEIGHTS, load_tensors
+from pam.models.checkpoint import WEIGHTS, check_files, load_tensors
 from pam.models.model import Model
 from pam.run_folder import RunFolder
 
@@ -44,6 +44,7 @@ def load_starts(folder: RunFolder, run: RunConfig, data: Prepared) -> list[Start
             hint = f"train it first: python -m pam train --run {other.path}"
             raise UserError(f"`{run.model}` starts from `{model}`, which is not trained", file=file, hint=hint)
         tensors, notes = load_tensors(file)
+        check_files(other.model, notes)
         known = json.loads(notes.get("files", "{}"))
         # Either the model that starts or the one that it takes as its opposite direction may be reversed.
         sides = ["source.vocab", "target.vocab"]

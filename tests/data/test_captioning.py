@@ -6,6 +6,7 @@ import gzip
 import json
 import shutil
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import torch
 from pam.data.captioning import read_captions
 from pam.data.dataset import Examples, Prepared
 from pam.data.download import fetch, size_of
-from pam.data.features import Frames, clips_in, spaced
+from pam.data.features import Frames, clips_in, read_array, spaced
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset
 from pam.experiment import check_local
@@ -188,6 +189,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "no captions": ({"clip6": frames(1)}, "the clip `clip6` has features but no captions"),
     "unequal width": ({"clip1": np.ones((2, 5))}, "frames of 5 units, where others have 3"),
     "not a number": ({"clip1": np.array([[1.0, 2, 3], [1, np.nan, 3]])}, "frame 2 has numbers that are not finite"),
+    "too large": ({"clip1": np.full((2, 3), 1e300)}, "frame 1 has numbers that are not finite"),
     "pickled": ({"clip1": np.array([Pickled()], dtype=object)}, "this is not an array of numbers"),
     "text": ({"clip1": np.array([["a", "b", "c"]])}, "this is not an array of numbers"),
     "one frame alone": ({"clip1": np.ones(3)}, "an array of 3 is no clip of frames x units"),
@@ -203,6 +205,42 @@ def test_faulty_features_are_refused_by_the_name_of_their_clip(tmp_path: Path, n
     assert message in str(caught.value)
     assert next(iter(changed)) in str(caught.value)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda content: content[:60],
+        lambda content: content[:-8],
+        lambda content: content.replace(b"(2, 3)", b"(2, 3" + b"(", 1),
+        lambda content: content.replace(b"'shape': (2, 3)", b"'shape': (9**99)", 1),
+        lambda content: content.replace(b"(2, 3), }", b"(2, 3), " + b"\0", 1),
+        lambda content: content.replace(b"(2, 3), }    ", b"(10**9, 3), }", 1),
+    ],
+    ids=["header cut", "array cut", "brackets", "no shape", "a zero", "more than there is"],
+)
+def test_a_damaged_array_is_refused(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
+    np.save(tmp_path / "clip.npy", frames(0))
+    content = (tmp_path / "clip.npy").read_bytes()
+    assert spoil(content) != content
+    (tmp_path / "clip.npy").write_bytes(spoil(content))
+    with pytest.raises(UserError, match="this is not an array of numbers"):
+        read_array(tmp_path / "clip.npy")
+
+
+def test_an_array_that_hdf5_does_not_hold_is_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "clips.h5", "w") as file:
+        file.create_dataset("clip0", shape=(10**9, 10**6), dtype=np.float32)
+    with clips_in(tmp_path / "clips.h5") as (names, read), pytest.raises(UserError, match="clip0: this array is dam"):
+        read(names[0])
+
+
+def test_prepared_frames_that_are_missing_are_told_of_by_their_file(tmp_path: Path) -> None:
+    folder = ready(tmp_path).folder
+    (folder / "features.npy").unlink()
+    with pytest.raises(UserError) as caught:
+        Prepared(folder).split("train")
+    assert caught.value.file == str(folder / "features.npy")
 
 
 @pytest.mark.parametrize(

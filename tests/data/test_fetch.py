@@ -66,7 +66,7 @@ def test_files_that_are_right_are_not_fetched_again(server: Server, dataset: Dat
 def test_what_a_killed_download_left_is_cleared_away(dataset: Dataset, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    (out / f".train.tsv.x1y2{PART}").write_bytes(b"half")
+    (out / f".train.tsv.x1y2z3w4{PART}").write_bytes(b"half")
     fetch("words", dataset, out, patience=QUICK)
     assert {path.name for path in out.iterdir()} == {*NAMES, "record.json", ".lock"}
 

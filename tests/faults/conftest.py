@@ -14,6 +14,12 @@ from tests.workflow.checkouts import Checkout, Outcome, checkout
 from tests.workflow.conftest import once
 
 
+@pytest.fixture(autouse=True)
+def unflushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that this process writes wait for no disk: what is tried on them is no loss of power."""
+    monkeypatch.setattr("pam.io._flush", lambda path: None)
+
+
 @pytest.fixture(scope="session")
 def mirror() -> Iterator[Server]:
     """The nouns' mirror."""

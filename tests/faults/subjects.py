@@ -6,49 +6,35 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from pam.config import Decoding
-from pam.data.dataset import SPLITS, Prepared, Split, write_summary
+from pam.data.dataset import SPLITS, Examples, Prepared, Split, write_summary
 from pam.data.download import fetch
 from pam.data.prepare import prepare
+from pam.data.registry import Dataset, File
 from pam.decoding.generator import Generator
 from pam.decoding.hypotheses import LENGTHS, LengthPrior
-from pam.evaluation import alignment, translation
+from pam.evaluation import alignment, captioning, summarization, translation
 from pam.evaluation.inputs import EvalInputs
-from pam.io import write_json
+from pam.io import sha256_of, write_json
 from pam.models.build import build
 from pam.models.checkpoint import load_model, save_model
+from pam.models.copying import match
 from pam.training.checkpoint import Progress, StateFolder
 from tests.cli import phrases
-from tests.data import pairs, test_wit3
+from tests.data import pairs, test_captioning, test_summarization, test_wit3
+from tests.faults.subject import Result, Subject
+from tests.faults.trained import a_start, a_trained_run, stored_runs
 from tests.training import small
 
 STAGES = ("extract", "tokenize", "segment")
 """Of translation, before the last."""
-
-Result = Any
-"""What must be the same; `==` has to say so."""
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A folder, and a function that makes of it what the next step of the workflow would.
-
-    Attributes:
-        use: takes a folder, raises UserError where it cannot be used.
-        others: folders of the same kind, whose files may come in place of this one's.
-        fair: results that are no error and no fault besides the undamaged one.
-    """
-
-    folder: Path
-    use: Callable[[Path], Result]
-    others: tuple[Path, ...] = ()
-    fair: tuple[Result, ...] = ()
 
 
 def inflection_data(room: Path) -> Subject:
@@ -76,10 +62,107 @@ def _content(folder: Path) -> Result:
         split = data.split(name)
         found += [split.content, split.sources[0].tolist(), split.sources.lengths.tolist()]
         found += [data.codec.source_symbols(row[:-1]) for row in rows[name]]
-    if data.summary["task"] == "translation":
+    task = data.summary["task"]
+    if task == "translation":
         found += [translation.target_language(data)]
-        found += [translation.read_references(EvalInputs(data=folder))]
+    if task in REFERENCES:
+        found += [REFERENCES[task](EvalInputs(data=folder))]
+    if task == "captioning":
+        batch = Examples(data.split("train"), "symbols").batch(np.arange(2))
+        found += [batch.source.tolist()]
     return found
+
+
+REFERENCES: dict[str, Callable[[EvalInputs], Any]] = {
+    "translation": translation.read_references,
+    "summarization": summarization.read_references,
+    "captioning": captioning.read_references,
+}
+
+
+def summaries(room: Path, **format_: Any) -> tuple[Dataset, Path]:
+    """Four texts with summaries as JSON lines, one with two references."""
+    room.mkdir(exist_ok=True)
+    lines = [json.dumps(record) for record in test_summarization.RECORDS]
+    dataset, raw = test_summarization.written(room, lines, **format_)
+    dataset = dataset.model_copy(update={"files": known(raw, *dataset.files)})
+    return dataset, raw
+
+
+def known(raw: Path, *names: str) -> Any:
+    """Files as a registry names them that knows their hashes."""
+    return {name: File(sha256=sha256_of(raw / name)) for name in names}
+
+
+def clips(room: Path, *, hdf5: bool, scale: float = 1.0) -> tuple[Dataset, Path]:
+    """Six clips with two captions each."""
+    room.mkdir(exist_ok=True)
+    arrays = {f"clip{number}": scale * test_captioning.frames(number) for number in range(6)}
+    return test_captioning.fetched(room, hdf5=hdf5, **arrays)
+
+
+def in_stages(make: Callable[[Path], tuple[Dataset, Path]]) -> Callable[[Path], Subject]:
+    """The folders of the stages before the last; what is made of them is the prepared data."""
+
+    def made(room: Path) -> Subject:
+        dataset, raw = make(room / "own")
+        for stage in list(dataset.kind.STAGES)[:-1]:
+            prepare("mine", dataset, raw, room / "out", stage)
+
+        def use(folder: Path) -> Result:
+            prepare("mine", dataset, raw, folder, "index")
+            return _content(folder)
+
+        return Subject(room / "out", use)
+
+    return made
+
+
+def as_fetched(make: Callable[[Path], tuple[Dataset, Path]]) -> Callable[[Path], Subject]:
+    """Files as they were fetched; what is made of them is the prepared data."""
+
+    def made(room: Path) -> Subject:
+        dataset, raw = make(room / "own")
+
+        def use(folder: Path) -> Result:
+            prepare("mine", dataset, folder, folder / "out")
+            return _content(folder / "out")
+
+        return Subject(raw, use)
+
+    return made
+
+
+def as_prepared(*makes: Callable[[Path], tuple[Dataset, Path]]) -> Callable[[Path], Subject]:
+    """Prepared data; in its place may come other data of the same kind."""
+
+    def made(room: Path) -> Subject:
+        folders = []
+        for number, make in enumerate(makes):
+            dataset, raw = make(room / str(number))
+            prepare("mine", dataset, raw, room / f"out{number}")
+            for stage in list(dataset.kind.STAGES)[:-1]:
+                shutil.rmtree(room / f"out{number}" / stage)
+            folders.append(room / f"out{number}")
+        return Subject(folders[0], _content, tuple(folders[1:]))
+
+    return made
+
+
+def of_vectors(room: Path) -> Subject:
+    """A model of captioning, and a clip that it describes."""
+    dataset, raw = clips(room / "own", hdf5=False)
+    prepare("mine", dataset, raw, room / "data")
+    typed = room / "typed.npy"
+    np.save(typed, test_captioning.frames(3))
+    return _models(room, Prepared(room / "data"), "soft", [str(typed)])
+
+
+def of_summaries(room: Path) -> Subject:
+    """A model of summarization that copies, with coverage."""
+    dataset, raw = summaries(room / "own")
+    prepare("mine", dataset, raw, room / "data")
+    return _models(room, Prepared(room / "data"), "soft-pointer-coverage", ["A dog barks . A bird sings ."])
 
 
 def gold_data(room: Path) -> Subject:
@@ -149,7 +232,12 @@ def model(room: Path, *, subwords: bool) -> Subject:
     else:
         data = Prepared(small.prepare(room / "data"))
         typed = ["Haus\tcase=genitive,number=singular", "Blatt\tcase=x"]
-    made = [_model(room / f"seed{seed}", data, seed) for seed in (1, 2)]
+    return _models(room, data, "prior-joint", typed)
+
+
+def _models(room: Path, data: Prepared, kind: str, typed: list[str]) -> Subject:
+    """Two models of a kind, and what they write for typed lines."""
+    made = [_model(room / f"seed{seed}", data, kind, seed) for seed in (1, 2)]
 
     def use(folder: Path) -> Result:
         loaded = load_model(folder)
@@ -160,11 +248,12 @@ def model(room: Path, *, subwords: bool) -> Subject:
     return Subject(made[0], use, (made[1],))
 
 
-def _model(folder: Path, data: Prepared, seed: int) -> Path:
+def _model(folder: Path, data: Prepared, kind: str, seed: int) -> Path:
     """Weights as they are before training, which are as good here."""
     torch.manual_seed(seed)
-    run = small.run("prior-joint", seed=seed)
-    network = build(run.components, run.network, len(data.source), len(data.target))
+    run = small.run(kind, seed=seed)
+    network = build(run.components, run.network, len(data.source), len(data.target), data.codec.units)
+    match(network, data.source, data.target)
     LengthPrior.of(Split.load(data.folder, "train")).save(folder / LENGTHS)
     save_model(folder, run, data.summary["task"], data.folder, network.state_dict())
     return folder
@@ -201,4 +290,16 @@ SUBJECTS: dict[str, Callable[[Path], Subject]] = {
     "fetched text": fetched,
     "a fetched archive": fetched_archive,
     "the states of a training": states,
+    "prepared captions": as_prepared(partial(clips, hdf5=False), partial(clips, hdf5=False, scale=2.0)),
+    "prepared summaries": as_prepared(summaries, partial(summaries, truncate={"source": 4, "target": 3})),
+    "what a stage of captions has written": in_stages(partial(clips, hdf5=False)),
+    "what a stage of summaries has written": in_stages(summaries),
+    "fetched captions and arrays": as_fetched(partial(clips, hdf5=False)),
+    "fetched captions and HDF5": as_fetched(partial(clips, hdf5=True)),
+    "fetched JSON lines": as_fetched(summaries),
+    "a model of captioning": of_vectors,
+    "a model of summarization with copying and coverage": of_summaries,
+    "a trained run that another starts from": a_start,
+    "a trained run that another task tests": a_trained_run,
+    "runs that were stored": stored_runs,
 }

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from pam.commands.data import overrides
 from pam.config import RunConfig, load_run
+from pam.data.dataset import SPLITS
 from pam.data.registry import load_registries
 from pam.experiment import load_plan
 from pam.io import dump_yaml
@@ -41,7 +42,7 @@ EXPERIMENT = {
     "title": "Made up",
     "seeds": [1, 2],
     "baseline": "soft",
-    "models": ["soft", "postr-joint", "variational"],
+    "models": ["soft", "postr-joint", "variational", "soft-pointer-coverage"],
     "tasks": {
         "nouns": {"dataset": "small", "label": "Nouns", "network": {"decoder": 6}},
         "pairs": {
@@ -54,14 +55,73 @@ EXPERIMENT = {
             "resources": {"threads": 2},
             "options": {"marginalization": {"output": {"top_k": 2}}},
         },
+        "far": {
+            "dataset": "pairs-test",
+            "trained_on": "pairs",
+            "models": ["soft"],
+            "format": {"subwords": {"merges": 5}, "vocabulary": {"size": {"xx": 9}}},
+        },
+        "clips": {
+            "dataset": "clips",
+            "models": ["soft"],
+            "format": {"frames": {"first": 9, "spaced": 3}, "clips": {"train": 3, "dev": 1, "test": 2}},
+        },
+        "news": {
+            "dataset": "news",
+            "models": ["soft-pointer-coverage"],
+            "format": {"truncate": {"source": 9, "target": 5}},
+            "training": {"phases": [{"until": 5, "source": 4, "target": 3}, {"source": 9}]},
+            "options": {"score": {"coverage": {"active": {"kind": "delayed", "value": 1, "after": 0.9}}}},
+        },
     },
     "network": {"embedding": 4, "encoder": 3, "decoder": 5, "dropout": 0.1, "initial_range": 0.1},
     "training": {"epochs": 1, "batch_size": 8, "learning_rate": 0.01, "clip": 1.0},
     "decoding": {"beam": 2, "length_penalty": 0.5, "max_ratio": 2.0},
-    "registries": ["own/small.yaml", "own/pairs.yaml"],
+    "registries": ["own/small.yaml", "own/pairs.yaml", "own/later.yaml"],
     "device": "cpu",
     "resources": {"threads": 1, "mem_mb": 500, "runtime": 9},
     "options": {"marginalization": {"output": {"top_k": 3}}, "input_feeding": {"posterior": {"mix": 0.5}}},
+}
+LATER: dict[str, Any] = {
+    "pairs-test": {
+        "task": "translation",
+        "files": {"far.xx": {"path": "far.xx"}, "far.yy": {"path": "far.yy"}},
+        "splits": {"test": {"xx": "far.xx", "yy": "far.yy"}},
+        "format": {"source": "xx", "target": "yy", "tokenize": "none"},
+    },
+    "clips": {
+        "task": "captioning",
+        "files": {"captions.json": {"path": "captions.json"}, "features.h5": {"path": "features.h5"}},
+        "splits": {"all": {"captions": "captions.json", "features": "features.h5"}},
+        "format": {
+            "clips": {"train": 3, "dev": 1, "test": 2},
+            "frames": {"first": 9, "spaced": 3},
+            "unmatched": "drop",
+            "vocabulary": {"size": 9, "min_count": 1},
+        },
+    },
+    "news": {
+        "task": "summarization",
+        "files": {"news.jsonl": {"path": "news.jsonl"}},
+        "splits": dict.fromkeys(SPLITS, "news.jsonl"),
+        "format": {
+            "read": {"kind": "jsonl", "only": {"train": {"year": "201[0-8]"}, "dev": {"year": "2019"}}},
+            "source": "text",
+            "target": "title",
+            "tokenize": "none",
+            "sentences": "tags",
+            "truncate": {"source": 9, "target": 5},
+            "sample": {"train": 3, "seed": 1},
+        },
+    },
+}
+STARTED = {
+    "label": "Started",
+    "init_from": "structural",
+    "score": {"kind": "structural"},
+    "distribution": {"kind": "softmax"},
+    "copying": {"kind": "pointer"},
+    "training": {"phases": [{"until": 5, "source": 4, "target": 3}, {"source": 9}], "average": 2},
 }
 MODEL = {
     "label": "Odd",
@@ -84,6 +144,7 @@ MODEL = {
 REGISTRIES = {
     **yaml.safe_load(REGISTRY),
     **yaml.safe_load(PAIRS),
+    **LATER,
     "fetched": {
         "task": "inflection",
         "mirror_name": "nouns",
@@ -102,6 +163,9 @@ REGISTRIES = {
     },
 }
 RUN = small.run("prox-postr-joint").model_dump()
+COVERED = small.run(
+    "soft-pointer-coverage", phases=[{"until": 5, "source": 4, "target": 3}, {"source": 9}]
+).model_dump()
 FORMAT = {
     "read": {"kind": "columns", "columns": {"xx": 0, "yy": 1}, "divide": {"dev": 1, "test": 1}},
     "tokenize": {"xx": "moses"},
@@ -126,6 +190,7 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "own").mkdir()
     (tmp_path / "own/small.yaml").write_text(REGISTRY, encoding="utf-8")
     (tmp_path / "own/pairs.yaml").write_text(PAIRS, encoding="utf-8")
+    (tmp_path / "own/later.yaml").write_bytes(dumped(LATER))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -198,7 +263,9 @@ CONFIGURATIONS: dict[str, tuple[Any, Callable[[Path], None]]] = {
     "an experiment": (EXPERIMENT, run_experiment),
     "a model": (MODEL, run_model),
     "a registry": (REGISTRIES, read_registry),
+    "a model that starts from another": (STARTED, run_model),
     "a run": (RUN, lambda file: run_run(load_run(file))),
+    "a run with copying, coverage and phases": (COVERED, lambda file: run_run(load_run(file))),
     "a format on the command line": (FORMAT, read_format),
 }
 

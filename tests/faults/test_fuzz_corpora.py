@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 import shutil
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import h5py
+import numpy as np
 import pytest
+import torch
 from hypothesis import strategies as st
 
-from pam.data.dataset import SPLITS, Prepared
+from pam.data.archives import pack
+from pam.data.dataset import SPLITS, Examples, Prepared
 from pam.data.download import fetch
+from pam.data.features import clips_in
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset
 from pam.data.vocabulary import UNK, Vocabulary
 from pam.data.word_alignments import prepare_word_alignments
-from pam.evaluation import translation
+from pam.evaluation import captioning, summarization, translation
 from pam.evaluation.inputs import EvalInputs, check_against_split, read_predictions
 from tests.conftest import Recorder
-from tests.data import pairs
+from tests.data import pairs, test_captioning
 from tests.faults.cases import numbered
-from tests.faults.fuzz import fuzz, texts
+from tests.faults.fuzz import fuzz, texts, values
 
 CASES = 25
 """Of a block."""
@@ -261,7 +268,204 @@ def of_typed_lines(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], 
     return sentences, check
 
 
+def of_json_lines(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]:
+    """Texts and summaries as records of JSON, of which some are none."""
+    side = st.one_of(sentences, sentences, st.lists(sentences, max_size=3), values)
+    record = st.fixed_dictionaries({"text": side, "title": side}, optional={"year": values})
+    line = st.one_of(record, record, record, values).map(as_json) | texts
+    layout = st.fixed_dictionaries(
+        {},
+        optional={
+            "tokenize": st.sampled_from(["none", "moses"]),
+            "sentences": st.sampled_from(["tags", "stops"]),
+            "lowercase": st.booleans(),
+            "truncate": st.fixed_dictionaries({"source": st.integers(1, 4), "target": st.integers(1, 4)}),
+            "source_eos": st.booleans(),
+            "blank_lines": st.just("drop"),
+        },
+    )
+    good = [{"text": "A dog barks . A cat sleeps .", "title": "<s> a dog . </s> <s> a cat . </s>"}] * 2
+
+    def check(drawn: tuple[bytes, dict[str, Any]]) -> None:
+        folder = again(room / "summaries")
+        (folder / "raw").mkdir()
+        lines = "".join(f"{json.dumps(record)}\n" for record in good).encode()
+        for split in SPLITS:
+            (folder / f"raw/{split}.jsonl").write_bytes(lines + (drawn[0] if split != "dev" else b""))
+        own = Dataset.model_validate(
+            {
+                "task": "summarization",
+                "files": {f"{split}.jsonl": {"path": "x"} for split in SPLITS},
+                "splits": {split: f"{split}.jsonl" for split in SPLITS},
+                "format": {"source": "text", "target": "title", "read": {"kind": "jsonl"}} | drawn[1],
+            }
+        )
+        prepare("mine", own, folder / "raw", folder / "out")
+        check_summaries(folder / "out")
+
+    return st.tuples(files(line), layout), check
+
+
+def check_summaries(folder: Path) -> None:
+    """Rows and references are as many as was counted, and are read again."""
+    data = Prepared(folder)
+    for name in SPLITS:
+        split, rows = data.split(name, extended=True), data.rows(name)
+        assert len(split) == len(rows) == data.summary["splits"][name]["rows"]
+        assert not any(re.search(r"[\x00-\x1f\x7f]", "".join(row)) for row in rows)
+    for name in ("dev", "test"):
+        references = summarization.read_references(EvalInputs(data=folder, split=name))
+        assert len(references) == len(data.rows(name))
+
+
+def as_json(value: Any) -> str:
+    """A value as JSON, with what JSON has no form for as text."""
+    return json.dumps(readable(value), ensure_ascii=False)
+
+
+def readable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): readable(own) for key, own in value.items()}
+    if isinstance(value, list):
+        return list(map(readable, value))
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
+CLIPS = ("a", "b", "c", "d")
+array = st.builds(
+    lambda shape, kind, odd: cast(np.full(shape, odd), kind),
+    st.one_of(st.just((2, 3)), st.just((2, 3)), st.lists(st.integers(0, 3), max_size=3).map(tuple)),
+    st.sampled_from(["f4", "f4", "f8", ">f2", "i2", "u1", "?", "c8", "U2", "S1"]),
+    st.sampled_from([0.5, 1.0, 0.0, float("nan"), float("inf"), 1e300]),
+)
+"""Frames of a clip, and arrays that are none."""
+
+
+def cast(content: Any, kind: str) -> Any:
+    """The array as another type, which may not hold its numbers."""
+    with np.errstate(all="ignore"):
+        return content.astype(kind)
+
+
+def of_captions(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]:
+    """Captions in all forms of their file, with clips that nobody has frames of."""
+    raw = again(room / "captions")
+    with h5py.File(raw / "features.h5", "w") as file:
+        for number, clip in enumerate(CLIPS):
+            file[clip] = test_captioning.frames(number)
+    clip = st.sampled_from(CLIPS) | texts
+    caption = st.one_of(sentences, sentences, values)
+    whole = {name: ["a dog barks", "a cat"] for name in CLIPS}
+    own = st.dictionaries(clip, st.lists(caption, max_size=3) | caption, max_size=4).map(lambda own: whole | own)
+    records = own.map(lambda own: [{"id": name, "caption": said} for name, said in own.items()])
+    sentence = st.fixed_dictionaries({"video_id": clip, "caption": caption}, optional={"id": values})
+    msr = st.fixed_dictionaries(
+        {"videos": st.lists(st.fixed_dictionaries({"video_id": clip}) | values, max_size=4)}
+        | {"sentences": st.lists(sentence, max_size=6)}
+    )
+    content = st.one_of(own, own, records, records, msr, values).map(as_json).map(encoded_json)
+    layout = st.fixed_dictionaries(
+        {"clips": st.just({"train": 2, "dev": 1, "test": 1})},
+        optional={
+            "unmatched": st.just("drop"),
+            "lowercase": st.booleans(),
+            "tokenize": st.sampled_from(["none", "wordpunct", "moses"]),
+            "frames": st.fixed_dictionaries({}, optional={"first": st.integers(1, 3), "spaced": st.integers(2, 3)}),
+        },
+    )
+
+    def check(drawn: tuple[bytes, dict[str, Any]]) -> None:
+        (raw / "captions.json").write_bytes(drawn[0])
+        prepare("mine", of_clips(drawn[1]), raw, again(room / "out"))
+        check_captions(room / "out")
+
+    return st.tuples(content | files(sentences), layout), check
+
+
+def of_clips(layout: dict[str, Any]) -> Dataset:
+    names = {"captions": "captions.json", "features": "features.h5"}
+    return Dataset.model_validate(
+        {
+            "task": "captioning",
+            "files": {name: {"path": "x"} for name in names.values()},
+            "splits": {"all": names},
+            "format": layout,
+        }
+    )
+
+
+def encoded_json(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def check_captions(folder: Path) -> None:
+    """Each row has its clip's frames and words, and the references are read again."""
+    data = Prepared(folder)
+    for name in SPLITS:
+        split, rows = data.split(name), data.rows(name)
+        assert len(split) == len(rows) == data.summary["splits"][name]["rows"]
+        batch = Examples(split, "symbols").batch(np.arange(len(rows)))
+        assert torch.isfinite(batch.source).all()
+        for row, ids in zip(rows, split.targets, strict=True):
+            known = [word if word in data.target else "<unk>" for word in data.codec.target_symbols(row[-1])]
+            assert data.target.spell(ids) == [*known, "<eos>"]
+    for name in ("dev", "test"):
+        references = captioning.read_references(EvalInputs(data=folder, split=name))
+        assert len(references) == len(data.rows(name))
+
+
+def of_arrays(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]:
+    """An archive of `.npy` files with odd names and arrays."""
+    name = st.sampled_from(CLIPS) | texts.filter(lambda text: text.strip(".") and not set("/\0") & set(text))
+
+    def check(clips: dict[str, Any]) -> None:
+        folder = again(room / "arrays")
+        (folder / "own").mkdir()
+        for clip, content in clips.items():
+            file = io.BytesIO()
+            np.save(file, content)
+            (folder / "own" / f"{clip}.npy").write_bytes(file.getvalue())
+        with open(folder / "features.tar", "wb") as packed:
+            pack(folder / "own", packed)
+        with clips_in(folder / "features.tar") as (names, read):
+            assert sorted(names) == sorted(clips)
+            check_frames(clips, read)
+
+    return st.dictionaries(name, array, max_size=3), check
+
+
+def check_frames(clips: Mapping[str, Any], read: Callable[[str], Any]) -> None:
+    for clip, content in clips.items():
+        frames = read(clip)
+        assert frames.dtype == np.float32 and np.isfinite(frames).all()
+        np.testing.assert_array_equal(frames, cast(content, "f4"))
+
+
+def of_hdf5(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]:
+    """An HDF5 file with odd names and arrays, groups among them, compressed or not."""
+    name = st.sampled_from(CLIPS) | texts.filter(lambda text: text and not set("/\0.") & set(text))
+    numeric = array.filter(lambda content: content.dtype.kind not in "US")
+
+    def check(drawn: tuple[dict[str, Any], bool]) -> None:
+        path = again(room / "hdf5") / "features.h5"
+        clips, packed = drawn
+        with h5py.File(path, "w") as file:
+            file.create_group("a group")
+            for clip, content in clips.items():
+                options = {"compression": "gzip", "chunks": True} if packed and content.ndim and content.size else {}
+                file.create_dataset(clip, data=content, **options)
+        with clips_in(path) as (names, read):
+            assert sorted(names) == sorted(clips)
+            check_frames(clips, read)
+
+    return st.tuples(st.dictionaries(name, numeric, max_size=3), st.booleans()), check
+
+
 TEXTS = {
+    "records of texts and summaries": of_json_lines,
+    "captions of clips": of_captions,
+    "frames in archives of arrays": of_arrays,
+    "frames in HDF5": of_hdf5,
     "tables of inflected words": of_inflection,
     "sentences, a file for each language": of_sentences,
     "sentences in columns": of_columns,

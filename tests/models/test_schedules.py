@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import yaml
 
 from pam.config import ModelConfig
+from pam.experiment import load_plan
 from pam.io import UserError, parse
 from pam.models.schedules import Delayed, Linear, Scheduled
 from tests.models import tiny
@@ -62,6 +65,17 @@ def test_a_share_and_a_temperature_have_their_own_bounds() -> None:
     with pytest.raises(Exception, match="from 0 to 1"):
         Scheduled(0, 1).read({**LATE, "value": 1.5})
     assert Scheduled(0, 1).read(LATE) == Delayed(value=0.5, after=0.5)
+
+
+@pytest.mark.parametrize("kind", ["sudden", 0.0, [1], {"a": 1}, None])
+def test_a_schedule_that_nobody_knows_is_refused_at_its_line(kind: Any, tmp_path: Path) -> None:
+    options = {"score": {"coverage": {"active": {"kind": kind, "value": 1, "after": 0.9}}}}
+    file = tmp_path / "experiment.yaml"
+    tasks = {"nouns": {"dataset": "small", "options": options}}
+    file.write_text(yaml.safe_dump({"experiment": "tiny", "models": ["soft"], "tasks": tasks}), encoding="utf-8")
+    with pytest.raises(UserError, match="unknown schedule") as caught:
+        load_plan(files=[file])
+    assert caught.value.line is not None and caught.value.hint
 
 
 PARTS: list[tuple[str, str, str, dict[str, Any]]] = [

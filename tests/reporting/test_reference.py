@@ -201,6 +201,17 @@ def test_runs_are_restored_to_the_byte_and_later_than_their_data(
     assert reference.restore(stored, results, plan_of(finished)).present == found.restored
 
 
+@pytest.mark.parametrize("text", ["", "a", "[1]", "tasks: 1", "tasks: {de-en: }"])
+def test_a_stored_experiment_that_is_none_is_an_error(
+    text: str, finished: MadeExperiment, store: Store, tmp_path: Path
+) -> None:
+    results, stored = later_run(finished, tmp_path), store()
+    write_text(stored / "experiment.yaml", text)
+    with pytest.raises(UserError) as caught:
+        reference.restore(stored, results, plan_of(finished))
+    assert caught.value.file == str(stored / "experiment.yaml")
+
+
 def test_restored_scores_can_be_compared_again(finished: MadeExperiment, store: Store, tmp_path: Path) -> None:
     results, stored = later_run(finished, tmp_path), store()
     reference.restore(stored, results, plan_of(finished))

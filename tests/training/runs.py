@@ -34,7 +34,8 @@ class Fault(NamedTuple):
         module, name: where the function is; `number` counts from 1.
         effect: `killed`: SIGKILL; `interrupted`: SIGINT, as from a keyboard; `ended`: SIGTERM, as
             from a scheduler; `halted`: SIGSTOP; `full`: this call and all later ones find the disk
-            full; `confined`: from now on there is memory for `room_mb` more.
+            full; `confined`: from now on there is memory for `room_mb` more; `noted`: each call writes
+            a line, `call NUMBER`.
     """
 
     module: str
@@ -97,15 +98,17 @@ class Command:
         return self.log.read_text(encoding="utf-8") if self.log.exists() else ""
 
 
-def start(arguments: Sequence[object], log: Path, fault: Fault | None = None) -> Command:
-    """Starts `python -m pam ARGUMENTS` as a process, perhaps with a fault to come."""
+def start(
+    arguments: Sequence[object], log: Path, fault: Fault | None = None, call: Callable[[list[str]], int] = main
+) -> Command:
+    """Starts `python -m pam ARGUMENTS`, or another program, as a process, perhaps with a fault to come."""
     words = [str(argument) for argument in arguments]
-    process = CONTEXT.Process(target=_work, args=(words, str(log), fault))
+    process = CONTEXT.Process(target=_work, args=(words, str(log), fault, call))
     process.start()
     return Command(process, log)
 
 
-def _work(arguments: list[str], log: str, fault: Fault | None) -> None:
+def _work(arguments: list[str], log: str, fault: Fault | None, call: Callable[[list[str]], int]) -> None:
     # A shell starts what it sends to the background with this signal ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -114,7 +117,7 @@ def _work(arguments: list[str], log: str, fault: Fault | None) -> None:
     sys.argv = ["pam", *arguments]
     if fault is not None:
         _arm(fault)
-    sys.exit(main(arguments))
+    sys.exit(call(arguments))
 
 
 def _arm(fault: Fault) -> None:
@@ -126,6 +129,8 @@ def _arm(fault: Fault) -> None:
 
     def faulty(*args: Any, **named: Any) -> Any:
         number = next(calls)
+        if fault.effect == "noted":
+            print(f"call {number}", flush=True)
         if fault.effect in SIGNALS and number == fault.number:
             os.kill(os.getpid(), SIGNALS[fault.effect])
         if fault.effect == "confined" and number == fault.number:

@@ -91,6 +91,17 @@ def test_fertility_takes_over_structural_and_what_is_new_starts_afresh(
     assert said[-1].startswith(f"starting afresh: {len(new)} parameters") and all(name in said[-1] for name in new)
 
 
+def test_weights_of_another_run_are_not_started_from(task: Path, data: Path) -> None:
+    folder = RunFolder(task / "fertility-init" / SEED)
+    other = folder.member("structural")
+    run = configured("structural", seed=2)
+    small.write_run(other.model, run)
+    (other.model / "run.yaml").rename(other.model / "config.yaml")
+    with pytest.raises(UserError, match="this file does not belong to the model") as caught:
+        load_starts(folder, configured("fertility-init"), Prepared(data))
+    assert caught.value.file == str(other.model / "config.yaml")
+
+
 def test_agreement_takes_over_a_model_for_each_direction(task: Path, data: Path) -> None:
     run, folder = configured("agreement-init"), RunFolder(task / "agreement-init" / SEED)
     found = first(run, folder, data)

@@ -1,0 +1,81 @@
+"""SIGKILL of a command at each of its writes: the same command, called again, ends with the same files."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.conftest import Recorder
+from tests.faults.cases import numbered
+from tests.faults.commands import COMMANDS
+from tests.training.runs import Fault
+
+MOMENTS = {"before the file is begun": ("pam.io", "_locked_part"), "while it is written": ("pam.io", "_flush")}
+WRITES = 40
+"""As many as any of the commands has, or more."""
+
+class Made(NamedTuple):
+    """A command's folder, how many files it writes, and what it writes when nothing disturbs it."""
+
+    folder: Path
+    writes: int
+    results: dict[str, Any]
+
+
+Ready = Callable[[str], Made]
+
+
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Ready:
+    """Folders by command, each made once."""
+    known: dict[str, Made] = {}
+
+    def make(name: str) -> Made:
+        if name not in known:
+            command = COMMANDS[name]
+            # The same path for all, as some files hold it.
+            folder = tmp_path_factory.mktemp("command") / "room"
+            folder.mkdir()
+            command.make(folder)
+            shutil.copytree(folder, folder.with_name("ready"))
+            whole = command.start(folder, Fault(*MOMENTS["while it is written"], 1, "noted"))
+            assert whole.end() == 0, whole.said()
+            known[name] = Made(folder, whole.said().count("call "), command.results(folder))
+        return known[name]
+
+    return make
+
+
+def leftovers(folder: Path) -> list[str]:
+    return [str(path) for path in folder.rglob("*.part")]
+
+
+@pytest.mark.parametrize("number", numbered(WRITES, sample=1))
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_killed_command_ends_with_the_same_files(name: str, number: int, ready: Ready, record: Recorder) -> None:
+    command = COMMANDS[name]
+    folder, writes, undisturbed = ready(name)
+    assert 0 < writes <= WRITES
+    if number >= writes:
+        return
+    for moment, function in MOMENTS.items():
+        shutil.rmtree(folder)
+        shutil.copytree(folder.with_name("ready"), folder)
+        struck = command.start(folder, Fault(*function, number + 1))
+        assert struck.end() == -signal.SIGKILL, struck.said()
+        again = command.start(folder)
+        assert again.end() == 0, again.said()
+        assert "Traceback" not in again.said()
+        results = command.results(folder)
+        differing = {file for file in results | undisturbed if results.get(file) != undisturbed.get(file)}
+        assert differing == set(), f"killed {moment} {number + 1}"
+        assert leftovers(folder) == []
+        record(
+            fault=f"SIGKILL of a command at a write: {name}",
+            showed="the same command, called again, ends with the same files, and nothing is left behind",
+        )
