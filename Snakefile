@@ -34,6 +34,8 @@ if EXPERIMENT.device != "cpu":
 # Before anything is deleted that another run has made and may be reading.
 if not workflow.is_main_process:
     or_exit(jobs.check_not_replaced, EXPERIMENT.experiment)
+else:
+    or_exit(flow.check_restored)
 
 
 jobs.name_nearest(
@@ -49,6 +51,7 @@ onstart:
         or_exit(check_writable, folder)
     jobs.wake_once(JobScheduler)
     progress.show(workflow)
+    progress.tell_trained_again(workflow, flow.restored)
 
 
 include: "workflow/rules/data.smk"

@@ -29,7 +29,7 @@ from pam.io import Given, UserError, write_json
 from pam.reporting.catalogue import FIGURES, TABLES
 from pam.run_folder import RunFolder
 from pam.runtime import devices, processor
-from pam.workflow import Workflow
+from pam.workflow import ReportFiles, Workflow
 
 if TYPE_CHECKING:
     import torch
@@ -77,6 +77,9 @@ def check(files: Sequence[str | Given], say: Say, expected: Path | None = None) 
     say(
         f"experiment {experiment.experiment}: {len(experiment.tasks)} tasks, {counted} runs; the configuration is right"
     )
+    flow.check_restored()
+    for text in ReportFiles(flow).left_out_texts():
+        say(f"restored runs have no weights: {text}")
     warnings, costs, disk, unknown = [], [], 0.0, []
     device = devices.choose_device(experiment.device)
     devices.keep_heap()

@@ -47,6 +47,7 @@ class Files:
     summaries: Mapping[str, Summary]  # of each task's data
     gold: Mapping[str, Summary]  # of word alignments
     texts: Path  # folder with captions and `page/`
+    left_out: Sequence[str] = ()  # sentences about what is not shown, as restored runs have no weights
 
 
 class Download(NamedTuple):
@@ -112,6 +113,7 @@ class Page:
             "front": front,
             "rule": paragraph_of(RULE),
             "spent": self.spent(),
+            "left_out": self.files.left_out,
             "sections": sections,
             "style": self.text("page.css"),
             "script": self.text("page.js"),
