@@ -207,8 +207,11 @@ class Page:
 
     def spent(self) -> str:
         costs = self.data("tables", "costs")
-        seconds = pd.to_numeric(costs["cpu_s"]).sum()
-        return f"{len(costs)} trainings, {seconds:,.0f} CPU seconds with decoding"
+        cpu_seconds, gpu_seconds = (pd.to_numeric(costs[name]).sum() for name in ("cpu_s", "gpu_s"))
+        spent = f"{cpu_seconds:,.0f} CPU seconds"
+        if gpu_seconds:
+            spent += f" and {gpu_seconds:,.0f} GPU seconds"
+        return f"{len(costs)} trainings, {spent} with decoding"
 
     # Blocks.
 

@@ -85,7 +85,8 @@ def store(results: Path, out: Path, command: str, commit: str) -> None:
         row = {key: scores[key] for key in ("task", "model", "seed")}
         for content in (scores, *map(read_json, sorted((results / run).glob("*_scores.json")))):
             row |= {name: round(metric["value"], 4) for name, metric in content["metrics"].items()}
-        rows.append(row | {key: round(value or 0, 1) for key, value in scores["cost"].items()})
+        costs = {key: None if value is None else round(value, 1) for key, value in scores["cost"].items()}
+        rows.append(row | costs)
     pd.DataFrame(rows).to_csv(made / "scores.csv", index=False, lineterminator="\n")
     write_json(made / RECORD, made_by)
     shutil.rmtree(out, ignore_errors=True)
