@@ -12,7 +12,7 @@ from snakemake.utils import min_version, validate
 
 from pam import jobs, progress
 from pam.io import SHIPPED, check_writable, find_file
-from pam.workflow import ReportFiles, Workflow, or_exit, read_config
+from pam.workflow import ReportFiles, Workflow, check_place, or_exit, read_config
 from pam.workflow import folder_of, input_folder, input_folders, output_folder
 
 min_version("9.20")
@@ -21,6 +21,7 @@ min_version("9.20")
 report: "workflow/report/workflow.rst"
 
 
+or_exit(check_place)
 flow = or_exit(Workflow, config, or_exit(read_config, workflow, config))
 # No defaults: of a value with several forms, Snakemake would fill in those of all.
 validate(config, "workflow/schemas/config.schema.json", set_default=False)

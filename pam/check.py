@@ -29,7 +29,7 @@ from pam.io import Given, UserError, write_json
 from pam.reporting.catalogue import FIGURES, TABLES
 from pam.run_folder import RunFolder
 from pam.runtime import devices, processor
-from pam.workflow import ReportFiles, Workflow
+from pam.workflow import ReportFiles, Workflow, check_cache, check_place
 
 if TYPE_CHECKING:
     import torch
@@ -72,6 +72,8 @@ def check(files: Sequence[str | Given], say: Say, expected: Path | None = None) 
 
     Writes what it expects of each job to the file `expected`, for `pam.progress.Expected`.
     """
+    check_place()
+    check_cache()
     flow = Workflow(None, files)
     experiment, counted = flow.experiment, len(list(flow.experiment.runs()))
     say(

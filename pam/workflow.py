@@ -24,7 +24,18 @@ from pam.config import Resources, RunConfig, TaskConfig
 from pam.data.registry import Dataset, load_registries, load_task
 from pam.experiment import check_known, check_local, load_plan
 from pam.fingerprint import CODE, KINDS, fingerprint, model_modules
-from pam.io import Given, UserError, dump_yaml, find_file, merged, read_yaml, retyped
+from pam.io import (
+    SHIPPED,
+    Given,
+    UserError,
+    dump_yaml,
+    find_file,
+    merged,
+    read_yaml,
+    retyped,
+    storage_error,
+    write_utf8,
+)
 from pam.reporting.catalogue import ANALYZED, FIGURES, TABLES, FigureSpec, Item, TableSpec, check_rows, load_papers
 from pam.restored import Name, check_unchanged
 from pam.run_folder import GOLD, RunFolder
@@ -37,10 +48,44 @@ Returned = TypeVar("Returned")
 
 def or_exit(function: Callable[..., Returned], *arguments: Any) -> Returned:
     """What `function` returns; a UserError ends the process, which Snakemake would print with a traceback around it."""
+    write_utf8()
     try:
         return function(*arguments)
     except UserError as error:
         sys.exit(f"error: {error}")
+    except OSError as error:
+        worded = storage_error(error, error.filename or "a file")
+        if not isinstance(worded, UserError):
+            raise
+        sys.exit(f"error: {worded}")
+
+
+def check_place() -> None:
+    """Check that Snakemake can work in this folder, before anything is trained.
+
+    A UserError says that the folder, or the workflow's own, has braces in its name: Snakemake's report takes them for
+    wildcards.
+    """
+    for folder in (Path.cwd(), SHIPPED.resolve()):
+        if set("{}") & set(str(folder)):
+            hint = "rename the folder, or work in another one"
+            raise UserError(
+                "braces in the name of a folder, which Snakemake takes for wildcards", file=folder, hint=hint
+            )
+
+
+def check_cache() -> None:
+    """Check that Snakemake can keep its cache, which it wants in the home; a UserError names the variable to set."""
+    place = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    folder = Path(place, "snakemake")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        is_writable = os.access(folder, os.W_OK | os.X_OK)
+    except OSError:
+        is_writable = False
+    if not is_writable:
+        hint = "export XDG_CACHE_HOME=FOLDER, with a folder that you may write to"
+        raise UserError("Snakemake cannot keep its cache here", file=folder, hint=hint)
 
 
 def read_config(workflow: Any, config: dict[str, Any]) -> list[str | Given]:

@@ -231,6 +231,8 @@ class Lines(DividingReader):
         for language in languages:
             if language not in known:
                 hint = f"name it in the registry: {split}: {{{language}: FILE, ...}}"
+                if isinstance(own, Path):
+                    hint = f"{hint}; or say how the one file is read, such as `read: jsonl` or `read: columns`"
                 raise UserError(f"split {split} has no file for the language `{language}`", hint=hint)
         return aligned(known[languages[0]], known[languages[1]], self.lines)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from pam.io import UserError
+from pam.io import UserError, write_utf8
 from pam.reporting.reference import Outcome, restore, run_path
 from pam.restored import Name
 from pam.workflow import ReportFiles, Workflow
@@ -43,6 +43,7 @@ def report(outcome: Outcome, shown: ReportFiles) -> None:
 
 
 def main() -> int:
+    write_utf8()
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("stored", type=Path, help="folder under results/reference/")
     parser.add_argument("results", type=Path, help="folder of the experiment's results")
