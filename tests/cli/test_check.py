@@ -27,6 +27,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     monkeypatch.chdir(tmp_path)
     made = with_own_data(Checkout(tmp_path))
     made.edit("own/experiment.yaml", "config/datasets.yaml, ", "")
+    made.edit("own/experiment.yaml", "batch_size: 16", "batch_size: 16, warmup_steps: 1")
     return made
 
 
@@ -40,7 +41,7 @@ def test_a_right_experiment_is_told_with_what_it_takes_and_leaves_nothing_behind
     assert "experiment tiny: 1 tasks, 2 runs; the configuration is right" in said.out
     assert re.search(r"`small`, 3 files here; first row: \w+ \| number=singular \| \w+", said.out)
     for model in ("soft", "mono-postr-joint"):
-        assert re.search(rf"nouns +{model} +1 +\d+\.\d +\d+ MB", said.out)
+        assert re.search(rf"nouns +{model} +1 +\d+\.\d +\d+ MB +5\n", said.out)
     assert re.search(r"in all about \d+ min, .* GB of disk .* MB of memory", said.out)
     assert sorted(own.folder.rglob("*")) == before
 
@@ -176,3 +177,22 @@ def test_a_path_on_the_command_line_that_no_file_can_have_is_one_message(own: Ch
     assert called("check", "--configfile", "x" * 300).message()[0].endswith("no such file")
     message, _ = called("score", "--run", "x" * 300).message()
     assert message.startswith("xxx") and os.sep in message
+
+
+def test_settings_that_little_data_cannot_fill_are_warned_of(own: Checkout, called: Call) -> None:
+    own.edit("own/experiment.yaml", "batch_size: 16, warmup_steps: 1", "batch_size: 100, warmup_steps: 9")
+    said = called(*CHECK, "--config", "decoding={beam: 500}")
+    assert said.code == 0
+    warned = [line.removeprefix("warning: soft, mono-postr-joint on nouns: ") for line in said.err.splitlines()]
+    assert len(warned) == 3
+    assert warned[0].startswith("the warm-up of 9 steps is as long as the training of 1 or longer: its rate stays")
+    assert warned[1].startswith("a batch of 100 is more than all 80 training rows: each epoch is one step")
+    assert re.match(r"a beam of 500 is more than the \d+ symbols of the vocabulary", warned[2])
+
+
+def test_runs_of_another_configuration_are_told_of_before_they_are_replaced(own: Checkout, called: Call) -> None:
+    plan = load_plan(files=["own/experiment.yaml"])
+    own.write("results/tiny/nouns/soft/seed1/training.json", "{}")
+    own.write("results/tiny/nouns/soft/seed1/run.yaml", dump_yaml(plan.run("nouns", "soft", 1)))
+    said = called(*CHECK, "--config", "training={epochs: 2}")
+    assert "1 run of nouns had another configuration and will be trained from the first epoch" in said.out
