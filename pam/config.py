@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, ValidationError, model_validator
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
-from pam.io import SHIPPED, Strict, UserError, find_file, parse, read_yaml, refused, unknown
+from pam.io import SHIPPED, PathText, Strict, UserError, find_file, parse, read_yaml, refused, unknown
 from pam.models import options
 from pam.models.options import COMPONENTS, DEEPEST, LARGEST, Options
 
@@ -391,8 +391,8 @@ class Experiment(Strict):
     network: Network = Field(default_factory=Network)
     training: Training = Field(default_factory=Training)
     decoding: Decoding = Field(default_factory=Decoding)
-    registries: list[str] = key(["config/datasets.yaml"], "registries of data sets", min_length=1)
-    mirror: str | None = key(None, "folder or base address tried first")
+    registries: list[PathText] = key(["config/datasets.yaml"], "registries of data sets", min_length=1)
+    mirror: PathText | None = key(None, "folder or base address tried first")
     device: Literal["auto", "cpu", "cuda"] = key("auto", "where models train")
     jobs_per_gpu: int = key(1, "jobs that share a GPU of one machine, most of which a small model leaves idle", ge=1)
     attention_words: int = key(4, "rows of a test split drawn as heat maps", ge=1)

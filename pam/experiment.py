@@ -24,7 +24,7 @@ from pam.config import (
     read_options,
 )
 from pam.data.registry import Dataset, load_task
-from pam.io import Given, Section, UserError, find_file, from_here, merged, parse, placed, read_yaml, unknown
+from pam.io import Given, Section, UserError, find_file, from_here, is_there, merged, parse, placed, read_yaml, unknown
 from pam.models.fitting import FitError, check_parts, check_sizes, check_vectors
 from pam.models.options import COMPONENTS
 
@@ -202,7 +202,7 @@ class Plan:
     def check_registries(self) -> None:
         """Checks that the registries are there."""
         for name in self.experiment.registries:
-            if not Path(name).exists():
+            if not is_there(Path(name)):
                 missing = UserError(f"{name}: no such file", hint="check the name")
                 raise placed(missing, self.files, ["registries", name])
 

@@ -7,21 +7,23 @@ import errno
 import fcntl
 import gzip
 import hashlib
+import io
 import json
 import math
 import os
 import re
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
 
 SHIPPED = Path(__file__).parents[1]  # the workflow's own folder
@@ -70,10 +72,35 @@ class UserError(Exception):
         return f"{place}{self.message}{hint}"
 
 
+def write_utf8() -> None:
+    """Let this process write, and read from its standard input, UTF-8, whatever the language settings say."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # What is no character, as in some file names, is shown by its number.
+            errors = None if stream is sys.stdin else "backslashreplace"
+            stream.reconfigure(encoding="utf-8", errors=errors)
+
+
 def find_file(path: Path | str, *folders: Path) -> Path:
     """A path from the folder of work, else from the first of `folders`, and last the workflow's own, that has it."""
     places = (Path(path), *(folder / path for folder in (*folders, SHIPPED)))
-    return next((place for place in places if place.exists()), Path(path))
+    return next((place for place in places if is_there(place)), Path(path))
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is such a file or folder; there is none of a name that no file can have."""
+    try:
+        return path.exists()
+    except OSError:  # longer than the file system allows, or below a folder that may not be read
+        return False
+
+
+def check_configfiles(files: Sequence[str]) -> None:
+    """Check that the words after `--configfile` are configurations; a UserError names one that looks like a target."""
+    for file in files[1:]:
+        if Path(file).suffix not in (".yaml", ".yml", ".json"):
+            hint = f"write targets before `--configfile`, or after two dashes: --configfile {files[0]} -- {file}"
+            raise UserError(f"`{file}` stands after `--configfile` and is no configuration", hint=hint)
 
 
 def from_here(path: Path | str) -> Path:
@@ -276,6 +303,7 @@ STORAGE_ERRORS = (
      "raise the limit (`ulimit -f`), or choose a folder on another disk"),
     ((errno.EACCES, errno.EPERM, errno.EROFS), "no permission to write here",
      "choose a folder you may write to, or change its permissions"),
+    ((errno.ENAMETOOLONG,), "this name is longer than the file system allows", "choose a shorter one"),
     ((errno.EEXIST, errno.ENOTDIR, errno.EISDIR), "a file is where a folder is needed, or a folder where a file is",
      "choose another place, or move what is there"),
 )  # fmt: skip
@@ -315,6 +343,22 @@ def sha256_of(path: Path | str) -> str:
     """SHA-256 of a file's content, in hexadecimal."""
     with open(path, "rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+LONGEST_NAME, LONGEST_PATH = 255, 4095  # bytes of a file's name and of a whole path, on the file systems of Linux
+
+
+def _checked_path(path: str) -> str:
+    """A path that somebody wrote in a configuration, if a file can have it; else the error that `refused` makes."""
+    parts = [len(os.fsencode(part)) for part in path.split("/")]
+    if max(parts) > LONGEST_NAME or sum(parts) + len(parts) - 1 > LONGEST_PATH:
+        hint = f"use at most {LONGEST_NAME} bytes between two slashes, and {LONGEST_PATH} in all"
+        raise refused(UserError("this name is longer than the file system allows", hint=hint))
+    return path
+
+
+PathText = Annotated[str, AfterValidator(_checked_path)]
+"""A path as a configuration has it: of a length that a file can have."""
 
 
 class Strict(BaseModel):

@@ -88,8 +88,9 @@ def word_alignments(args: Namespace) -> int:
 )
 def check(args: Namespace) -> int:
     from pam.check import check as checked
-    from pam.io import Given, UserError, find_file, parse_yaml
+    from pam.io import Given, UserError, check_configfiles, find_file, parse_yaml
 
+    check_configfiles(args.configfile or [])
     given = {}
     for text in args.config:
         key, equals, value = text.partition("=")

@@ -65,6 +65,10 @@ class Item:
     controls: tuple[str, ...] = ()  # outputs that no model made, whose scores it shows below the models'
     trained: bool = False  # whether it shows only models with a training of their own
 
+    def of_runs(self) -> set[str]:
+        """The options whose files are in the folders of runs."""
+        return {option for option, pattern in self.files.items() if pattern.startswith("{run}")}
+
     def shows(self, experiment: Experiment, kinds: Mapping[str, str]) -> list[str]:
         """The tasks of an experiment that it shows, by the kind of each."""
         return [

@@ -47,6 +47,7 @@ class Files:
     summaries: Mapping[str, Summary]  # of each task's data
     gold: Mapping[str, Summary]  # of word alignments
     texts: Path  # folder with captions and `page/`
+    left_out: Sequence[str] = ()  # sentences about what is not shown, as restored runs have no weights
 
 
 class Download(NamedTuple):
@@ -112,6 +113,7 @@ class Page:
             "front": front,
             "rule": paragraph_of(RULE),
             "spent": self.spent(),
+            "left_out": self.files.left_out,
             "sections": sections,
             "style": self.text("page.css"),
             "script": self.text("page.js"),
@@ -205,8 +207,11 @@ class Page:
 
     def spent(self) -> str:
         costs = self.data("tables", "costs")
-        seconds = pd.to_numeric(costs["cpu_s"]).sum()
-        return f"{len(costs)} trainings, {seconds:,.0f} CPU seconds with decoding"
+        cpu_seconds, gpu_seconds = (pd.to_numeric(costs[name]).sum() for name in ("cpu_s", "gpu_s"))
+        spent = f"{cpu_seconds:,.0f} CPU seconds"
+        if gpu_seconds:
+            spent += f" and {gpu_seconds:,.0f} GPU seconds"
+        return f"{len(costs)} trainings, {spent} with decoding"
 
     # Blocks.
 

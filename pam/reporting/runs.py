@@ -186,6 +186,26 @@ def processor_seconds(recorded: dict[str, Any]) -> tuple[str, float] | None:
     return next(((processor, float(recorded[key])) for processor, key in known if recorded.get(key)), None)
 
 
+DEVICES = ("CPU", "GPU")
+
+
+def whole_cost(run: ScoredRun) -> tuple[str, float] | None:
+    """The device that both trained and decoded a run, and its seconds.
+
+    None where these were not measured, or one device trained and another one decoded: their sum says nothing.
+    """
+    cost = run.scores.cost
+    pieces = [processor_seconds(piece) for piece in (run.scores.training, run.main_decoding)]
+    devices = {piece[0] for piece in pieces if piece is not None}
+    if not devices:
+        devices = {"GPU" if cost.gpu_s else "CPU"}
+    if len(devices) > 1:
+        return None
+    (device,) = devices
+    seconds = cost.gpu_s if device == "GPU" else cost.cpu_s
+    return None if seconds is None else (device, seconds)
+
+
 def load_analyses(paths: Sequence[Path], experiment: Experiment) -> ByTask[Analysis]:
     """Reads and groups analyses; a `UserError` if one is of a task that the experiment does not have."""
     found = [load(Analysis, path) for path in paths]

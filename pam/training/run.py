@@ -84,6 +84,8 @@ def _train_in_group(
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     with locked(state) if group.is_main else nullcontext():
         results, states = Results(state / "finished", key), StateFolder(state, key)
+        if group.is_main:
+            results.take_back()
         # The other processes wait here for the first, which has waited for the lock.
         if any(group.gather(group.is_main and results.whole())[0]):
             log.info("finished already: to train it once more, delete %s and call snakemake -f", results.folder)

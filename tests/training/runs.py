@@ -130,7 +130,8 @@ def _arm(fault: Fault) -> None:
     def faulty(*args: Any, **named: Any) -> Any:
         number = next(calls)
         if fault.effect == "noted":
-            print(f"call {number}", flush=True)
+            sys.stdout.write(f"call {number}\n")
+            sys.stdout.flush()
         if fault.effect in SIGNALS and number == fault.number:
             os.kill(os.getpid(), SIGNALS[fault.effect])
         if fault.effect == "confined" and number == fault.number:
