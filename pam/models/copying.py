@@ -237,8 +237,8 @@ class CopyMixture(TokenDistribution):
         generated = self.positions_distribution.at(weights)
         return CopyMixture(generated, self.pointer, self.embedded, self.copied, self.pointed)
 
-    def whole(self) -> TokenDistribution:
-        generated = self.generated.whole()
+    def exact(self) -> CopyMixture:
+        generated = self.generated.exact()
         if generated is self.generated:
             return self
         return replace(self, generated=generated)

@@ -53,10 +53,10 @@ class MeanDistribution(TokenDistribution):
     def _log_prob(self, symbols: Tensor) -> Tensor:
         return mean_log([part.log_prob(symbols) for part in self.parts])
 
-    def whole(self) -> TokenDistribution:
-        parts = tuple(part.whole() for part in self.parts)
-        is_same = all(whole is part for whole, part in zip(parts, self.parts, strict=True))
-        return self if is_same else MeanDistribution(parts)
+    def exact(self) -> MeanDistribution:
+        parts = tuple(part.exact() for part in self.parts)
+        is_exact = all(exact is part for exact, part in zip(parts, self.parts, strict=True))
+        return self if is_exact else MeanDistribution(parts)
 
     def origin(self, symbols: Tensor) -> Origin | None:
         origins = []

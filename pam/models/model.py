@@ -127,8 +127,8 @@ class Model(nn.Module, ABC):
             log_probs = output.log_probs()
             log_prob = log_probs.gather(1, symbol[:, None]).squeeze(1)
             correct = log_probs.argmax(1) == symbol
-            whole = output.whole()
-            exact = log_prob if whole is output else whole.log_prob(symbol)
+            uncut = output.exact()
+            exact = log_prob if uncut is output else uncut.log_prob(symbol)
             posterior = output.posterior(symbol).alignment if output.gives_positions else None
             origin = output.origin(symbol)
             positions = output.positions()

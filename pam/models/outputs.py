@@ -168,7 +168,7 @@ class Origin(NamedTuple):
 class TokenDistribution(ABC):
     """p(y_t | y_<t, x) of n rows."""
 
-    attention: Attention  # what its rows attend to
+    attention: Attention  # what its rows attend to, in a model of components
     gives_positions = False  # whether each position has a likelihood of its own
     _evidence: tuple[Tensor, Tensor] | None = None  # symbols whose posterior is known; their log p
 
@@ -189,8 +189,7 @@ class TokenDistribution(ABC):
 
     def posterior(self, symbols: Tensor) -> Posterior:
         """The alignment (n, m) given that symbols (n,) were written, by Bayes' rule."""
-        truncated = self.truncated()
-        posterior = bayes(self.log_joint(symbols), truncated)
+        posterior = bayes(self.log_joint(symbols), self.truncated())
         self._evidence = symbols, posterior.evidence
         return posterior
 
@@ -206,7 +205,7 @@ class TokenDistribution(ABC):
         """p(y_t | s_t, sum_a weights(a) h_a) for weights (n, m) that sum to one."""
         raise NotImplementedError("positions have no likelihood of their own")
 
-    def whole(self) -> TokenDistribution:
+    def exact(self) -> TokenDistribution:
         """The same over all positions, where some are left out."""
         return self
 
@@ -230,11 +229,11 @@ class TokenDistribution(ABC):
     def cat(steps: Sequence[TokenDistribution], packed: PackedTargets) -> TokenDistribution:
         """Join the steps of given targets: the distribution of all of their tokens. What posteriors
         were computed at each step is kept, for `packed.symbols`."""
-        whole = steps[0]._cat(steps, packed)
+        tokens = steps[0]._cat(steps, packed)
         evidence = [step._evidence[1] for step in steps if step._evidence is not None]
         if evidence:
-            whole._evidence = packed.symbols, torch.cat(evidence)
-        return whole
+            tokens._evidence = packed.symbols, torch.cat(evidence)
+        return tokens
 
     @classmethod
     def _cat(cls, steps: Sequence[Self], packed: PackedTargets) -> Self:
@@ -257,7 +256,7 @@ class ContextDistribution(TokenDistribution):
 
     @abstractmethod
     def of_contexts(self, values: Tensor) -> Tensor:
-        """What contexts make of values (n, m) of positions: (n, k)."""
+        """The mean in each context of values (n, m) that positions have: (n, k)."""
 
     @abstractmethod
     def log_weights(self, log_gate: Tensor | None = None) -> Tensor:
@@ -275,7 +274,7 @@ class ContextDistribution(TokenDistribution):
     def _log_prob(self, symbols: Tensor) -> Tensor:
         return self.mixture(symbols, self.log_weights())
 
-    def whole(self) -> ContextDistribution:
+    def exact(self) -> ContextDistribution:
         return self
 
     @abstractmethod
@@ -383,7 +382,7 @@ class AttentionMixture(ContextDistribution):
     def truncated(self) -> Tensor | None:
         return self.summed.truncated
 
-    def whole(self) -> AttentionMixture:
+    def exact(self) -> AttentionMixture:
         if torch.equal(self.summed.kept, is_possible(self.attention.log_prior)):
             return self
         return AttentionMixture(self.rows)
@@ -400,14 +399,22 @@ class AttentionMixture(ContextDistribution):
         return log_weights + of_all - of_kept
 
     def mixture(self, symbols: Tensor, log_weights: Tensor, rest: Tensor | None = None) -> Tensor:
-        rows, views = self.rows, self.rows.readout.views
-        return rows.mixture(rows.projected, symbols, log_weights, self.summed.kept, views, rest)
+        return self.rows.mixture(
+            hidden=self.rows.projected,
+            symbols=symbols,
+            log_weights=log_weights,
+            kept=self.summed.kept,
+            views=self.rows.readout.views,
+            rest=rest,
+        )
 
     def log_joint(self, symbols: Tensor) -> Tensor:
         return self.log_weights() + self.position_log_prob(symbols)
 
     def position_log_prob(self, symbols: Tensor) -> Tensor:
         """log p(y_t | s_t, h_a) of symbols (n,), (n, m), without meaning at positions left out."""
+        if self.rows.packed is not None:
+            raise NotImplementedError("it is asked of steps, which feed it back")
         likelihood = self.rows.readout.likelihood
         if likelihood is not None:
             return likelihood(self.rows.projected, symbols, self.summed.kept)

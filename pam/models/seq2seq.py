@@ -174,7 +174,8 @@ class Seq2Seq(Model):
         if memory.viewed is not None:
             context = memory.viewed.read(attention.prior, attention.shift)
         output = self.marginalization(memory, attention, context)
-        output = self.copying(output, memory, previous.embedded, self.marginalization.needs_inference)
+        is_bound = self.marginalization.needs_inference
+        output = self.copying(output, memory, previous.embedded, follows_prior=is_bound)
         return Step(output, hidden, state.history, context)
 
     def read(self, memory: Memory, symbol: Tensor) -> Previous:
