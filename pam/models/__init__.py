@@ -13,7 +13,9 @@ write of them is in `options`):
 - `variational`: which alignments, given the whole target, is a bound trained by, and how is its
   expectation computed: enumerated, or from a draw?
 
-`seq2seq.Seq2Seq` puts them together in the order of Figure 1 of Shankar & Sarawagi (2019), in log space: `attend`,
-`emit` and `update` are what training, search and analysis run. Bayes' rule (equations 12 and 13) is
-`posterior.posterior`. Speed comes from `kernels` and `output_kernels`.
+`seq2seq.Seq2Seq` puts them together in the order of Figure 1 of Shankar & Sarawagi (2019), in log
+space. Training, search and analysis run its `step` and `update`, which meet in a distribution of the
+next symbol, `outputs.TokenDistribution`; `copying.CopyMixture` adds what is copied to it. Bayes' rule
+(equations 12 and 13) is `posterior.bayes`. Speed comes from `kernels`, `output_kernels` and
+`search_layer`.
 """

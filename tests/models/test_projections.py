@@ -11,7 +11,7 @@ from pam.models import options
 from pam.models.distributions import Fusedmax, Projection, Sparsemax, denoise
 from pam.models.logspace import ZERO
 from tests.models import tiny
-from tests.models.by_hand import nearest
+from tests.models.plain import nearest
 
 WEIGHTS = (0.0, 0.05, 0.3, 1.0)
 

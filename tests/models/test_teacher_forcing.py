@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from pam.data.vocabulary import PAD
 from pam.models import output_kernels
+from pam.models.packing import PackedTargets
 from pam.models.seq2seq import Seq2Seq
 from pam.runtime import processor
 from tests.models import plain, tiny
@@ -198,6 +200,18 @@ def test_neither_the_order_of_rows_nor_padding_of_targets_changes_a_value(name: 
     wide = model.log_likelihood(source, lengths, torch.nn.functional.pad(target, (0, 3)))
     assert wide.shape == (4, 9) and (wide[:, 6:] == 0).all()
     torch.testing.assert_close(wide[:, :6], wanted, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", [*tiny.NAMED, "agreement"])
+def test_steps_of_all_rows_have_the_values_and_gradients_of_steps_that_drop_ended_ones(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows of a step are decided in one place."""
+    model, given = tiny.model(tiny.components(name)).train(), shortened([6, 4, 4, 1])
+    wanted = by(objective, model, given)
+    monkeypatch.setattr(PackedTargets, "of", partial(PackedTargets.of, drop_ended=False))
+    found = by(objective, model, given)
+    torch.testing.assert_close(found, wanted, rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.processor
