@@ -63,9 +63,9 @@ class Kind:
         return core_schema.no_info_plain_validator_function(self.read, serialization=written)
 
     def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, Any]:
-        own = {kind: cls for kind, cls in COMPONENTS[self.name].items() if not cls.implementation}
-        kinds = [{**cls.model_json_schema(), "required": ["kind"]} for cls in own.values()]
-        return {"anyOf": [{"enum": list(own)}, *kinds]}
+        shipped = {kind: cls for kind, cls in COMPONENTS[self.name].items() if options.is_shipped(cls)}
+        kinds = [{**cls.model_json_schema(), "required": ["kind"]} for cls in shipped.values()]
+        return {"anyOf": [{"enum": list(shipped)}, *kinds]}
 
 
 def _checked(layer: dict[str, dict[str, dict[str, Any]]]) -> dict[str, dict[str, dict[str, Any]]]:

@@ -179,6 +179,3 @@ def _means(values: Tensor, starts: Tensor) -> Tensor:
     sums = empty.scatter_add(-1, stretch, values)
     sizes = empty.scatter_add(-1, stretch, torch.ones_like(values))
     return (sums / sizes.clamp_min(1)).gather(-1, stretch)
-
-
-DISTRIBUTIONS: dict[str, type[Distribution]] = {"softmax": Softmax, "sparsemax": Sparsemax, "fusedmax": Fusedmax}
