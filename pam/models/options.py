@@ -222,6 +222,17 @@ class Fusedmax(Options):
     weight: Weight = Field(0.1, description="of the total variation; 0: sparsemax")
 
 
+@kind_of("distribution")
+class Entmax(Options):
+    """Alpha-entmax: a softmax with zeros, between softmax and sparsemax."""
+
+    implementation = "pam.models.distributions:Entmax"
+    has_zeros = True
+    kind: Literal["entmax"] = "entmax"
+    alpha: Annotated[float, Field(ge=1.01, le=1.99)] = Field(1.5, description="nearer to 1: softmax; to 2: sparsemax")
+    learned: bool = Field(False, description="whether training changes alpha, from there on")
+
+
 # coupling: how the distribution depends on the previous alignment
 
 
