@@ -154,7 +154,7 @@ class Workflow:
         tasks = self.experiment.tasks
         self.kinds = {name: datasets[task.dataset].task for name, task in tasks.items()}
         self.beams = {name: plan.beams(name) for name in tasks}  # of each task, the main one first
-        self.ensembles = [model for model in self.experiment.models if plan.members(model)]
+        self.ensembles = [model for model in self.experiment.model_names if plan.members(model)]
         # Regular expressions for ensembles, and for models trained by themselves.
         self.joined = "|".join(map(re.escape, self.ensembles)) or "(?!)"
         self.trained = rf"(?!(?:{self.joined})(?:/|$))[^/]+"

@@ -1,7 +1,7 @@
 """Latent-attention sequence-to-sequence models, composed from independent components.
 
-A model is one answer to each of these questions (a file each, a class per answer, found by a dictionary; what YAML may
-write of them is in `options`):
+A model is one answer to each of these questions: a file each, a class per answer. What YAML may write of them, and
+which class computes an answer, is declared in `options`:
 
 - `scores`: how well does source position a fit the decoder's query, e_t(a)?
 - `windows`: which positions does a step consider at all?

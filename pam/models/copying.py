@@ -301,6 +301,3 @@ def match(model: nn.Module, source: Vocabulary, target: Vocabulary) -> None:
     """Tells the pointers of a model, if it has any, what its symbols are."""
     for pointer in pointers_of(model):
         pointer.match(source, target)
-
-
-COPYINGS: dict[str, type[Copying]] = {"none": NoCopying, "pointer": PointerGenerator}

@@ -88,9 +88,3 @@ class NoFeeding(PriorFeeding):
     handed on to couplings and scores."""
 
     feeds = False
-
-
-INPUT_FEEDINGS: dict[str, type[InputFeeding]] = {
-    "prior": PriorFeeding, "posterior": PosteriorFeeding, "sample": SampleFeeding,
-    "pointer": PointerFeeding, "none": NoFeeding,
-}  # fmt: skip

@@ -114,8 +114,3 @@ class Bound(Output):
             return log_q
         chosen = log_q.masked_fill(~is_most_probable(log_q, self.q_top_k), ZERO)
         return torch.log_softmax(chosen, dim=1)
-
-
-MARGINALIZATIONS: dict[str, type[Marginalization]] = {
-    "input": Input, "output": Output, "bound": Bound, "none": NoAttention,
-}  # fmt: skip

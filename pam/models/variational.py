@@ -154,7 +154,3 @@ class Reinforce(Estimator):
         if self.training:
             self.average.mul_(self.decay).add_((1 - self.decay) * likelihood.mean())
         return before
-
-
-INFERENCES: dict[str, type[Inference]] = {"none": NoInference, "prior": PriorInference, "bilstm": BiLSTM}
-ESTIMATORS: dict[str, type[Estimator]] = {"exact": Exact, "reinforce": Reinforce, "gumbel": Gumbel}

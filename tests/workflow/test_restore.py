@@ -118,7 +118,7 @@ def test_restored_runs_are_shown_again_without_training(finished: Checkout) -> N
     shown = finished.plan(*OWN)
     assert shown.jobs["write_report"] == 1 and not shown.trained
 
-    for model in plan.experiment.models:
+    for model in plan.experiment.model_names:
         shutil.rmtree(results / "nouns" / model)
     assert len(finished.plan(*OWN).trained) == 2
     found = restore(stored, results, plan)
