@@ -201,6 +201,17 @@ def _accuracy(name: str, label: str, right: str, total: str) -> Metric:
     return Metric(name, label, (right,), (total,), percentage, total, "%", over="lemmas")
 
 
+def _error_rate(
+    name: str,
+    label: str,
+    of_outputs: tuple[str, ...],
+    given: tuple[str, ...] = (),
+    counted: str = "sentences",
+    over: str = "sentences",
+) -> Metric:
+    return Metric(name, label, of_outputs, given, percentage, counted, "%", lower_is_better=True, over=over)
+
+
 def _perplexity(name: str, label: str, nll: str) -> Metric:
     return Metric(name, label, (), (nll, "tokens"), perplexity, "tokens", lower_is_better=True)
 
@@ -251,6 +262,16 @@ METRICS: dict[str, Metric] = {
         ),
         Metric("sacrebleu", "sacreBLEU", bleu_columns("sacrebleu"), ("sacrebleu_words",), partial(bleu, smooth=True)),
         Metric("chrf", "chrF", CHRF_OUTPUT, CHRF_REFERENCE, chrf),
+        _error_rate("wer", "Word error rate", ("wer_edits", "wer_words")),
+        _error_rate("cer", "Character error rate", ("cer_edits", "cer_characters")),
+        _error_rate("ser", "Sentences with an error", ("ser_errors",), ("sentences",)),
+        _error_rate(
+            "form_cer",
+            "Character error rate",
+            ("form_edits", "form_characters"),
+            counted="forms",
+            over="lemmas",
+        ),
         _of_links("aer", "AER", error=True),
         _of_links("one_minus_aer", "1 - AER"),
         _of_links("aer_prior", "AER of the prior", "_prior", error=True),
