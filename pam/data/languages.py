@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import chain, groupby
 
-LANGUAGE = r"^[a-z]{2,3}([-_][A-Z][a-z]{3})?([-_]([A-Z]{2}|[0-9]{3}))?$"
+LANGUAGE = r"^[A-Za-z]{2,3}([-_][A-Za-z]{4})?([-_]([A-Za-z]{2}|[0-9]{3}))?$"
 
 # Scripts without spaces between words (Unicode Standard Annex 14, classes ID, SA, AK and AS; Tibetan marks syllables).
 UNSPACED = frozenset(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from pathlib import Path
 from unicodedata import normalize
 
@@ -15,6 +16,7 @@ from pam.data.registry import Dataset
 from pam.data.tokenizers import load_tokenizer
 from pam.io import UserError
 
+from .conftest import ROOT
 from .pairs import dataset, prepared
 from .test_captioning import CAPTIONS, fetched
 
@@ -137,6 +139,13 @@ def ready(folder: Path, code: str, **options: object) -> Path:
     own = dataset(folder / "own", ZH, source=code, **options)
     splits = {split: {code: names["de"], "en": names["en"]} for split, names in own.splits.items()}  # type: ignore[index]
     return prepared(own.model_copy(update={"splits": splits}), folder)
+
+
+def test_the_table_of_languages_is_what_the_code_says() -> None:
+    made = runpy.run_path(str(ROOT / "workflow/scripts/make_languages.py"), run_name="made")
+    text = (ROOT / "docs/data.md").read_text(encoding="utf-8")
+    assert text == made["page"](text), "run: python workflow/scripts/make_languages.py"
+    assert set(TEXTS) - {"yo"} <= set(made["CODES"])
 
 
 ZH = {split: [(f"狗看见一只猫在房子里{row}{split}。", f"the dog {row} .") for row in range(12)] for split in
