@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
@@ -19,11 +18,12 @@ from pydantic import Field, field_validator, model_validator
 
 from pam.data.dataset import SPLITS, write_split
 from pam.data.features import Table, clips_in, spaced, write_table
-from pam.data.prepare import Stage, Task, TaskFormat, class_names
+from pam.data.languages import LANGUAGE, composed, language, segmentation_hint
+from pam.data.prepare import MOST_UNKNOWN, Stage, Task, TaskFormat, class_names
 from pam.data.readers import ALL, Files
 from pam.data.text_files import cleaned, lines_of
 from pam.data.tokenizers import TOKENIZERS, CaptioningCodec, CaptioningSettings, SideSettings
-from pam.data.translation import LANGUAGE, REFERENCES, SCORED, VocabularyFormat, pair_writer, read_pairs
+from pam.data.translation import REFERENCES, SCORED, VocabularyFormat, pair_writer, read_pairs
 from pam.data.vocabulary import Vocabulary
 from pam.io import Strict, UserError, atomic_write
 
@@ -171,9 +171,7 @@ class Extract(Stage[CaptioningFormat]):
     def _write(self, split: str, clips: list[str], captions: Mapping[str, list[str]], path: Path) -> dict[str, Any]:
         """Training has a line for each caption, of which a sample may be drawn; other splits one for each clip."""
         with pair_writer(self.out / "extract", split) as writer:
-            texts_of = {
-                clip: [cleaned(unicodedata.normalize("NFC", text)) for text in captions[clip]] for clip in clips
-            }
+            texts_of = {clip: [cleaned(composed(text)) for text in captions[clip]] for clip in clips}
             for clip, texts in texts_of.items():
                 if not all(texts):
                     hint = "complete it or delete it"
@@ -248,6 +246,7 @@ class Index(Stage[CaptioningFormat]):
             symbols = (self._frames(table, clip) for clip, _ in rows[split]), (text.split() for _, text in rows[split])
             split_made = write_split(self.out, split, rows[split], symbols, made, source_eos=False)
             counts[split] = {"rows": len(split_made), **split_made.symbol_counts()}
+            self._check_known(split, counts[split], rows[split])
         for split in SCORED:
             name = REFERENCES.format(split=split)
             with atomic_write(self.out / name) as temporary:
@@ -261,6 +260,14 @@ class Index(Stage[CaptioningFormat]):
             "splits": counts, "pairs_in_train_too": shared,
             "warnings": [warning.format(count, split) for split, count in shared.items() if count],
         }  # fmt: skip
+
+    def _check_known(self, split: str, counted: Mapping[str, Any], rows: list[tuple[str, str]]) -> None:
+        """Refuse captions whose words are whole phrases, which training mostly lacks, in a language without spaces."""
+        unknown = counted["target"]["unknown"] / max(1, counted["target"]["symbols"])
+        words = [word for _, caption in rows for word in caption.split()]
+        hint = segmentation_hint(words, language(self.layout.language), self.layout.tokenize, subwords=False)
+        if hint and unknown > MOST_UNKNOWN:
+            raise UserError(f"{split}: training has only {1 - unknown:.0%} of the words", hint=hint)
 
     @staticmethod
     def _frames(table: Table, clip: str) -> list[str]:

@@ -20,6 +20,8 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import Field, ValidationError
 
 from pam.data.features import Frames, Table, checked, read_array, spaced
+from pam.data.languages import COMMAS, ENDS, SPACE, combining_marks
+from pam.data.languages import language as language_of
 from pam.data.text_files import Line, cells_of, cleaned
 from pam.io import Section, Strict, UserError, unknown, write_text
 
@@ -32,6 +34,9 @@ class Tokenizer:
 
     Making one raises a UserError if it cannot serve the language, or a package is missing.
     """
+
+    segments: ClassVar[bool] = False  # whether it finds words, or their parts, where no spaces are
+    spells: ClassVar[bool] = False  # whether its words are characters
 
     def __init__(self, language: str) -> None:
         self.language = language
@@ -54,20 +59,27 @@ class Moses(Tokenizer):
     """The Moses tokenizer (Koehn et al. 2007), in its Python port sacremoses.
 
     Marks are not escaped as `&apos;` and the like. A language without a list of abbreviations is split as English is.
+    Letters are not torn from the marks that combine with them, as they are by Moses in Thai, Burmese or Yoruba.
     """
+
+    # Marks of scripts other than Latin, which Moses leaves with a space before them.
+    AFTER_WORDS = re.compile(rf" (?=[{re.escape(''.join(sorted(ENDS - set('.!?'))) + COMMAS)}])")
 
     def __init__(self, language: str) -> None:
         super().__init__(language)
         sacremoses = _library("sacremoses")
-        self._tokenizer = sacremoses.MosesTokenizer(lang=language)
-        self._detokenizer = sacremoses.MosesDetokenizer(lang=language)
+        tag = language_of(language).tag or language
+        self._tokenizer = sacremoses.MosesTokenizer(lang=tag)
+        self._detokenizer = sacremoses.MosesDetokenizer(lang=tag)
+        letters = self._tokenizer.IsAlnum + combining_marks()
+        self._tokenizer.PAD_NOT_ISALNUM = re.compile(rf"([^{letters}\s\.'\`\,\-])"), r" \1 "
 
     def tokens(self, text: str) -> list[str]:
         # Its words may hold spaces that are not ASCII, such as U+00A0.
         return " ".join(self._tokenizer.tokenize(text, escape=False)).split()
 
     def text(self, tokens: Sequence[str]) -> str:
-        return str(self._detokenizer.detokenize(tokens, unescape=False))
+        return self.AFTER_WORDS.sub("", str(self._detokenizer.detokenize(tokens, unescape=False)))
 
 
 def unescape_moses(text: str) -> str:
@@ -80,11 +92,13 @@ def unescape_moses(text: str) -> str:
 class UniDic(Tokenizer):
     """Short unit words of Japanese: MeCab with the dictionary unidic-lite, through fugashi."""
 
+    segments = True
+
     def __init__(self, language: str) -> None:
         super().__init__(language)
-        if language != "ja":
+        if language_of(language).tag != "ja":
             message = f"the tokenizer unidic is for Japanese (ja), not for `{language}`"
-            raise UserError(message, hint="use `moses` or `none` for this language")
+            raise UserError(message, hint="use `moses`, `characters` or `none` for this language")
         self._tagger = _library("fugashi").Tagger("-Owakati")
 
     def tokens(self, text: str) -> list[str]:
@@ -106,9 +120,26 @@ class WordPunct(Tokenizer):
         return list(self._tokenizer.tokenize(text))
 
 
+class Characters(Tokenizer):
+    """Characters, with `▁` for a space; that sign itself, which hardly occurs, becomes the wide `＿`."""
+
+    segments = True
+    spells = True
+
+    def tokens(self, text: str) -> list[str]:
+        return list(SPACE.join(text.replace(SPACE, "＿").split()))
+
+    def text(self, tokens: Sequence[str]) -> str:
+        return " ".join("".join(tokens).replace(SPACE, " ").split())
+
+
 TOKENIZERS: dict[str, type[Tokenizer]] = {
-    "moses": Moses, "none": Tokenizer, "unidic": UniDic, "wordpunct": WordPunct,
-}  # fmt: skip
+    "characters": Characters,
+    "moses": Moses,
+    "none": Tokenizer,
+    "unidic": UniDic,
+    "wordpunct": WordPunct,
+}
 
 
 def load_tokenizer(name: str, language: str) -> Tokenizer:
@@ -334,7 +365,7 @@ class SideCodec:
 
     def cased(self, text: str) -> str:
         """The text, in small letters if the task's text is."""
-        return text.lower() if self._settings.lowercase else text
+        return language_of(self._settings.language).lower(text) if self._settings.lowercase else text
 
     def symbols(self, words: Sequence[str]) -> list[str]:
         """Subwords, of which all but the last of a word end in `@@`, or the words themselves."""

@@ -21,6 +21,7 @@ from typing import IO, Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
 from pam.data.dataset import SPLITS, Prepared, text_file, write_split
+from pam.data.languages import language, segmentation_hint
 from pam.data.prepare import FEWEST_SYMBOLS, MOST_UNKNOWN, Stage, Task, TaskFormat, class_names
 from pam.data.readers import DividingReader, Faults, Files, Pair, Reader, load_reader
 from pam.data.text_files import CONTROL, cleaned, lines_of
@@ -28,7 +29,6 @@ from pam.data.tokenizers import SIDES, TOKENIZERS, Settings, Side, SideSettings,
 from pam.data.vocabulary import Vocabulary
 from pam.io import Strict, UserError, atomic_write
 
-LANGUAGE = r"^[a-z]{2,3}$"
 # Names of the two sides of a pair: codes of languages, or others, such as those of a program and of what it does.
 SIDE = r"^[A-Za-z][A-Za-z0-9_-]*$"
 
@@ -423,15 +423,25 @@ class Index(Stage[PairsFormat]):
     def _check_known(
         self, split: str, counted: Mapping[str, Any], train: Mapping[str, Any], vocabularies: Sequence[Vocabulary]
     ) -> None:
-        """Refuses a split in which far more symbols are unknown than in training, as where its files are swapped."""
-        for side, language, other in zip(SIDES, self.layout.languages, reversed(vocabularies), strict=True):
+        """Refuse a split in which far more symbols are unknown than in training, as where its files are swapped.
+
+        Words that are whole phrases, in a language without spaces, are refused in the smallest data too.
+        """
+        for side, code, other in zip(SIDES, self.layout.languages, reversed(vocabularies), strict=True):
             unknown, usual = (own[side]["unknown"] / max(1, own[side]["symbols"]) for own in (counted, train))
-            if unknown - usual > MOST_UNKNOWN and counted[side]["symbols"] >= FEWEST_SYMBOLS:
-                symbols = list(chain.from_iterable(self.symbols(split, side)))
-                swapped = sum(symbol in other for symbol in symbols) > len(symbols) / 2
+            if unknown - usual <= MOST_UNKNOWN:
+                continue
+
+            symbols = list(chain.from_iterable(self.symbols(split, side)))
+            hint = ""
+            if self.layout.subwords is None:
+                hint = segmentation_hint(symbols, language(code), self.layout.tokenizer_for(code))
+            if not hint and len(symbols) < FEWEST_SYMBOLS:
+                continue
+            if sum(symbol in other for symbol in symbols) > len(symbols) / 2:
                 hint = "name its files the other way round in `splits`, or swap the columns of `read`"
-                hint = hint if swapped else f"check that the text is {language}, and tokenized as that of train"
-                raise UserError(f"{split}: training has only {1 - unknown:.0%} of the {side} symbols", hint=hint)
+            hint = hint or f"check that the text is {code}, and tokenized as that of train"
+            raise UserError(f"{split}: training has only {1 - unknown:.0%} of the {side} symbols", hint=hint)
 
     def _vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
         """Those of both sides, which may be the same one, counted in the training text and saved."""
@@ -446,8 +456,8 @@ class Index(Stage[PairsFormat]):
         if words.joint:
             counted = [counted[0] + counted[1]] * 2
         made = []
-        for side, language, count in zip(SIDES, self.layout.languages, counted, strict=True):
-            size = words.size.get(language) if isinstance(words.size, dict) else words.size
+        for side, code, count in zip(SIDES, self.layout.languages, counted, strict=True):
+            size = words.size.get(code) if isinstance(words.size, dict) else words.size
             made.append(Vocabulary.by_frequency(count, size, words.min_count))
             made[-1].save(self.out / f"{side}.vocab")
         return made[0], made[1]

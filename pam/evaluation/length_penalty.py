@@ -46,8 +46,8 @@ def choose(generator: Generator, data: Path) -> Choice:
     if not penalties:
         raise UserError("no length penalties to choose from", hint="list some in `decoding.length_penalties`")
     prepared = prepared_for(model, data, SPLIT)
-    metric = sacre_metrics(target_language(prepared))["bleu"]
     rows = prepared.rows(SPLIT)
+    metric = sacre_metrics(target_language(prepared), [row[-1] for row in rows])["bleu"]
     with enough_for(f"the decoding of {decoding.batch_size} sources side by side", HINT):
         outputs = generator([prepared.codec.source_symbols(row[:-1]) for row in rows])
     others = read_other_references(EvalInputs(data=data, split=SPLIT)).words

@@ -73,6 +73,7 @@ class Metric:
     decimals: int = 2  # digits shown after the point
     lower_is_better: bool = False
     over: str = "sentences"  # the resampling units, in words
+    span: tuple[float, float] | None = (0.0, 100.0)  # lowest and highest value; None: it does not judge outputs
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -201,15 +202,27 @@ def _accuracy(name: str, label: str, right: str, total: str) -> Metric:
     return Metric(name, label, (right,), (total,), percentage, total, "%", over="lemmas")
 
 
+def _error_rate(
+    name: str,
+    label: str,
+    of_outputs: tuple[str, ...],
+    given: tuple[str, ...] = (),
+    counted: str = "sentences",
+    over: str = "sentences",
+) -> Metric:
+    return Metric(name, label, of_outputs, given, percentage, counted, "%", lower_is_better=True, over=over)
+
+
 def _perplexity(name: str, label: str, nll: str) -> Metric:
-    return Metric(name, label, (), (nll, "tokens"), perplexity, "tokens", lower_is_better=True)
+    return Metric(name, label, (), (nll, "tokens"), perplexity, "tokens", lower_is_better=True, span=None)
 
 
 def _of_summaries(name: str, label: str, part: str, whole: str, **more: Any) -> Metric:
     """A ratio of two counts; `whole` counts outputs' parts too, unless it is the number of summaries."""
     given = (whole,) if whole in ("summaries", "reference_words") else ()
     columns = (part,) if given else (part, whole)
-    return Metric(name, label, columns, given, share, "summaries", decimals=3, over="summaries", **more)
+    more |= {"over": "summaries", "span": None}
+    return Metric(name, label, columns, given, share, "summaries", decimals=3, **more)
 
 
 def _summary_f1(name: str) -> Metric:
@@ -225,7 +238,7 @@ def _meteor(name: str, label: str) -> Metric:
 def _of_links(name: str, label: str, suffix: str = "", error: bool = False) -> Metric:
     links = (f"sure_hit{suffix}", f"possible_hit{suffix}", f"links{suffix}", "sure")
     value = (lambda sums: 1.0 - alignment_agreement(sums)) if error else alignment_agreement
-    return Metric(name, label, (), links, value, decimals=3, lower_is_better=error)
+    return Metric(name, label, (), links, value, decimals=3, lower_is_better=error, span=(0.0, 1.0))
 
 
 METRICS: dict[str, Metric] = {
@@ -244,13 +257,31 @@ METRICS: dict[str, Metric] = {
             (f"{UNPENALIZED_COUNT}words",),
             partial(bleu, smooth=False),
         ),
-        Metric("length_ratio", "Words over the reference's", ("bleu_length",), ("words",), _ratio, decimals=3),
+        Metric(
+            "length_ratio",
+            "Words over the reference's",
+            ("bleu_length",),
+            ("words",),
+            _ratio,
+            decimals=3,
+            span=None,
+        ),
         Metric(
             "length_ratio_unpenalized", "Words over the reference's without length penalty",
-            ("bleu_unpenalized_length",), (f"{UNPENALIZED_COUNT}words",), _ratio, decimals=3,
+            ("bleu_unpenalized_length",), (f"{UNPENALIZED_COUNT}words",), _ratio, decimals=3, span=None,
         ),
         Metric("sacrebleu", "sacreBLEU", bleu_columns("sacrebleu"), ("sacrebleu_words",), partial(bleu, smooth=True)),
         Metric("chrf", "chrF", CHRF_OUTPUT, CHRF_REFERENCE, chrf),
+        _error_rate("wer", "Word error rate", ("wer_edits", "wer_words")),
+        _error_rate("cer", "Character error rate", ("cer_edits", "cer_characters")),
+        _error_rate("ser", "Sentences with an error", ("ser_errors",), ("sentences",)),
+        _error_rate(
+            "form_cer",
+            "Character error rate",
+            ("form_edits", "form_characters"),
+            counted="forms",
+            over="lemmas",
+        ),
         _of_links("aer", "AER", error=True),
         _of_links("one_minus_aer", "1 - AER"),
         _of_links("aer_prior", "AER of the prior", "_prior", error=True),
@@ -263,8 +294,8 @@ METRICS: dict[str, Metric] = {
         _meteor("meteor_exact", "METEOR, exact"),
         _meteor("meteor_full", "METEOR, with stems, synonyms and paraphrases"),
         *(
-            Metric(name, label, (name,), ("clips",), share, "clips", decimals=3, over="clips")
-            for name, label in (("cider", "CIDEr"), ("rouge_coco", "ROUGE-L"))
+            Metric(name, label, (name,), ("clips",), share, "clips", decimals=3, over="clips", span=(0.0, highest))
+            for name, label, highest in (("cider", "CIDEr", 10.0), ("rouge_coco", "ROUGE-L", 1.0))
         ),
         Metric(
             "bleu_coco", "BLEU-4", (*bleu_columns("bleu_coco"), "bleu_coco_words"), (), partial(bleu, smooth=False),

@@ -147,6 +147,14 @@ def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figu
     return figure, list(axes.flat)
 
 
+def in_words(text: str) -> Drawing:
+    """A figure of a sentence, where there is nothing to draw, and data without a row."""
+    lines = fill(text, 90)
+    figure = plt.figure(figsize=(WIDTH, 0.5 + 0.2 * lines.count("\n")))
+    figure.text(0.02, 0.5, lines, va="center")
+    return Drawing(figure, pd.DataFrame(columns=["task", "model", "metric"]))
+
+
 def draw_tasks(
     tasks: Sequence[tuple[str, Drawn]],
     draw: Callable[..., None],

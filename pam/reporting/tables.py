@@ -25,7 +25,16 @@ from pam.reporting import data_and_cost, lengths
 from pam.reporting.catalogue import CAPTIONING, INFLECTION, SUMMARIZATION, TABLES, TRANSLATION, TableSpec, gains_of
 from pam.reporting.comparison import RULE_NOTE, Inputs, Row, compare, frame_of
 from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, interval, probability, signed, table_of
-from pam.reporting.runs import ScoredRun, TaskRuns, label_of, load_outputs, load_runs, processor_seconds
+from pam.reporting.runs import (
+    LeftOutError,
+    ScoredRun,
+    TaskRuns,
+    label_of,
+    load_outputs,
+    load_runs,
+    processor_seconds,
+    reasons_left_out,
+)
 from pam.run_folder import RunFolder
 
 
@@ -74,7 +83,7 @@ SACREBLEU_NOTE = (
 
 def comparison(spec: TableSpec, inputs: Inputs) -> Table:
     """Ours with the paper's, one row per task, metric and model."""
-    rows = compare(inputs.tasks, inputs.experiment, spec.metrics, inputs.paper(spec))
+    rows = _compared(spec, inputs)
     frame = _with_texts(rows).rename(columns={"p": "p_vs_soft"})
     csv, sacrebleu = COMPARISON, _p_by_sacrebleu(rows, inputs.significance)
     if sacrebleu is not None:
@@ -93,16 +102,23 @@ def comparison(spec: TableSpec, inputs: Inputs) -> Table:
     said = [f"Signatures of sacreBLEU: {'; '.join(signatures)}."] if signatures else []
     said += [SACREBLEU_NOTE] if sacrebleu else []
     said += _devices_notes(rows)
-    runs = [run.scores.details for task in inputs.tasks for run in task.runs]
-    said += [f"Left out: {why}." for why in dict.fromkeys(one for own in runs for one in own.get("left_out", ()))]
+    said += [f"Left out: {reason}." for reason in reasons_left_out(inputs.tasks)]
     notes = _notes(spec, inputs, rows, OURS_NOTE, said)
     return table_of(inputs.title(spec), frame, csv, DIGITS, shown, notes, group=len(names) - 1)
+
+
+def _compared(spec: TableSpec, inputs: Inputs) -> list[Row]:
+    """The rows of a comparison, none where scoring has left out all of its metrics."""
+    try:
+        return compare(inputs.tasks, inputs.experiment, spec.metrics, inputs.paper(spec))
+    except LeftOutError:
+        return []
 
 
 def gains(spec: TableSpec, inputs: Inputs) -> Table:
     """Gains over the baseline with paired intervals, and what decided each verdict."""
     baseline = inputs.experiment.baseline
-    rows = compare(inputs.tasks, inputs.experiment, spec.metrics, inputs.paper(spec))
+    rows = _compared(spec, inputs)
     frame = _with_texts(rows).drop(columns=["low", "high"]).rename(columns={"gain_low": "low", "gain_high": "high"})
     frame["baseline"] = baseline
     names, _, gained, verdict = _columns(rows, baseline)
@@ -178,7 +194,7 @@ def _notes(spec: TableSpec, inputs: Inputs, rows: Sequence[Row], first: str, mor
     reported = [row.same_data for row in rows if row.paper is not None]
     paper = inputs.paper(spec) if reported else None
     return [
-        first.format(units="; ".join(sorted(units)) + ".", gain=gain),
+        *([first.format(units="; ".join(sorted(units)) + ".", gain=gain)] if rows else []),
         *(f"{label}: {noted[task].note}" for task, label in labels.items() if noted[task].note),
         *more,
         *([OTHER_DATA_NOTE] if not all(reported) else []),
@@ -226,9 +242,13 @@ GLANCE_NOTE = (
 SEVERAL_DEVICES_NOTE = "No rate is shown where a model's seeds ran on different devices."
 
 
+# Of each task the first that it has: what follows stands in where scoring has left out the one before.
+QUALITIES = ("accuracy", "bleu_b*", "rouge1", "cider", "chrf_b*", "rouge_coco")
+
+
 def attentions(spec: TableSpec, inputs: Inputs) -> Table:
     """One row per task and model, means over seeds; what was not measured is empty."""
-    rows = compare(inputs.tasks, inputs.experiment, ("accuracy", "bleu_b*", "rouge1", "cider"), None, first=True)
+    rows = compare(inputs.tasks, inputs.experiment, QUALITIES, None, first=True)
     gold = load_runs(inputs.gold_scores, inputs.experiment) if inputs.gold_scores else []
     aligned = compare(gold, inputs.experiment, ["one_minus_aer"], None, first=True) if gold else []
     certain = []

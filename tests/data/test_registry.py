@@ -163,7 +163,7 @@ def pair(**options: Any) -> dict[str, Any]:
         (pair(dev_every=23), "splits:", "give train, test"),
         (pair(target="de"), "format:", "the same language"),
         (pair(target="en glish"), "target: en glish", "`mine.format.target`"),
-        (pair(tokenize="mosses"), "format:", "no tokenizer `mosses`; known: moses, none, unidic"),
+        (pair(tokenize="mosses"), "format:", "no tokenizer `mosses`; known: characters, moses, none, unidic"),
         (pair(read="line"), "read: line", "did you mean `lines`"),
         (pair(read={"kind": "lines", "devide": 1}), "devide: 1", "devide"),
         (pair(vocabulary={"size": 0}), "size: 0", "at least one word"),

@@ -74,4 +74,5 @@ def test_unknown_metrics_are_named(name: str) -> None:
 
 def test_every_metric_says_which_way_is_better() -> None:
     lower = {name for name, known in METRICS.items() if known.lower_is_better}
-    assert lower == {"ppl", "ppl_exact", "aer", "aer_prior", "aer_late", "aer_posterior", "repeated_trigrams"}
+    errors = {"aer", "aer_prior", "aer_late", "aer_posterior", "wer", "cer", "ser", "form_cer"}
+    assert lower == errors | {"ppl", "ppl_exact", "repeated_trigrams"}

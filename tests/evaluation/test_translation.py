@@ -142,6 +142,7 @@ def scores(inputs: EvalInputs, tmp_path: Path) -> Scores:
 def test_the_record_holds_every_beam_and_the_cost_of_the_first(scores: Scores) -> None:
     assert set(scores.metrics) == {
         *("bleu_b4", "sacrebleu_b4", "chrf_b4", "bleu_b10", "sacrebleu_b10", "chrf_b10"),
+        *("wer_b4", "cer_b4", "ser_b4", "wer_b10", "cer_b10", "ser_b10"),
         *("ppl", "ppl_exact", "token_accuracy"),
     }
     assert (scores.kind, scores.over, list(scores.units)) == (
@@ -211,6 +212,9 @@ def test_all_references_of_a_sentence_count(tmp_path: Path) -> None:
     in_text = translation.streams_of(REFERENCES, [[text_of(own) for own in others] for others in further])
     in_words = translation.streams_of(TARGETS, further)
     for beam, outputs in ((1, OUTPUTS), (4, WORSE)):
+        assert made.metrics[f"ser_b{beam}"].value == 100 * sum(
+            output not in (target, *others) for output, target, others in zip(outputs, TARGETS, further, strict=True)
+        ) / len(outputs)
         for name, metric in translation.sacre_metrics("en").items():
             texts = [text_of(output) for output in outputs]
             asked = (outputs, in_words) if name == "bleu" else (texts, in_text)
