@@ -21,7 +21,7 @@ from pam.data.download import check_fetched
 from pam.data.prepare import Stage, Task, class_names, files_of, origin_of
 from pam.data.readers import Files, aligned
 from pam.data.text_files import Line, text_lines
-from pam.data.tokenizers import TranslationCodec
+from pam.data.tokenizers import TOKENIZERS, TranslationCodec
 from pam.data.translation import SIDE
 from pam.io import Strict, UserError, write_text
 
@@ -128,6 +128,10 @@ def prepare_word_alignments(name: str, dataset: Dataset, raw: Path, data: Path, 
     if sorted(own) != sorted(wanted):
         message = f"`{name}` aligns {' and '.join(own)}, the task translates {' into '.join(wanted)}"
         raise UserError(message, hint="choose alignments of the task's languages")
+    sides = (codec.settings.source, codec.settings.target)
+    if any(TOKENIZERS[side.tokenize].spells for side in sides):
+        message = f"the links of `{name}` count words, and the words of the task are characters"
+        raise UserError(message, hint="choose another `tokenize`, or leave out `word_alignments`")
     pairs = []
     left_out = 0
     for source, target, own_links, unmatched in _read(files_of(dataset, raw), layout):

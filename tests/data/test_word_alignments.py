@@ -92,6 +92,12 @@ def gold(folder: Path, data: Path, **texts: str) -> Path:
     return folder / "gold"
 
 
+def test_links_of_words_are_refused_where_words_are_characters(tmp_path: Path) -> None:
+    data = ready(tmp_path, tokenize={"de": "characters", "en": "none"})
+    with pytest.raises(UserError, match="the words of the task are characters"):
+        gold(tmp_path, data)
+
+
 def links(folder: Path) -> Any:
     return json.loads((folder / "links.json").read_text())
 
