@@ -37,7 +37,7 @@ class Copying(Component):
         """What positions add to the logit of p_gen, (B, m), of (B, m, D)."""
         return None
 
-    def forward(
+    def output(
         self, generated: TokenDistribution, memory: Memory, embedded: Tensor | None, follows_prior: bool
     ) -> TokenDistribution:
         """Add what is copied to the distribution of what is generated; `embedded` (n, E) is the
@@ -102,7 +102,7 @@ class PointerGenerator(Copying):
         logits: Tensor = self.of_values(values)
         return logits.squeeze(-1)
 
-    def forward(
+    def output(
         self, generated: TokenDistribution, memory: Memory, embedded: Tensor | None, follows_prior: bool
     ) -> CopyMixture:
         assert isinstance(generated, ContextDistribution)

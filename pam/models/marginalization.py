@@ -21,7 +21,7 @@ class Marginalization(Component):
     needs_inference = False  # whether its objective is a bound, by alignments that an inference network gives
 
     @abstractmethod
-    def forward(self, memory: Memory, attention: Attention, context: Tensor | None) -> TokenDistribution:
+    def output(self, memory: Memory, attention: Attention, context: Tensor | None) -> TokenDistribution:
         """The distribution of a step's symbols; `context` is the prior's, by `Memory.viewed`, if it is
         read."""
 
@@ -38,7 +38,7 @@ class Input(Marginalization):
 
     needs_context = True
 
-    def forward(self, memory: Memory, attention: Attention, context: Tensor | None) -> SingleContext:
+    def output(self, memory: Memory, attention: Attention, context: Tensor | None) -> SingleContext:
         return SingleContext(OutputRows(memory.readout, attention, memory.readout_shift), context)
 
 
@@ -69,7 +69,7 @@ class Output(Marginalization):
         self.top_k, self.mass = options.top_k, options.mass
         self.renormalized = options.mass is not None and (options.mass < 1 or options.top_k is not None)
 
-    def forward(self, memory: Memory, attention: Attention, context: Tensor | None) -> AttentionMixture:
+    def output(self, memory: Memory, attention: Attention, context: Tensor | None) -> AttentionMixture:
         cut = Cut(self.top_k, self.mass, self.renormalized and self.training)
         return AttentionMixture(OutputRows(memory.readout, attention, memory.readout_shift), cut)
 

@@ -19,7 +19,7 @@ from pam.models.lstm import Decoder, Encoder, known
 from pam.models.marginalization import Marginalization
 from pam.models.model import Model, TeacherForced
 from pam.models.outputs import Attention, TokenDistribution
-from pam.models.packing import PackedTargets, joined, rows_of, taken
+from pam.models.packing import PackedTargets, joined, rows_of
 from pam.models.readout import Readout
 
 
@@ -63,7 +63,7 @@ class Step:
     output: TokenDistribution  # p(y_t | y_<t, x), computed when it is asked for
     hidden: Hidden  # the decoder's new state
     history: AttentionHistory  # what was attended before it
-    context: Tensor | None = None  # the prior's context as `Memory.viewed` reads it, if it does
+    context: Tensor | None = None  # the prior's as `Memory.viewed` reads it, until rows are selected
 
     @property
     def log_prior(self) -> Tensor:
@@ -76,8 +76,7 @@ class Step:
     def select(self, rows: Tensor) -> Step:
         """Keep the rows of some hypotheses."""
         hidden = tuple((rows_of(h, rows), rows_of(c, rows)) for h, c in self.hidden)
-        output, history = self.output.select(rows), self.history.select(rows)
-        return Step(output, hidden, history, taken(self.context, rows))
+        return Step(self.output.select(rows), hidden, self.history.select(rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,9 +172,9 @@ class Seq2Seq(Model):
         context = None
         if memory.viewed is not None:
             context = memory.viewed.read(attention.prior, attention.shift)
-        output = self.marginalization(memory, attention, context)
+        output = self.marginalization.output(memory, attention, context)
         is_bound = self.marginalization.needs_inference
-        output = self.copying(output, memory, previous.embedded, follows_prior=is_bound)
+        output = self.copying.output(output, memory, previous.embedded, follows_prior=is_bound)
         return Step(output, hidden, state.history, context)
 
     def read(self, memory: Memory, symbol: Tensor) -> Previous:
@@ -202,8 +201,8 @@ class Seq2Seq(Model):
         alignment = self.input_feeding(step.output, symbol, memory.mask)
         if not self.input_feeding.feeds:
             context = memory.fed.empty(len(alignment))
-        elif alignment is attention.prior and memory.viewed is memory.fed and step.context is not None:
-            context = step.context  # it has been read
+        elif step.context is not None and memory.viewed is memory.fed and alignment is attention.prior:
+            context = step.context
         else:
             context = memory.fed.read(alignment, attention.shift)
         return State(step.hidden, context, step.history.then(alignment))
