@@ -36,7 +36,17 @@ from pam.io import (
     storage_error,
     write_utf8,
 )
-from pam.reporting.catalogue import ANALYZED, FIGURES, TABLES, FigureSpec, Item, TableSpec, check_rows, load_papers
+from pam.reporting.catalogue import (
+    ANALYZED,
+    FIGURES,
+    TABLES,
+    FigureSpec,
+    Item,
+    TableSpec,
+    check_rows,
+    load_papers,
+    menu_label,
+)
 from pam.restored import Name, check_unchanged
 from pam.run_folder import GOLD, RunFolder
 
@@ -500,7 +510,7 @@ class ReportFiles:
                 continue
             runs = tuple(dict.fromkeys(run for group in lacking.values() for run in group))
             without = tuple(self._without(item, lacking)) if self._is_made(item) else ()
-            left_out.append(LeftOut(self._file_of(name), item.label, runs, without))
+            left_out.append(LeftOut(self._file_of(name), menu_label(item, self.experiment), runs, without))
         for file, pictured in self._maps().items():
             untrained = self._lacking_maps(pictured)
             if untrained:
@@ -541,7 +551,8 @@ class ReportFiles:
     def labels(self, wildcards: Wildcards) -> dict[str, str]:
         """A table's or a figure's place in the report's menu."""
         item, *_ = self._item(wildcards)
-        return {"table" if isinstance(item, TableSpec) else "figure": item.label}
+        label = menu_label(item, self.experiment)
+        return {"table" if isinstance(item, TableSpec) else "figure": label}
 
     def _file_of(self, name: str) -> str:
         """The file of a table or a figure by which it is asked for."""

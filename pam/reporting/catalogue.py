@@ -10,6 +10,7 @@ module in `FIGURE_CODE`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -49,6 +50,19 @@ def abilities(experiment: Experiment, task: str) -> set[str]:
     return {name for name, there in found.items() if there}
 
 
+def refers_to_papers(experiment: Experiment) -> bool:
+    """Whether a task of an experiment names a row of a paper's table; own data have nothing to do with papers."""
+    return any(task.paper or task.paper_reference for task in experiment.tasks.values())
+
+
+def menu_label(item: Item, experiment: Experiment) -> str:
+    """The name of a table or a figure, with its number in the paper where the experiment has to do with one."""
+    if refers_to_papers(experiment):
+        return item.label
+    label = re.sub(r"^(Table|Figure) \d+: ", "", item.label)
+    return label[0].upper() + label[1:]
+
+
 @dataclass(frozen=True)
 class Item:
     """A table or a figure.
@@ -83,6 +97,7 @@ class Item:
 @dataclass(frozen=True)
 class TableSpec(Item):
     title: str = field(kw_only=True)  # its heading; the experiment's title follows it
+    cites: str = ""  # the paper and the table whose metrics these are, in the heading of an experiment that names it
     builder: str = "comparison"  # key of `pam.reporting.tables.BUILDERS`
     metrics: tuple[str, ...] = ()  # names of metrics that it compares, or patterns such as `bleu_b*`
     paper: str | None = None  # key in the file of the papers' results; None: no paper reports these metrics
@@ -103,11 +118,12 @@ _captions = partial(TableSpec, kind=CAPTIONING, files=SCORES)
 _costs = partial(TableSpec, kind=None, files=SCORES, category=COSTS)
 
 _TABLE1 = _translation(
-    "Table 1: perplexity and BLEU", title="Perplexity and BLEU of translation (the paper's Table 1)",
+    "Table 1: perplexity and BLEU", title="Perplexity and BLEU of translation", cites="the paper's Table 1",
     metrics=("ppl", "bleu_b*", "bleu_unpenalized_b*"), paper="table1", front=True, finding="bleu_b*",
 )  # fmt: skip
 _TABLE2 = _inflection(
-    "Table 2: accuracy over forms", title="Accuracy over test forms, morphological inflection (the paper's Table 2)",
+    "Table 2: accuracy over forms", title="Accuracy over test forms, morphological inflection",
+    cites="the paper's Table 2",
     metrics=("accuracy",), paper="table2", front=True,
 )  # fmt: skip
 _PARADIGMS = _inflection(
@@ -115,27 +131,27 @@ _PARADIGMS = _inflection(
     metrics=("paradigm_accuracy", "form_cer"),
 )  # fmt: skip
 _TABLE3 = _translation(
-    "Table 3: alignment", title="Agreement of attention with gold word alignments (the paper's Table 3)",
+    "Table 3: alignment", title="Agreement of attention with gold word alignments", cites="the paper's Table 3",
     metrics=("one_minus_aer", "aer", "one_minus_aer_posterior", "one_minus_aer_prior", "one_minus_aer_late"),
     paper="table3",
     files=GOLD_SCORES, needs=("gold",), front=True,
 )  # fmt: skip
 _SUMMARIES = _summaries(
     "Summaries: ROUGE and METEOR",
-    title="ROUGE and METEOR of summaries (Amortized Context Vector Inference, Tables 1 and 5)",
+    title="ROUGE and METEOR of summaries", cites="Amortized Context Vector Inference, Tables 1 and 5",
     metrics=(*ROUGE, "meteor_exact", "meteor_full"), paper="table_acvi_summaries", controls=("lead", "random"),
     front=True, finding="rougeL",
 )  # fmt: skip
 _CAPTIONS = _captions(
-    "Captions: CIDEr and ROUGE-L", title="CIDEr, ROUGE-L and others of captions, on the test split "
-    "(Amortized Context Vector Inference, Table 3)",
+    "Captions: CIDEr and ROUGE-L", title="CIDEr, ROUGE-L and others of captions, on the test split",
+    cites="Amortized Context Vector Inference, Table 3",
     metrics=("cider", "rouge_coco", "bleu_coco", "meteor_coco"), paper="table_acvi_captions",
     controls=("constant", "nearest", "people"), front=True,
 )  # fmt: skip
 
 TABLES: dict[str, TableSpec] = {
     "table1": _TABLE1,
-    "table1_gains": gains_of(_TABLE1, "Table 1: gains over the baseline"),
+    "table1_gains": gains_of(_TABLE1, "Table 1: gains in perplexity and BLEU"),
     "table1_more": _translation(
         "sacreBLEU, chrF, error rates, exact perplexity",
         title="sacreBLEU and chrF of readable text, error rates, and perplexity with the exact sum over positions",
@@ -145,50 +161,50 @@ TABLES: dict[str, TableSpec] = {
         "Length penalties", title="Length penalties chosen on the development split", builder="lengths",
         needs=("penalties",)),
     "table2": _TABLE2,
-    "table2_gains": gains_of(_TABLE2, "Table 2: gains over the baseline"),
+    "table2_gains": gains_of(_TABLE2, "Table 2: gains in accuracy over forms"),
     "table2_paradigms": _PARADIGMS,
     "table2_paradigms_gains": gains_of(_PARADIGMS, "Whole paradigms: gains over the baseline"),
     "table3": _TABLE3,
-    "table3_gains": gains_of(_TABLE3, "Table 3: gains over the baseline"),
+    "table3_gains": gains_of(_TABLE3, "Table 3: gains in alignment"),
     "table1_dev": _translation(
         "Table 1: development split", title="The development split: next symbol, perplexity and BLEU",
         metrics=("token_accuracy", "ppl", "bleu_b*"), files=DEV_SCORES, needs=("dev",)),
     "table_acvi_mt": _translation(
-        "Latent contexts: BLEU", title="BLEU on the test split (Amortized Context Vector Inference, Table 4)",
+        "Latent contexts: BLEU", title="BLEU on the test split",
+        cites="Amortized Context Vector Inference, Table 4",
         metrics=("bleu_b*",), paper="table_acvi_mt", of=LATENT),
     "table_acvi_mt_dev": _translation(
         "Latent contexts: BLEU, development split",
-        title="BLEU on the development split (Amortized Context Vector Inference, Table 4)",
+        title="BLEU on the development split", cites="Amortized Context Vector Inference, Table 4",
         metrics=("bleu_b*",), paper="table_acvi_mt_dev", files=DEV_SCORES, needs=("dev",), of=LATENT),
     "table_variational": _translation(
         "Variational attention: development split",
-        title="Accuracy and perplexity on the development split (Orlova et al., Latent Alignment "
-        "and Variational Attention, section 4)",
+        title="Accuracy and perplexity on the development split",
+        cites="Orlova et al., Latent Alignment and Variational Attention, section 4",
         metrics=("token_accuracy", "ppl"), paper="table_variational", files=DEV_SCORES, needs=("dev",), of=SAMPLED),
     "table_variational_bleu": _translation(
         "Variational attention: BLEU",
-        title="BLEU on the test split (Orlova et al., Latent Alignment and Variational Attention, section 4)",
+        title="BLEU on the test split", cites="Orlova et al., Latent Alignment and Variational Attention, section 4",
         metrics=("bleu_b*",), paper="table_variational", of=SAMPLED),
     "table_ablation": _translation(
         "What each part adds",
-        title="What each part adds to translation without attention (Luong et al. 2015, Table 1)",
+        title="What each part adds to translation without attention", cites="Luong et al. 2015, Table 1",
         metrics=("ppl", "bleu_b*"), paper="table_ablation", of=("luong-base",)),
     "table_ablation_aer": _translation(
-        "Alignment error of attentions", title="Alignment error rate of attention (Luong et al. 2015, Table 6)",
+        "Alignment error of attentions", title="Alignment error rate of attention", cites="Luong et al. 2015, Table 6",
         metrics=("aer",), paper="table_ablation", files=GOLD_SCORES, needs=("gold",), of=("local-m", "local-p")),
     "table_acvi_summaries": _SUMMARIES,
     "table_acvi_summaries_gains": gains_of(_SUMMARIES, "Summaries: gains over the baseline"),
     "table_acvi_novelty": _summaries(
         "Summaries: what is new, and what is copied",
-        title="New and copied words of summaries (Amortized Context Vector Inference, Table 2)",
+        title="New and copied words of summaries", cites="Amortized Context Vector Inference, Table 2",
         metrics=("novel_words", "novel_*grams", "oov_words", "copied_sentences", "repeated_trigrams", "summary_words"),
         paper="table_acvi_novelty", controls=("reference", "lead", "random")),
     "table_acvi_captions": _CAPTIONS,
     "table_acvi_captions_gains": gains_of(_CAPTIONS, "Captions: gains over the baseline"),
     "table_acvi_captions_dev": replace(
         _CAPTIONS, label="Captions: development split", files=DEV_SCORES, needs=("dev",), controls=(), front=False,
-        title="CIDEr, ROUGE-L and others of captions, on the development split (Amortized Context Vector Inference, "
-        "Table 3)", paper="table_acvi_captions_dev"),
+        title="CIDEr, ROUGE-L and others of captions, on the development split", paper="table_acvi_captions_dev"),
     "attentions": TableSpec(
         "All models at a glance", None, SCORES | {"gold-scores": "{run}/gold_scores.json"} | ANALYSES,
         title="All models at a glance", builder="attentions"),

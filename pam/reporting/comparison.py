@@ -15,7 +15,7 @@ from pam.config import Experiment
 from pam.evaluation import bootstrap
 from pam.evaluation.bootstrap import LEVEL, MANY, RESAMPLES, RESAMPLES_OF_MANY, Interval
 from pam.evaluation.metrics import Floats, Metric, metric_of
-from pam.reporting.catalogue import PaperTable, TableSpec, check_rows
+from pam.reporting.catalogue import PaperTable, TableSpec, check_rows, refers_to_papers
 from pam.reporting.render import FINEST
 from pam.reporting.runs import DEVICES, ScoredRun, TaskRuns, check_known, load_runs, whole_cost
 
@@ -41,18 +41,26 @@ class Inputs:
     def title(self, spec: TableSpec) -> str:
         """A table's title with the experiment's."""
         own = self.experiment.title
-        return f"{spec.title}: {own}" if own else spec.title
+        title = spec.title
+        if spec.cites and refers_to_papers(self.experiment):
+            title = f"{title} ({spec.cites})"
+        return f"{title}: {own}" if own else title
 
     def paper(self, spec: TableSpec) -> PaperTable | None:
         """The paper's results that a table shows with ours."""
-        return self.papers.get(spec.paper) if spec.paper else None
+        if spec.paper is None or not refers_to_papers(self.experiment):
+            return None
+        return self.papers.get(spec.paper)
 
 
 # Reproduced, not reproduced, cannot tell, or not judged: the one rule for every table.
 
-RULE = (
+_INTERVALS = (
     f"Intervals are {100 * LEVEL:g} % percentile bootstrap intervals over test units (lemmas or sentences; "
-    f"{RESAMPLES:,} draws, {RESAMPLES_OF_MANY:,} of more than {MANY:,} units) of the mean over seeds. The baseline is "
+    f"{RESAMPLES:,} draws, {RESAMPLES_OF_MANY:,} of more than {MANY:,} units) of the mean over seeds."
+)
+RULE = (
+    f"{_INTERVALS} The baseline is "
     "`reproduced` if the paper's figure lies in our interval, else `not reproduced`. Every other model is judged by "
     "its gain over the baseline, counted so that better is positive, G in the paper and g here, with the paired "
     "interval of g: `reproduced` if the interval excludes 0 on G's side; `not reproduced` if it excludes G and does "
@@ -60,7 +68,12 @@ RULE = (
     "our data are not the paper's, and with fewer than 2 seeds. Whatever a paper has, a gain is `better` or `worse` if "
     "its interval excludes 0, else `undecided`."
 )
+RULE_OF_OWN_DATA = (
+    f"{_INTERVALS} A gain over the baseline, counted so that better is positive, is `better` or `worse` if its paired "
+    "interval excludes 0, else `undecided`."
+)
 RULE_NOTE = f"Verdict. {RULE}"
+NOTE_OF_OWN_DATA = f"Comparison. {RULE_OF_OWN_DATA}"
 Word = Literal["reproduced", "not reproduced", "cannot tell", "not judged"]
 
 

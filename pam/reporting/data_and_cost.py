@@ -103,7 +103,8 @@ def overhead(spec: TableSpec, inputs: Inputs) -> Table:
                 labels = task.label, task.models[str(model)][0].label
                 rows.append((task.name, phase, model, processor, seconds, ratio, len(own), told, *labels))
     frame = pd.DataFrame(rows, columns=[*OVERHEAD, "task_label", "label"], dtype=object)
-    return table_of(inputs.title(spec), frame, OVERHEAD, {"seconds": 3, "ratio": 3}, OVERHEAD_SHOWN, notes, group=2)
+    shown = OVERHEAD_SHOWN if paper else OVERHEAD_SHOWN[:-1]
+    return table_of(inputs.title(spec), frame, OVERHEAD, {"seconds": 3, "ratio": 3}, shown, notes, group=2)
 
 
 def _times(run: ScoredRun) -> Iterator[tuple[str, str, str, float]]:

@@ -27,8 +27,8 @@ from pam.config import Experiment
 from pam.evaluation.metrics import metric_of
 from pam.evaluation.summarization import ADOPTED, NOVEL, ORIGINS
 from pam.io import write_text
-from pam.reporting.catalogue import COSTS, FIGURES, INFLECTION, TABLES
-from pam.reporting.comparison import RULE, RULE_NOTE
+from pam.reporting.catalogue import COSTS, FIGURES, INFLECTION, TABLES, menu_label, refers_to_papers
+from pam.reporting.comparison import NOTE_OF_OWN_DATA, RULE, RULE_NOTE, RULE_OF_OWN_DATA
 from pam.reporting.data_and_cost import Summary, datasets
 from pam.reporting.findings import cautions, finding
 from pam.reporting.render import Table, grid, paragraph, read, read_csv, to_csv, to_latex
@@ -90,6 +90,7 @@ class Page:
     def __init__(self, files: Files) -> None:
         self.files, self.experiment = files, files.experiment
         self.kinds = {task: str(own["task"]) for task, own in files.summaries.items()}
+        self.refers = refers_to_papers(self.experiment)
         self.labels = {task: label_of(task, self.experiment) for task in self.experiment.tasks}
         shown = [task for task, own in self.experiment.tasks.items() if is_demonstration(own)]
         self.demonstrations = shown
@@ -114,7 +115,8 @@ class Page:
             "title": self.experiment.title or self.experiment.experiment,
             "finding": self.finding(main) if main else "",
             "front": front,
-            "rule": paragraph_of(RULE),
+            "rule_title": "How a verdict is reached" if self.refers else "How models are compared",
+            "rule": paragraph_of(RULE if self.refers else RULE_OF_OWN_DATA),
             "spent": self.spent(),
             "left_out": self.files.left_out,
             "sections": sections,
@@ -244,20 +246,21 @@ class Page:
         if len(labels) == 1:  # named above the table, where it takes no column
             title, table = f"{labels.pop()}: {title}", replace(table, shown=table.shown.drop(columns="Task"))
             table = replace(table, align=table.align[1:], group=max(1, table.group - 1))
-        notes = tuple(Markup(paragraph(note)) for note in table.notes if note != RULE_NOTE)  # noqa: S704
+        notes = tuple(Markup(paragraph(note)) for note in table.notes if note not in (RULE_NOTE, NOTE_OF_OWN_DATA))  # noqa: S704
         return Block(name, title, "table", Markup(grid(table)), notes, downloads, command=self.made_by(target))  # noqa: S704
 
     def figure(self, name: str) -> Block:
         """A figure with its caption, its data and what bears on it."""
         place = self.files.folder / "figures"
         data = self.data("figures", name)
-        # What is the same in all rows takes no room beside the picture.
+        # What is empty or the same in all rows takes no room beside the picture.
         same = [one for one in ("task", "label", "metric") if one in data.columns and data[one].nunique() == 1]
-        data = data.drop(columns=same)
+        empty = [one for one in data.columns if (data[one] == "").all()]
+        data = data.drop(columns=[*same, *(one for one in empty if one not in same)])
         shown = Table("", data, data, "".join("r" if numeric(data[one]) else "l" for one in data.columns))
         return Block(
             name,
-            FIGURES[name].label,
+            menu_label(FIGURES[name], self.experiment),
             "figure",
             Markup(grid(shown)),  # noqa: S704
             downloads=(download(place / f"{name}.csv"),),

@@ -22,8 +22,17 @@ from pam.evaluation.metrics import perplexity
 from pam.evaluation.translation import Significance
 from pam.io import UserError, unknown
 from pam.reporting import data_and_cost, lengths
-from pam.reporting.catalogue import CAPTIONING, INFLECTION, SUMMARIZATION, TABLES, TRANSLATION, TableSpec, gains_of
-from pam.reporting.comparison import RULE_NOTE, Inputs, Row, compare, frame_of
+from pam.reporting.catalogue import (
+    CAPTIONING,
+    INFLECTION,
+    SUMMARIZATION,
+    TABLES,
+    TRANSLATION,
+    TableSpec,
+    gains_of,
+    refers_to_papers,
+)
+from pam.reporting.comparison import NOTE_OF_OWN_DATA, RULE_NOTE, Inputs, Row, compare, frame_of
 from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, interval, probability, signed, table_of
 from pam.reporting.runs import (
     LeftOutError,
@@ -199,7 +208,7 @@ def _notes(spec: TableSpec, inputs: Inputs, rows: Sequence[Row], first: str, mor
         *more,
         *([OTHER_DATA_NOTE] if not all(reported) else []),
         *([f"Paper: {paper.source}. {paper.note}".strip()] if paper else []),
-        RULE_NOTE,
+        RULE_NOTE if refers_to_papers(inputs.experiment) else NOTE_OF_OWN_DATA,
     ]
 
 

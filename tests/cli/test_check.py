@@ -196,3 +196,20 @@ def test_runs_of_another_configuration_are_told_of_before_they_are_replaced(own:
     own.write("results/tiny/nouns/soft/seed1/run.yaml", dump_yaml(plan.run("nouns", "soft", 1)))
     said = called(*CHECK, "--config", "training={epochs: 2}")
     assert "1 run of nouns had another configuration and will be trained from the first epoch" in said.out
+
+
+def test_summaries_that_do_not_say_how_they_are_read_are_answered_with_the_key(own: Checkout, called: Call) -> None:
+    lines = '{"article": "a b c .", "summary": "a ."}\n' * 30
+    for split in ("train", "dev", "test"):
+        own.write(f"own/{split}.jsonl", lines)
+    files = ", ".join(f"{split}.jsonl: {{path: {split}.jsonl}}" for split in ("train", "dev", "test"))
+    splits = ", ".join(f"{split}: {split}.jsonl" for split in ("train", "dev", "test"))
+    layout = "{source: article, target: summary}"
+    entry = f"news: {{task: summarization, files: {{{files}}}, splits: {{{splits}}}, format: {layout}}}\n"
+    own.write("own/news.yaml", entry)
+    own.edit("own/experiment.yaml", "own/datasets.yaml", "own/news.yaml")
+    own.edit("own/experiment.yaml", "dataset: small", "dataset: news")
+    own.edit("own/experiment.yaml", "mono-postr-joint", "postr-joint")
+    message, hint = called(*CHECK).message()
+    assert message.endswith("has no file for the language `article`")
+    assert "`read: jsonl`" in hint

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 from made_runs import MadeExperiment, make_experiment
 from made_translations import make_translations
 
@@ -316,6 +317,20 @@ def test_times_on_different_processors_have_no_ratio(tmp_path: Path) -> None:
     rows = make(made, "overhead", tmp_path)
     found = {row["model"]: row for row in rows if row["phase"] == "training"}
     assert (found["postr-joint"]["processor"], found["postr-joint"]["ratio"]) == ("GPU", "")
+
+
+def test_tables_of_own_data_speak_of_no_paper(tmp_path: Path) -> None:
+    made = make_experiment(tmp_path, tasks=["de-noun"], paper=False, count=20)
+    config = yaml.safe_load(made.config.read_text(encoding="utf-8"))
+    for kept in (True, False):
+        if not kept:
+            del config["tasks"]["de-noun"]["paper_reference"]
+        write_json(made.config, config)
+        for name in ("table2", "table2_gains", "overhead"):
+            make(made, name, tmp_path)
+            text = (tmp_path / f"{name}.md").read_text(encoding="utf-8").lower()
+            assert ("paper" in text) is kept, name
+            assert ("verdict" in text) is (kept and name != "overhead")
 
 
 def test_seconds_and_rates_of_seeds_on_different_devices_are_not_mixed(tmp_path: Path) -> None:

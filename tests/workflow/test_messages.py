@@ -162,6 +162,7 @@ def test_names_are_never_read_by_a_shell(fresh: Checkout) -> None:
 
 
 def test_the_front_door_says_first_how_long_it_will_take_and_what_is_wrong(fresh: Checkout) -> None:
+    fresh.edit("own/experiment.yaml", "batch_size: 16", "batch_size: 16, warmup_steps: 1")
     door = [sys.executable, "workflow/scripts/run.py", "--config", "seeds=[1, 2]", *OWN, "--dry-run"]
     outcome = fresh.command(door)
     assert outcome.code == 0, outcome.said

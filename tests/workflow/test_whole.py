@@ -63,9 +63,9 @@ def test_the_report_holds_tables_figures_cost_and_versions(ran: tuple[Checkout, 
         assert f"figures/{figure}.svg" in report
     for table in ("table2", "table2_paradigms", "overhead", "costs", "environment"):
         assert f"tables/{table}.html" in report
-    # On the first page: the table with the rule of its verdicts, the cost, the command.
+    # On the first page: the table with the rule by which models are compared, the cost, the command.
     first = report.partition("workflow_desc")[2].partition("</script>")[0]
-    for text in ("Mono-Postr-Joint", "Verdict.", "cannot tell", "CPU seconds", "--configfile", "index.html"):
+    for text in ("Mono-Postr-Joint", "Comparison.", "undecided", "CPU seconds", "--configfile", "index.html"):
         assert text in first, text
 
 
@@ -76,6 +76,13 @@ def test_the_page_says_what_was_found_and_leads_to_the_report(ran: tuple[Checkou
     )
     for text in ('href="report.html"', 'download="table2.csv"', 'download="gains.csv"', "Outputs side by side"):
         assert text in page, text
+    # Own data have no figure of a paper, and so no verdict.
+    report = (ran[0].folder / RESULTS / "report.html").read_text(encoding="utf-8")
+    first = report.partition("workflow_desc")[2].partition("</script>")[0]
+    words = re.sub('data:[^"]*', "", page.partition("</style>")[2])
+    for text in ("paper", "verdict", "Shankar", "Table 2"):
+        assert text.lower() not in words.lower(), text
+        assert text.lower() not in first.lower(), text
 
 
 def test_a_second_run_does_nothing(finished: Checkout) -> None:
