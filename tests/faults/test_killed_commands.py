@@ -19,6 +19,7 @@ MOMENTS = {"before the file is begun": ("pam.io", "_locked_part"), "while it is 
 WRITES = 40
 """As many as any of the commands has, or more."""
 
+
 class Made(NamedTuple):
     """A command's folder, how many files it writes, and what it writes when nothing disturbs it."""
 

@@ -177,4 +177,4 @@ def test_memory_does_not_grow_with_epochs(
     # epoch: less than any batch, and than the weights.
     assert grown < 16384, f"{grown} bytes an epoch"
     showed = f"{sizes[-1] / 2**20:.0f} MB, {grown:.0f} bytes more an epoch"
-    record(fault="many epochs", tried=epochs, showed=showed)
+    record(fault=f"{epochs} epochs", showed=showed)
