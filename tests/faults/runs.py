@@ -58,7 +58,12 @@ tasks:
 registries: [config/datasets.yaml, own/datasets.yaml]
 device: cpu
 network: {embedding: 8, encoder: 8, decoder: 16}
-training: {epochs: 20, batch_size: 16, learning_rate: 0.02, state_every_s: 0.1}
+training:
+  epochs: 20
+  batch_size: 16
+  learning_rate: 0.02
+  state_every_s: 0.1
+  phases: [{until: 30, source: 8, target: 5}, {source: 20}]
 """
 
 
