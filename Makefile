@@ -18,6 +18,9 @@ CANDIDATES := python3 python python3.13 python3.12 python3.11 python3.14
 NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 PYTHON ?= $(firstword $(foreach name,$(CANDIDATES),$(shell $(name) $(NEW_ENOUGH) 2>/dev/null && echo $(name))))
 
+# Images of containers often forbid Python to keep what it has compiled. Each of a run's jobs would compile our code anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test faults audit docs lint clean
 .DELETE_ON_ERROR:
 

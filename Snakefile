@@ -12,7 +12,7 @@ from snakemake.utils import min_version, validate
 
 from pam import jobs, progress
 from pam.io import SHIPPED, check_writable, find_file, remove_leftovers
-from pam.workflow import ReportFiles, Workflow, or_exit, read_config
+from pam.workflow import ReportFiles, Workflow, check_place, or_exit, read_config
 from pam.workflow import folder_of, input_folder, input_folders, output_folder
 
 min_version("9.20")
@@ -21,6 +21,7 @@ min_version("9.20")
 report: "workflow/report/workflow.rst"
 
 
+or_exit(check_place)
 flow = or_exit(Workflow, config, or_exit(read_config, workflow, config))
 # No defaults: of a value with several forms, Snakemake would fill in those of all.
 validate(config, "workflow/schemas/config.schema.json", set_default=False)
@@ -34,6 +35,8 @@ if EXPERIMENT.device != "cpu":
 # Before anything is deleted that another run has made and may be reading.
 if not workflow.is_main_process:
     or_exit(jobs.check_not_replaced, EXPERIMENT.experiment)
+else:
+    or_exit(flow.check_restored)
 
 
 jobs.name_nearest(
@@ -50,6 +53,7 @@ onstart:
         remove_leftovers(folder)
     jobs.wake_once(JobScheduler)
     progress.show(workflow)
+    progress.tell_trained_again(workflow, flow.restored)
 
 
 include: "workflow/rules/data.smk"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 SECTIONS = {
-    "Use": ("docs/data", "docs/models", "docs/extending", "docs/clusters"),
+    "Use": ("docs/data", "docs/models", "docs/library", "docs/extending", "docs/clusters"),
     "Results": (
         "docs/results",
         "docs/attentions",
@@ -46,7 +46,10 @@ TABLES = "results/reference/*/tables/*"
 
 project, author = "pam", "the authors of pam"
 root_doc = "README"
-extensions = ["myst_parser", "sphinx_argparse_cli"]
+extensions = ["myst_parser", "sphinx_argparse_cli", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+autodoc_typehints = "none"
+napoleon_use_ivar = True
+nitpick_ignore_regex = [("py:.*", ".*")]  # Python objects, of which the site has the library's alone
 include_patterns = [f"{page}.md" for page in (root_doc, *chain.from_iterable(SECTIONS.values()), TABLES)]
 exclude_patterns = [".*", "data", "site"]
 myst_heading_anchors = 6  # as GitHub names them

@@ -9,7 +9,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,6 +29,7 @@ from pam.data.download import fetch
 from pam.data.prepare import prepare
 from pam.data.registry import find_dataset
 from pam.decoding.search import search
+from pam.experiment import load_plan
 from pam.io import UserError, parse, write_json
 from pam.models.build import build
 from pam.models.copying import match
@@ -184,14 +185,17 @@ def batches_of(data: Prepared, components: ModelConfig, plan: Plan, device: torc
     return [examples.batch(rows).to(device) for rows in order]
 
 
-def named_model(name: str) -> ModelConfig:
-    """A model by its name; `NAME:K` sums over the top K positions, `NAME:0.99` over that nucleus, or both."""
+def named_model(name: str, variants: Mapping[str, ModelConfig] | None = None) -> ModelConfig:
+    """A model by the name of its file, or of one of `variants`.
+
+    `NAME:K` sums over the top K positions, `NAME:0.99` over that nucleus, `NAME:0.99:K` over both.
+    """
     found = re.fullmatch(r"([^:]*)(?::(\d*\.\d+))?(?::(\d+))?", name, re.ASCII)
     if found is None:
         hint = "write NAME, NAME:K (a whole number), NAME:MASS (such as 0.99) or NAME:MASS:K"
         raise UserError(f"model `{name}`", hint=hint)
     stem, mass, top_k = found.groups()
-    components = load_model(stem)
+    components = (variants or {}).get(stem) or load_model(stem)
     if mass is None and top_k is None:
         return components
     summed = components.marginalization.model_dump()
@@ -315,10 +319,19 @@ def fastest(products: Sequence[dict[str, Any]], precision: str = "float32") -> f
     return float(max(one["gflop_s"] for one in products if (one["precision"] == "bf16") == (precision == "bf16")))
 
 
-def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, jobs: int | None, out: Path) -> None:
+def run(
+    names: list[str],
+    plan: Plan,
+    folder: Path | None,
+    device_name: str,
+    jobs: int | None,
+    out: Path,
+    experiment: Path | None = None,
+) -> None:
     """Measures models, prints the figures and writes them to `out` with all that they depend on.
 
-    Without a folder of prepared data it takes the German nouns; with `jobs` it times so many trainings at once instead.
+    The models are files of config/models/, or variants that the file of an experiment writes. Without a folder of
+    prepared data it takes the German nouns; with `jobs` it times so many trainings at once instead.
     """
     devices.keep_heap()
     torch.set_num_threads(plan.threads)
@@ -329,7 +342,8 @@ def run(names: list[str], plan: Plan, folder: Path | None, device_name: str, job
     if asked == "bf16" and plan.precision != "bf16":
         log.warning(f"in {plan.precision}: {processor.try_bfloat16().reason}")
     library = devices.use_precision(plan.precision, device=device)
-    models = {name: named_model(name) for name in names}
+    variants = load_plan(files=[experiment]).components if experiment else None
+    models = {name: named_model(name, variants) for name in names}
     with tempfile.TemporaryDirectory() as place:
         if folder is None:
             folder, raw = Path(place, "data"), Path(place, "raw")

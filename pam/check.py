@@ -20,7 +20,7 @@ import pandas as pd
 
 from pam.config import RunConfig, load_run
 from pam.data.dataset import SPLITS, Prepared
-from pam.data.download import fetch
+from pam.data.download import fetch, size_of
 from pam.data.prepare import TaskFormat, files_of, prepare
 from pam.data.registry import Dataset
 from pam.data.sampling import Sample
@@ -29,7 +29,7 @@ from pam.io import Given, UserError, whole_files, write_json
 from pam.reporting.catalogue import FIGURES, TABLES
 from pam.run_folder import RunFolder
 from pam.runtime import devices, processor
-from pam.workflow import Workflow
+from pam.workflow import ReportFiles, Workflow, check_cache, check_place
 
 if TYPE_CHECKING:
     import torch
@@ -65,6 +65,7 @@ class Cost:
     decoding_s: float  # and of the analysis
     memory_mb: float
     disk: float  # bytes that stay; while it trains, its state takes four times as much
+    steps: int  # of the training
 
 
 def check(files: Sequence[str | Given], say: Say, expected: Path | None = None) -> list[str]:
@@ -72,12 +73,20 @@ def check(files: Sequence[str | Given], say: Say, expected: Path | None = None) 
 
     Writes what it expects of each job to the file `expected`, for `pam.progress.Expected`.
     """
+    check_place()
+    check_cache()
     flow = Workflow(None, files)
     experiment, counted = flow.experiment, len(list(flow.experiment.runs()))
     say(
         f"experiment {experiment.experiment}: {len(experiment.tasks)} tasks, {counted} runs; the configuration is right"
     )
-    warnings, costs, disk, unknown = [], [], 0.0, []
+    flow.check_restored()
+    for text in ReportFiles(flow).left_out_texts():
+        say(f"restored runs have no weights: {text}")
+    warnings: list[str] = []
+    costs: list[Cost] = []
+    unknown: list[str] = []
+    disk = 0.0
     device = devices.choose_device(experiment.device)
     devices.keep_heap()
     with tempfile.TemporaryDirectory(prefix="pam-check-") as place:
@@ -91,6 +100,7 @@ def check(files: Sequence[str | Given], say: Say, expected: Path | None = None) 
             left = _left(flow, task)
             if not left:
                 continue
+            _tell_replaced(flow, left, say)
             data, rows = _some_data(own.dataset, entry, Path(flow.results, task), Path(place, task))
             if data is None:
                 unknown.append(task)
@@ -101,6 +111,7 @@ def check(files: Sequence[str | Given], say: Say, expected: Path | None = None) 
                 * sum(rows.values())
                 / prepared
             )
+            warnings += _unsuited(left, data, rows, flow.beams[task])
             costs += list(_costs(flow, left, data, rows, device))
     if expected is not None:
         write_expected(expected, costs)
@@ -139,7 +150,7 @@ def _some_data(name: str, entry: Dataset, task: Path, place: Path) -> tuple[Prep
     raw, local = Path("data", name), bool(entry.local_paths())
     paths = [Path(file.path or raw / key) for key, file in entry.files.items()]
     here = all(path.exists() for path in paths)
-    if not (here or entry.package) or (here and sum(path.stat().st_size for path in paths) > LARGEST):
+    if not (here or entry.package) or (here and sum(map(size_of, paths)) > LARGEST):
         return None, {}
     if local or not here:
         raw = place / "raw"
@@ -174,6 +185,17 @@ def _left(flow: Workflow, task: str) -> list[RunConfig]:
     return [run for run in runs if not run.members and not _is_trained(flow.run_of(task, run.model, run.seed), run)]
 
 
+def _tell_replaced(flow: Workflow, left: Sequence[RunConfig], say: Say) -> None:
+    """Say which runs have results of another configuration, which the new training takes the place of."""
+    trained = [run for run in left if flow.run_of(run.task, run.model, run.seed).training.is_file()]
+    if trained:
+        runs = f"{len(trained)} run{'s' * (len(trained) > 1)} of {trained[0].task}"
+        say(
+            f"{runs} had another configuration and will be trained from the first epoch; "
+            "until the next such change their results are kept in `state/replaced` of each run's folder"
+        )
+
+
 def _is_trained(folder: RunFolder, run: RunConfig) -> bool:
     """Whether a run was trained to its end as `run` asks for."""
     try:
@@ -195,8 +217,9 @@ def _costs(
 
 def _cost(run: RunConfig, rate: Rate, rows: dict[str, int], beams: Sequence[int]) -> Cost:
     training = run.training
-    steps = training.epochs * ceil(rows["train"] / training.batch_size)
-    share = min(1.0, (training.max_steps or steps) / steps)
+    all_steps = training.epochs * ceil(rows["train"] / training.batch_size)
+    steps = _steps(run, rows)
+    share = steps / all_steps
     searched = 2 if training.select == "accuracy" else 1
     evaluations = training.epochs * share * rows["dev"] * searched
     seconds = training.epochs * share * rows["train"] * rate.training
@@ -208,7 +231,39 @@ def _cost(run: RunConfig, rate: Rate, rows: dict[str, int], beams: Sequence[int]
         decoding_s=rate.forward * rows["test"] * (1 + sum(beams)),
         memory_mb=rate.memory_mb,
         disk=4.0 * rate.parameters,
+        steps=steps,
     )
+
+
+def _steps(run: RunConfig, rows: dict[str, int]) -> int:
+    """Return the number of steps of a training that no patience ends."""
+    training = run.training
+    steps = training.epochs * ceil(rows["train"] / training.batch_size)
+    return min(steps, training.max_steps or steps)
+
+
+def _unsuited(runs: Sequence[RunConfig], data: Prepared, rows: dict[str, int], beams: Sequence[int]) -> Iterator[str]:
+    """Warn of settings that this little data cannot fill: warm-up, batch and beam."""
+    models: dict[str, list[str]] = {}
+    for run in {run.model: run for run in runs}.values():
+        training, steps = run.training, _steps(run, rows)
+        if training.warmup_steps >= steps:
+            warning = (
+                f"the warm-up of {training.warmup_steps:,} steps is as long as the training of {steps:,} or longer: "
+                f"its rate stays below {training.learning_rate:g}; lower `training.warmup_steps` or train longer"
+            )
+            models.setdefault(warning, []).append(run.model)
+        if rows["train"] < training.batch_size:
+            warning = (
+                f"a batch of {training.batch_size:,} is more than all {rows['train']:,} training rows: each epoch is "
+                "one step; lower `training.batch_size`"
+            )
+            models.setdefault(warning, []).append(run.model)
+        if max(beams) > len(data.target):
+            warning = f"a beam of {max(beams)} is more than the {len(data.target)} symbols of the vocabulary; lower it"
+            models.setdefault(warning, []).append(run.model)
+    for warning, names in models.items():
+        yield f"{', '.join(names)} on {runs[0].task}: {warning}"
 
 
 def _rate(run: RunConfig, data: Prepared, device: torch.device, threads: int) -> Rate:
@@ -280,7 +335,10 @@ def _tell_cost(
         say("no training is left to do" if not unknown else "")
         return []
     table = pd.DataFrame(costs).groupby(["task", "model"], sort=False)
-    shown = table.agg(runs=("seed", "size"), minutes=("training_s", "mean"), memory=("memory_mb", "max")).reset_index()
+    shown = table.agg(
+        runs=("seed", "size"), minutes=("training_s", "mean"), memory=("memory_mb", "max"), steps=("steps", "max")
+    )
+    shown = shown.reset_index()
     shown["minutes"] = shown["minutes"].map(lambda seconds: f"{seconds / 60:.1f}")
     shown["memory"] = shown["memory"].map(lambda memory: f"{memory:.0f} MB")
     say(f"each training on {machine['gpu'] or machine['cpu']}, from {TIMED} steps of it:")

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from pam.commands import bench, data, evaluate, train
-from pam.io import UserError, storage_error
+from pam.io import UserError, storage_error, write_utf8
 
 COMMANDS = {  # in the order in which a user meets them
     "data": data.data,
@@ -23,6 +23,7 @@ COMMANDS = {  # in the order in which a user meets them
     "reuse": train.reuse,
     "length-penalty": train.length_penalty,
     "predict": train.predict,
+    "export": train.export,
     "analyze": evaluate.analyze,
     "attention": evaluate.attention,
     "score": evaluate.score,
@@ -57,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     After an interruption it is what a shell would give, 128 and the signal's number.
     """
+    write_utf8()
     args = parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s", force=True)
     try:

@@ -11,15 +11,24 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
-from pam.io import SHIPPED, Strict, UserError, find_file, parse, read_yaml, refused, unknown
+from pam.io import SHIPPED, PathText, Strict, UserError, find_file, parse, read_yaml, refused, unknown
 from pam.models import options
 from pam.models.options import COMPONENTS, DEEPEST, LARGEST, Options
 
@@ -63,9 +72,9 @@ class Kind:
         return core_schema.no_info_plain_validator_function(self.read, serialization=written)
 
     def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, Any]:
-        own = {kind: cls for kind, cls in COMPONENTS[self.name].items() if not cls.implementation}
-        kinds = [{**cls.model_json_schema(), "required": ["kind"]} for cls in own.values()]
-        return {"anyOf": [{"enum": list(own)}, *kinds]}
+        shipped = {kind: cls for kind, cls in COMPONENTS[self.name].items() if options.is_shipped(cls)}
+        kinds = [{**cls.model_json_schema(), "required": ["kind"]} for cls in shipped.values()]
+        return {"anyOf": [{"enum": list(shipped)}, *kinds]}
 
 
 def _checked(layer: dict[str, dict[str, dict[str, Any]]]) -> dict[str, dict[str, dict[str, Any]]]:
@@ -119,6 +128,7 @@ Plugins = Annotated[list[ModuleName], AfterValidator(_imported)]
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"  # of folders too: nothing that a shell or a path would read otherwise
 Name = Annotated[str, Field(pattern=NAME)]
+_NAME: TypeAdapter[str] = TypeAdapter(Name)
 Text = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")]  # words for people, on one line
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
@@ -341,6 +351,60 @@ class ModelConfig(Strict):
         return {start: name for start, name in (("", chosen.forward), ("back.", chosen.backward)) if name is not None}
 
 
+OVERRIDES = ("network", "training", "decoding")  # keys of a model that hold overrides, each by its own key
+VARIANT = "write `- NAME` for a file of config/models/, or a variant as `- {NAME: {from: MODEL, score: dot}}`"
+Listed = str | dict[str, dict[str, Any]]
+"""An item of an experiment's `models`: the name of a file, or the name of a variant with what it changes."""
+
+
+@dataclass(frozen=True)
+class ListedModel:
+    """Marks an item of an experiment's `models`, whose variants are read when their bases are known."""
+
+    def read(self, value: Any) -> Listed:
+        """A name, or one name with the keys of a model; whether these have right values, `with_changes` sees."""
+        if not isinstance(value, dict):
+            return _NAME.validate_python(value)
+        if len(value) != 1 or not all(isinstance(changes, dict) for changes in value.values()):
+            raise refused(UserError("a variant is one name, with what it changes below", hint=VARIANT))
+        ((name, changes),) = value.items()
+        if not isinstance(name, str) or not re.fullmatch(NAME, name):
+            raise refused(UserError(f"`{name}` cannot be the name of a model", hint=VARIANT), str(name))
+        known = ["from", *ModelConfig.model_fields]
+        for key in changes:
+            if key not in known:
+                raise refused(unknown("key of a model", str(key), known), name, str(key))
+        if not isinstance(changes.get("from"), str | None):
+            raise refused(UserError("`from` is no model's name", hint=VARIANT), name, "from")
+        return {name: changes}
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, Any]:
+        variant = {"type": "object", "minProperties": 1, "maxProperties": 1, "propertyNames": {"pattern": NAME}}
+        return {"anyOf": [{"type": "string", "pattern": NAME}, {**variant, "additionalProperties": {"type": "object"}}]}
+
+
+def with_changes(base: ModelConfig | None, name: str, changes: dict[str, Any]) -> dict[str, Any]:
+    """Return what the file of a variant would hold: all that its base says, with the variant's changes.
+
+    Of a component that is written without its `kind`, and of overrides, the base keeps what the variant does not say.
+    The label is the variant's name unless it has its own, since no two models have the same.
+    """
+    values = {key: getattr(base, key) for key in base.model_fields_set} if base else {}
+    values["label"] = name
+    for key, value in changes.items():
+        if base and key in COMPONENTS and isinstance(value, dict) and "kind" not in value:
+            chosen: Options = getattr(base, key)
+            values[key] = {"kind": chosen.kind, **chosen.model_dump(include=chosen.model_fields_set), **value}
+        elif base and key in OVERRIDES and isinstance(value, dict):
+            values[key] = {**getattr(base, key), **value}
+        elif key != "from":
+            values[key] = value
+    return values
+
+
 class TaskConfig(Strict):
     """One task of an experiment: a data set and what differs from the defaults."""
 
@@ -370,9 +434,14 @@ class TaskConfig(Strict):
         return f"{self.dataset} {others}"
 
 
+def _names(models: Sequence[Listed]) -> list[str]:
+    """The names of an experiment's models."""
+    return [item if isinstance(item, str) else next(iter(item)) for item in models]
+
+
 def _baseline(data: dict[str, Any]) -> str:
-    models = data.get("models") or ["soft"]
-    return "soft" if "soft" in models else str(models[0])
+    names = _names(data.get("models") or ["soft"])
+    return "soft" if "soft" in names else names[0]
 
 
 class Experiment(Strict):
@@ -382,7 +451,9 @@ class Experiment(Strict):
     experiment: str = Field(description="name of the folder under results/", pattern=NAME)
     title: Text = key("", "heading of the report")
     seeds: list[Seed] = key([1], "one training per seed", min_length=1)
-    models: list[Name] = Field(min_length=1, description="names of files in config/models/")
+    models: list[Annotated[Listed, ListedModel()]] = Field(
+        min_length=1, description="names of files in config/models/, or variants: {NAME: {from: MODEL, score: dot}}"
+    )
     baseline: Name = Field(
         default_factory=_baseline,
         description="the model that others are compared with; not given: soft, else the first",
@@ -391,19 +462,28 @@ class Experiment(Strict):
     network: Network = Field(default_factory=Network)
     training: Training = Field(default_factory=Training)
     decoding: Decoding = Field(default_factory=Decoding)
-    registries: list[str] = key(["config/datasets.yaml"], "registries of data sets", min_length=1)
-    mirror: str | None = key(None, "folder or base address tried first")
+    registries: list[PathText] = key(["config/datasets.yaml"], "registries of data sets", min_length=1)
+    mirror: PathText | None = key(None, "folder or base address tried first")
     device: Literal["auto", "cpu", "cuda"] = key("auto", "where models train")
     jobs_per_gpu: int = key(1, "jobs that share a GPU of one machine, most of which a small model leaves idle", ge=1)
     attention_words: int = key(4, "rows of a test split drawn as heat maps", ge=1)
     resources: ResourcesByModel = Field(default_factory=ResourcesByModel)
     options: OptionLayer = key({}, "options of components where a model uses them: component, kind, option")
 
+    @property
+    def model_names(self) -> list[str]:
+        """The names of the models, in order: of files and of variants."""
+        return _names(self.models)
+
+    def variants(self) -> dict[str, dict[str, Any]]:
+        """What each variant changes, by its name."""
+        return {name: changes for item in self.models if isinstance(item, dict) for name, changes in item.items()}
+
     def models_of(self, task: str) -> list[str]:
         """The models that a task is run with, in the experiment's order."""
         own, other = self.tasks[task], self.tasks[self.training_task(task)]
-        chosen = set(own.models or other.models or self.models) - {*own.without, *other.without}
-        return [model for model in self.models if model in chosen]
+        chosen = set(own.models or other.models or self.model_names) - {*own.without, *other.without}
+        return [model for model in self.model_names if model in chosen]
 
     def seeds_of(self, task: str, model: str = "") -> list[int]:
         """The seeds that a task is run with, and those of a model alone."""
@@ -459,10 +539,28 @@ def load_model(name: str, folder: Path | str = "config/models") -> ModelConfig:
     A UserError names the closest if there is none, or what is wrong in it.
     """
     path = find_file(Path(folder) / f"{name}.yaml")
-    if not path.is_file():
-        known = {file.stem for place in (Path(folder), SHIPPED / folder) for file in place.glob("*.yaml")}
-        raise unknown("model", name, sorted(known), file=None)
-    return parse(ModelConfig, read_yaml(path), path)
+    if path.is_file():
+        return parse(ModelConfig, read_yaml(path), path)
+    experiment = experiment_with(name)
+    if experiment is not None:
+        hint = f"copy its line from there into the `models:` of your experiment, as `- {{{name}: ...}}`"
+        raise UserError(f"model `{name}` has no file: it is a variant that {experiment} writes", hint=hint)
+    raise unknown("model", name, model_files(folder))
+
+
+def model_files(folder: Path | str = "config/models") -> list[str]:
+    """The names of models that have a file, in the folder of work or among the workflow's own."""
+    return sorted({file.stem for place in (Path(folder), SHIPPED / folder) for file in place.glob("*.yaml")})
+
+
+def experiment_with(variant: str) -> Path | None:
+    """The first of the workflow's own experiments that writes a variant of this name, as seen from its folder."""
+    for file in sorted((SHIPPED / "config").rglob("*.yaml")):
+        content = read_yaml(file)
+        models = content.get("models") if isinstance(content, dict) else None
+        if isinstance(models, list) and any(isinstance(item, dict) and variant in item for item in models):
+            return file.relative_to(SHIPPED)
+    return None
 
 
 def load_run(path: Path | str) -> RunConfig:

@@ -21,10 +21,12 @@ from pam.config import (
     RunConfig,
     TaskConfig,
     load_model,
+    model_files,
     read_options,
+    with_changes,
 )
 from pam.data.registry import Dataset, load_task
-from pam.io import Given, Section, UserError, find_file, from_here, merged, parse, placed, read_yaml, unknown
+from pam.io import Given, Section, UserError, find_file, from_here, is_there, merged, parse, placed, read_yaml, unknown
 from pam.models.fitting import FitError, check_parts, check_sizes, check_vectors
 from pam.models.options import COMPONENTS
 
@@ -33,6 +35,8 @@ RESERVED_TASKS = frozenset({"tables", "figures", "logs", "report", "benchmarks"}
 RESERVED_MODELS = frozenset({"data", "gold", "word_alignments", "significance", "controls"})
 OF_TASKS = frozenset({"beam", "beams", "dev"})  # keys of `decoding` that decide which files there are, no model's own
 MODELS = Path("config/models")
+Files = Sequence[Path | Given]
+Place = tuple[Files, Sequence[str]]  # files, and keys in them, as `placed` takes them
 # Keys of `network` that decide the shapes of weights.
 SIZES = ("embedding", "encoder", "decoder", "encoder_layers", "decoder_layers", "encoder_reads")
 
@@ -60,7 +64,7 @@ class Plan:
             kind, under = type(base), ("tasks", name, section)
             merged = parse(kind, base.model_dump() | getattr(self.task(name), section), self.files, under)
             override = getattr(components, section)
-            return parse(kind, merged.model_dump() | override, _file_of(model), (section,))
+            return parse(kind, merged.model_dump() | override, *self.place_of(model, section))
 
         experiment = self.experiment
         run = RunConfig(
@@ -85,12 +89,16 @@ class Plan:
         return run.model_copy(update={"components": joined, "members": members})
 
     def _components(self, model: str) -> ModelConfig:
-        return self.components.get(model) or _checked_model(model)
+        return self.components.get(model) or _checked(load_model(model, MODELS), *self.place_of(model))
+
+    def place_of(self, model: str, *keys: str) -> Place:
+        """Where keys of a model are written, for messages: the files, and the keys in them."""
+        return _place_of(self.experiment, self.files, model, *keys)
 
     def members(self, model: str) -> list[str]:
         """The models whose mean a model is; none if it is trained by itself; UserError: one that cannot be joined."""
         members = self._components(model).members
-        place = [_file_of(model)], ["members"]
+        place = self.place_of(model, "members")
         targets = set()
         for member in members:
             try:
@@ -109,7 +117,7 @@ class Plan:
 
         A UserError names one that is unknown, has no training, learns something else, or starts from it in turn.
         """
-        components, place = self._components(model), ([_file_of(model)], ["init_from"])
+        components, place = self._components(model), self.place_of(model, "init_from")
         for start, name in components.starts().items():
             try:
                 source = self._components(name)
@@ -139,7 +147,7 @@ class Plan:
                 if own != other:
                     said = f"`{run.model}` has `network.{size}` {own} on `{run.task}`, `{name}` has {other}"
                     error = UserError(f"{said}: it cannot start from that", hint="give both the same in `network`")
-                    raise placed(error, [_file_of(run.model)], ["init_from"])
+                    raise placed(error, *self.place_of(run.model, "init_from"))
 
     def task(self, name: str) -> TaskConfig:
         """One task's own configuration; an unknown task is a UserError, here and below."""
@@ -202,7 +210,7 @@ class Plan:
     def check_registries(self) -> None:
         """Checks that the registries are there."""
         for name in self.experiment.registries:
-            if not Path(name).exists():
+            if not is_there(Path(name)):
                 missing = UserError(f"{name}: no such file", hint="check the name")
                 raise placed(missing, self.files, ["registries", name])
 
@@ -281,19 +289,14 @@ def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] 
     for task in experiment.tasks:
         _check_trained_on(experiment, task, paths)
     _check_names(experiment, paths)
-    components = {}
-    for model in experiment.models:
-        try:
-            components[model] = _checked_model(model)
-        except UserError as error:
-            raise error if error.file else placed(error, paths, ["models", model]) from error
+    components = load_models(experiment, paths)
     plan = Plan(experiment, components, paths)
     labels: dict[str, str] = {}
-    for model in experiment.models:
+    for model in experiment.model_names:
         other = labels.setdefault(components[model].label, model)
         if other != model:
             same = UserError(f"`{model}` has the label of `{other}`", hint="change one: tables tell models apart by it")
-            raise placed(same, [_file_of(model)], ["label"])
+            raise placed(same, *plan.place_of(model, "label"))
         plan.members(model)
         if components[model].reversed:
             said, hint = "learns from target to source and has no outputs", "leave it out: `init_from` trains it"
@@ -303,31 +306,92 @@ def load_plan(config: dict[str, Any] | None = None, files: Sequence[Path | str] 
     return plan
 
 
-def _checked_model(model: str) -> ModelConfig:
-    """A model whose parts fit together."""
-    components, file = load_model(model, MODELS), _file_of(model)
-    try:
-        check_parts(components)
-    except FitError as error:
-        raise placed(error, [file], error.keys) from error
-    for key in OF_TASKS & components.decoding.keys():
-        hint = f"set `decoding: {{{key}: ...}}` in the experiment or in its task"
-        of_task = UserError(f"`{key}` is the same for all models of a task", hint=hint)
-        raise placed(of_task, [file], ["decoding", key])
+def load_models(experiment: Experiment, files: Files) -> dict[str, ModelConfig]:
+    """Read the models of an experiment, files and variants, each of parts that fit together."""
+    variants = experiment.variants()
+    components: dict[str, ModelConfig] = {}
+    for model in experiment.model_names:
+        place = _place_of(experiment, files, model)
+        try:
+            if model in variants:
+                loaded = _load_variant(model, variants, components, place)
+            else:
+                loaded = load_model(model, MODELS)
+            components[model] = _checked(loaded, *place)
+        except UserError as error:
+            raise error if error.file else placed(error, files, ["models", model]) from error
     return components
 
 
-def _file_of(model: str) -> Path:
-    return find_file(MODELS / f"{model}.yaml")
+def _load_variant(
+    name: str, variants: dict[str, dict[str, Any]], above: dict[str, ModelConfig], place: Place
+) -> ModelConfig:
+    """Read a variant of a model that has a file, or that is listed above it."""
+    files, keys = place
+    try:
+        base = _base_of(name, variants, above)
+    except UserError as error:
+        raise error if error.file else placed(error, files, [*keys, "from"]) from error
+    return parse(ModelConfig, with_changes(base, name, variants[name]), files, keys)
+
+
+def _base_of(name: str, variants: dict[str, dict[str, Any]], above: dict[str, ModelConfig]) -> ModelConfig | None:
+    """The model that a variant changes, None for one that says all itself; a UserError: there is no such model."""
+    base = variants[name].get("from")
+    if base is None:
+        return None
+    if base in above:
+        return above[base]
+    if base in variants:
+        raise UserError(f"`{name}` is a variant of `{base}`, which is not above it", hint="list that one first")
+    return load_model(base, MODELS)
+
+
+def _checked(components: ModelConfig, files: Files, keys: Sequence[str]) -> ModelConfig:
+    """A model that was written in these files, below these keys, once its parts fit together."""
+    try:
+        check_parts(components)
+    except FitError as error:
+        raise placed(error, files, [*keys, *error.keys]) from error
+    for key in OF_TASKS & components.decoding.keys():
+        hint = f"set `decoding: {{{key}: ...}}` in the experiment or in its task"
+        of_task = UserError(f"`{key}` is the same for all models of a task", hint=hint)
+        raise placed(of_task, files, [*keys, "decoding", key])
+    return components
+
+
+def _place_of(experiment: Experiment, files: Files, model: str, *keys: str) -> Place:
+    """Where keys of a model are written: in its own file, or where the experiment writes the variant."""
+    if model in experiment.variants():
+        return files, ("models", model, *keys)
+    return (find_file(MODELS / f"{model}.yaml"),), keys
 
 
 def check_local(name: str, dataset: Dataset) -> list[Path]:
-    """The user's own files that a data set is copied from; a UserError if one is missing."""
+    """The user's own files that a data set is copied from, of a folder all of its files; a UserError if one is
+    missing, or cannot be an input of the workflow."""
+    files = []
     for path in dataset.local_paths():
-        if not path.is_file():
+        if path.is_dir():
+            files += _files_in(name, path)
+        elif path.is_file():
+            files.append(path)
+        else:
             hint = "correct its `path:` (relative to the registry's folder) or put it there"
             raise UserError(f"data set `{name}`: no such file", file=path, hint=hint)
-    return dataset.local_paths()
+    return files
+
+
+def _files_in(name: str, folder: Path) -> list[Path]:
+    """All files of a folder: a folder itself does not show that one of them has changed."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    if not files:
+        raise UserError(f"data set `{name}`: the folder is empty", file=folder, hint="put its files there")
+    for path in files:
+        if not str(path).isprintable() or set("{}") & set(str(path)):
+            message = f"data set `{name}`: a name with braces, which Snakemake takes for wildcards, or unprintable"
+            raise UserError(message, file=path, hint="rename the file")
+    return files
 
 
 def check_known(
@@ -341,10 +405,17 @@ def check_known(
 def _check_names(experiment: Experiment, files: Sequence[Path | str]) -> None:
     """Names make folders of their own, nothing is listed twice, the baseline is a model."""
     tasks = [("task", name) for name in experiment.tasks if name in RESERVED_TASKS]
-    for what, name in tasks + [("model", name) for name in experiment.models if name in RESERVED_MODELS]:
+    for what, name in tasks + [("model", name) for name in experiment.model_names if name in RESERVED_MODELS]:
         message = f"a {what} cannot be called `{name}`: the results have a folder of that name"
         raise placed(UserError(message, hint="choose another name"), files, [f"{what}s", name])
-    lists: list[tuple[list[str], Sequence[object]]] = [(["models"], experiment.models), (["seeds"], experiment.seeds)]
+    for name in experiment.variants().keys() & set(model_files(MODELS)):
+        file = find_file(MODELS / f"{name}.yaml")
+        collision = UserError(f"the variant `{name}` has the name of {file}", hint="choose another name")
+        raise placed(collision, files, ["models", name])
+    lists: list[tuple[list[str], Sequence[object]]] = [
+        (["models"], experiment.model_names),
+        (["seeds"], experiment.seeds),
+    ]
     for name, task in experiment.tasks.items():
         lists.append((["tasks", name, "seeds"], task.seeds or ()))
         lists += [(["tasks", name, "more_seeds", model], experiment.seeds_of(name, model)) for model in task.more_seeds]
@@ -353,7 +424,7 @@ def _check_names(experiment: Experiment, files: Sequence[Path | str]) -> None:
             if times > 1:
                 error = UserError(f"`{value}` is in `{keys[-1]}` twice", hint="remove one")
                 raise placed(error, files, [*keys, value])
-    check_known("baseline", experiment.baseline, experiment.models, files, ["baseline"])
+    check_known("baseline", experiment.baseline, experiment.model_names, files, ["baseline"])
 
 
 def _check_trained_on(experiment: Experiment, task: str, files: Sequence[Path | str]) -> None:
@@ -388,7 +459,7 @@ def _check_task(plan: Plan, task: str) -> None:
     experiment, own, files = plan.experiment, plan.experiment.tasks[task], plan.files
     for key, named in (("models", own.models or []), ("without", own.without), ("more_seeds", own.more_seeds)):
         for model in named:
-            check_known("model of the experiment", model, experiment.models, files, ["tasks", task, key, model])
+            check_known("model of the experiment", model, experiment.model_names, files, ["tasks", task, key, model])
     if not experiment.models_of(task):
         none = UserError("no model is left to run", hint="name fewer in `without`")
         raise placed(none, files, ["tasks", task, "without"])
@@ -399,7 +470,7 @@ def _check_task(plan: Plan, task: str) -> None:
     )
     for layer, under in layers:
         for model in layer:
-            check_known("model of the experiment", model, experiment.models, files, [*under, "models", model])
+            check_known("model of the experiment", model, experiment.model_names, files, [*under, "models", model])
             plan.resources(task, model)
     for model in experiment.models_of(task):
         run = plan.run(task, model, experiment.seeds_of(task)[0])

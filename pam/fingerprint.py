@@ -2,7 +2,7 @@
 
 The workflow gives each rule the fingerprint of the code that its command uses, so that a change runs again what it
 computed and nothing else. Comments, docstrings and layout do not count, since they change no result. A module counts as
-a whole, with all that it imports, but for the modules of `CHOICES`, and those of which an entry names one definition.
+a whole, with all that it imports, but for the modules of `choices`, and those of which an entry names one definition.
 Of these only the definitions count that are named elsewhere, and what those name in turn: a changed coupling is no
 change of another one in the same file.
 """
@@ -22,14 +22,14 @@ from pathlib import Path
 
 from pam.config import RunConfig
 from pam.io import UserError, write_json
-from pam.models.options import COMPONENTS, implementation_of
+from pam.models.options import COMPONENTS, PARTS
 from pam.reporting.catalogue import FIGURE_CODE
 
 PACKAGE = Path(__file__).parent
 
-# Modules that hold what a configuration chooses from, and the dictionaries by which it is chosen. To name such a
-# dictionary is to depend on nothing that it lists: what is chosen is an entry, `pam.models.scores:Dot`.
-CHOICES: dict[str, set[str]] = {
+# Modules that hold what a configuration of data and evaluation chooses from, and the dictionaries by which it
+# is chosen. To name such a dictionary is to depend on nothing that it lists: what is chosen is an entry.
+TABLES: dict[str, set[str]] = {
     "pam.data.captioning": set(),
     "pam.data.dataset": set(),
     "pam.data.generated": {"GENERATORS"},
@@ -37,20 +37,12 @@ CHOICES: dict[str, set[str]] = {
     "pam.data.prepare": set(),
     "pam.data.readers": {"READERS"},
     "pam.data.summarization": set(),
+    "pam.data.text_files": set(),
     "pam.data.tokenizers": {"TOKENIZERS", "CODECS"},
     "pam.data.translation": set(),
     "pam.decoding.generator": set(),
     "pam.decoding.search": set(),
     "pam.evaluation.scores": {"KINDS", "CONTROLS"},
-    "pam.models.build": {"ARCHITECTURES"},
-    "pam.models.couplings": {"COUPLINGS"},
-    "pam.models.distributions": {"DISTRIBUTIONS"},
-    "pam.models.input_feeding": {"INPUT_FEEDINGS"},
-    "pam.models.latents": {"LATENTS"},
-    "pam.models.marginalization": {"MARGINALIZATIONS"},
-    "pam.models.scores": {"SCORES"},
-    "pam.models.variational": {"INFERENCES", "ESTIMATORS"},
-    "pam.models.windows": {"WINDOWS"},
     "pam.reporting.figures": {"KINDS"},
 }
 
@@ -89,6 +81,18 @@ SCORED = {
 KINDS = {"score": SCORED, "control": SCORED, "figures": FIGURE_CODE}  # modules that only some jobs of a command use
 EVERYTHING, NOTHING = "*", ""  # in place of a name: all of a module, or no more than what importing it runs
 Need = tuple[str, str]  # a module, and the name in it that is needed
+
+
+@cache
+def choices() -> dict[str, set[str]]:
+    """Modules of which only what is chosen counts, and their dictionaries of choices.
+
+    Those of models are where the registry says that kinds of components are computed: an entry names one class there,
+    `pam.models.scores:Dot`. A package of one's own counts as a whole.
+    """
+    implementations = {options.implementation for kinds in COMPONENTS.values() for options in kinds.values()}
+    modules = {implementation.partition(":")[0] for implementation in implementations}
+    return TABLES | {module: set() for module in modules if module.startswith(f"{PACKAGE.name}.")}
 
 
 @cache
@@ -155,8 +159,8 @@ def model_modules(run: RunConfig) -> list[str]:
     """Entries for a run's components: the classes that compute the kinds it chose."""
     entries = []
     for components in [one.components for one in run.members] or [run.components]:
-        used = COMPONENTS if components.architecture.has_components else ["architecture"]
-        entries += [implementation_of(name, getattr(components, name)) for name in used]
+        used = ["architecture", *(PARTS if components.architecture.has_components else ())]
+        entries += [getattr(components, component).implementation for component in used]
     return ["pam.models.ensemble", *sorted(set(entries))] if run.members else entries
 
 
@@ -164,7 +168,7 @@ def _reach(entries: tuple[str, ...]) -> dict[str, str]:
     """The code that `entries` reach, by module. Imports are followed wherever they are, inside functions too."""
     reached: dict[str, set[str]] = {}
     waiting: list[Need] = []
-    in_parts = set(CHOICES)
+    in_parts = set(choices())
     for entry in entries:
         module, _, name = entry.partition(":")
         if name and name not in source_of(module).definitions.keys() | source_of(module).imports.keys():
@@ -178,7 +182,7 @@ def _reach(entries: tuple[str, ...]) -> dict[str, str]:
             continue
         if module not in in_parts:
             name = EVERYTHING
-        elif name in CHOICES.get(module, ()):
+        elif name in choices().get(module, ()):
             name = NOTHING
         names = reached.setdefault(module, set())
         if name not in names:
@@ -232,7 +236,7 @@ class Source:
         """The statements that make `name`, and those that run whenever the module is imported."""
         if name != EVERYTHING:
             return self.definitions.get(name, []) + self.definitions[NOTHING]
-        chosen = CHOICES.get(self.module, set())
+        chosen = choices().get(self.module, set())
         return [one for one in self.tree.body if not chosen.intersection(_bound(one))]
 
     def needs(self, name: str) -> list[Need]:

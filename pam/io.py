@@ -7,21 +7,23 @@ import errno
 import fcntl
 import gzip
 import hashlib
+import io
 import json
 import math
 import os
 import re
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
 
 SHIPPED = Path(__file__).parents[1]  # the workflow's own folder
@@ -33,21 +35,7 @@ PARTS = re.compile(r"\.(?P<name>.+)\.[a-z0-9_]{8}\.part", re.DOTALL)
 NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
 LARGEST = 100_000  # keys and values of a YAML file, each counted as often as it is repeated by an alias
 
-# Names that older configurations have, and what they are called now: keys, files of `config/models/`, other files.
-RENAMED_KEYS = {
-    "feedback": "input_feeding", "marginal": "marginalization", "watch": "eval_metrics", "gold": "word_alignments",
-    "paper_beside": "paper_reference", "optimiser": "optimizer", "choices": "components", "tokenise": "tokenize",
-    "tokenised": "tokenized",
-}  # fmt: skip
-RENAMED_MODELS = {
-    "acvi-light": "acvi-literal-kl0.01", "acvi-drawn": "acvi-sampled", "acvi-bounded": "acvi",
-    "acvi-kl0.01": "acvi-literal-kl0.01", "base": "luong-base", "base-dropout": "luong-dropout",
-    "base-feeding": "luong-feeding", "base-local-p": "luong-local-p", "base-location": "luong-location",
-    "base-reverse": "luong-reverse", "base-sampled": "luong-sampled", "base-unknown": "luong-unknown",
-    "soft-unfed": "soft-no-input-feeding", "variational-light": "variational-kl0.1", "ved-drawn": "ved-sampled",
-}  # fmt: skip
 HOW_TO_GIVE = "write lists and sections as --config 'seeds=[1, 2]' 'training={epochs: 2}'"
-RENAMED_FILES = {"cell.yaml": "run.yaml", "zoo.yaml": "attentions.yaml"}
 
 
 class UserError(Exception):
@@ -70,10 +58,35 @@ class UserError(Exception):
         return f"{place}{self.message}{hint}"
 
 
+def write_utf8() -> None:
+    """Let this process write, and read from its standard input, UTF-8, whatever the language settings say."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # What is no character, as in some file names, is shown by its number.
+            errors = None if stream is sys.stdin else "backslashreplace"
+            stream.reconfigure(encoding="utf-8", errors=errors)
+
+
 def find_file(path: Path | str, *folders: Path) -> Path:
     """A path from the folder of work, else from the first of `folders`, and last the workflow's own, that has it."""
     places = (Path(path), *(folder / path for folder in (*folders, SHIPPED)))
-    return next((place for place in places if place.exists()), Path(path))
+    return next((place for place in places if is_there(place)), Path(path))
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is such a file or folder; there is none of a name that no file can have."""
+    try:
+        return path.exists()
+    except OSError:  # longer than the file system allows, or below a folder that may not be read
+        return False
+
+
+def check_configfiles(files: Sequence[str]) -> None:
+    """Check that the words after `--configfile` are configurations; a UserError names one that looks like a target."""
+    for file in files[1:]:
+        if Path(file).suffix not in (".yaml", ".yml", ".json"):
+            hint = f"write targets before `--configfile`, or after two dashes: --configfile {files[0]} -- {file}"
+            raise UserError(f"`{file}` stands after `--configfile` and is no configuration", hint=hint)
 
 
 def from_here(path: Path | str) -> Path:
@@ -114,10 +127,7 @@ def retyped(value: Any) -> Any:
 
 
 def unknown(what: str, name: str, known: list[str], file: Path | str | None = None) -> UserError:
-    """The error for a name that nothing has, with the new name of what it was, or the closest."""
-    new = (RENAMED_KEYS | RENAMED_MODELS).get(name)
-    if new in known:
-        return UserError(f"{what} `{name}` is called `{new}` now", file=file, hint=f"write `{new}`")
+    """The error for a name that nothing has, with the closest."""
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean `{close[0]}`? " if close else ""
     return UserError(f"unknown {what} `{name}`", file=file, hint=f"{hint}known: {', '.join(known) or 'none'}")
@@ -276,6 +286,7 @@ STORAGE_ERRORS = (
      "raise the limit (`ulimit -f`), or choose a folder on another disk"),
     ((errno.EACCES, errno.EPERM, errno.EROFS), "no permission to write here",
      "choose a folder you may write to, or change its permissions"),
+    ((errno.ENAMETOOLONG,), "this name is longer than the file system allows", "choose a shorter one"),
     ((errno.EEXIST, errno.ENOTDIR, errno.EISDIR), "a file is where a folder is needed, or a folder where a file is",
      "choose another place, or move what is there"),
 )  # fmt: skip
@@ -315,6 +326,22 @@ def sha256_of(path: Path | str) -> str:
     """SHA-256 of a file's content, in hexadecimal."""
     with open(path, "rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+LONGEST_NAME, LONGEST_PATH = 255, 4095  # bytes of a file's name and of a whole path, on the file systems of Linux
+
+
+def _checked_path(path: str) -> str:
+    """A path that somebody wrote in a configuration, if a file can have it; else the error that `refused` makes."""
+    parts = [len(os.fsencode(part)) for part in path.split("/")]
+    if max(parts) > LONGEST_NAME or sum(parts) + len(parts) - 1 > LONGEST_PATH:
+        hint = f"use at most {LONGEST_NAME} bytes between two slashes, and {LONGEST_PATH} in all"
+        raise refused(UserError("this name is longer than the file system allows", hint=hint))
+    return path
+
+
+PathText = Annotated[str, AfterValidator(_checked_path)]
+"""A path as a configuration has it: of a length that a file can have."""
 
 
 class Strict(BaseModel):
@@ -371,9 +398,6 @@ def _worded(kind: type[BaseModel], problem: Any, path: list[str], keys: list[str
         return UserError(f"missing key `{where}`", hint=f"add `{keys[-1]}:`")
     if problem["type"] == "extra_forbidden":
         key, known = keys[-1], sorted(_fields_at(kind, keys[:-1]))
-        new = RENAMED_KEYS.get(key)
-        if new in known:
-            return UserError(f"the key `{where}` is called `{new}` now", hint=f"write `{new}:`")
         close = difflib.get_close_matches(key, known, n=1)
         hint = f"did you mean `{close[0]}`?" if close else f"known keys: {', '.join(known)}"
         return UserError(f"unknown key `{where}`", hint=hint)
@@ -418,8 +442,11 @@ def _depth(file: Path | str, keys: Sequence[str]) -> tuple[int, int | None]:
             below = [(name, value) for name, value in node.value if name.value == key]
         elif isinstance(node, yaml.SequenceNode):
             # The last of equal items, which is the one that is a repetition.
-            items = reversed(list(enumerate(node.value)))
+            items = list(reversed(list(enumerate(node.value))))
             below = [(item, item) for index, item in items if key in (str(index), item.value)]
+            # An item that is one name with something below it, as a variant among models, is found by that name.
+            named = [item.value[0] for _, item in items if isinstance(item, yaml.MappingNode) and len(item.value) == 1]
+            below += [(name, value) for name, value in named if name.value == key]
         if not below:
             return depth, line
         line, node = below[0][0].start_mark.line + 1, below[0][1]
@@ -435,8 +462,9 @@ def read_yaml(path: Path | str) -> Any:
     except PermissionError as error:
         raise UserError("no permission to read this file", file=path, hint="change its permissions") from error
     except (OSError, ValueError) as error:  # a folder, or a name that no file can have
-        new = RENAMED_FILES.get(Path(path).name)
-        hint = f"it is called `{new}` now" if new else "check the name"
+        shipped = sorted((SHIPPED / "config").rglob("*.yaml"))
+        close = [str(file.relative_to(SHIPPED)) for file in shipped if file.name == Path(path).name]
+        hint = f"did you mean `{close[0]}`?" if close else "check the name"
         raise UserError("no such file", file=path, hint=hint) from error
     return parse_yaml(text, path)
 

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -238,6 +238,21 @@ def show(workflow: Any) -> None:
     )
     logger.addHandler(progress)
     threading.Thread(target=_tell_trainings_regularly, args=(progress,), daemon=True).start()
+
+
+def tell_trained_again(workflow: Any, restored: Collection[tuple[str, str, int]]) -> None:
+    """Say which restored runs are about to be trained, as what is asked for needs their weights."""
+    again = []
+    for job in workflow.dag.needrun_jobs():
+        wildcards = job.wildcards_dict
+        if job.rule.name.endswith(TRAINING):
+            run = (wildcards["task"], wildcards["model"], int(wildcards["seed"]))
+            if run in restored:
+                again.append("{}/{}/seed{}".format(*run))
+    if again:
+        names = ", ".join(sorted(again))
+        said = f"{len(again)} restored runs are trained again, as what is asked for needs their weights"
+        tqdm.write(f"{said}: {names}", file=sys.stderr)
 
 
 def _tell_trainings_regularly(progress: JobProgress) -> None:

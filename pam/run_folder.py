@@ -8,6 +8,7 @@
     beam<k>/predictions.tsv  beam<k>/decoding.json      by `predict`, of the test split
     attention.json  analysis.json  scores.json          by `attention`, `analyze`, `score`
     gold_analysis.json  gold_scores.json                of the task's word alignments
+    restored.json               by `restore_reference.py`: what a run without weights was trained with
     <split>/...                                         of other splits, by the same names
 
 The task's prepared data are in `../../data`, its word alignments in `../../gold`. The rules of the
@@ -85,6 +86,18 @@ class RunFolder:
     def attention(self) -> Path:
         """Alignments of some rows of the test split, for heat maps."""
         return self.path / "attention.json"
+
+    @property
+    def restored(self) -> Path:
+        """The record of a run that was restored from `results/reference`, which has no weights."""
+        return self.path / "restored.json"
+
+    @property
+    def lacks_weights(self) -> bool:
+        """Whether the run was restored with its scores and has not been trained here since."""
+        if not self.restored.is_file() or not self.scores("test").is_file():
+            return False
+        return not all(file.is_file() for file in self.model_files)
 
     def data(self, split: str = "test") -> Path:
         """The folder of prepared data that has a split."""

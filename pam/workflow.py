@@ -14,8 +14,9 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,8 +24,20 @@ from pam.config import Resources, RunConfig, TaskConfig
 from pam.data.registry import Dataset, load_registries, load_task
 from pam.experiment import check_known, check_local, load_plan
 from pam.fingerprint import CODE, KINDS, fingerprint, model_modules
-from pam.io import Given, UserError, dump_yaml, find_file, merged, read_yaml, retyped
+from pam.io import (
+    SHIPPED,
+    Given,
+    UserError,
+    dump_yaml,
+    find_file,
+    merged,
+    read_yaml,
+    retyped,
+    storage_error,
+    write_utf8,
+)
 from pam.reporting.catalogue import ANALYZED, FIGURES, TABLES, FigureSpec, Item, TableSpec, check_rows, load_papers
+from pam.restored import Name, check_unchanged
 from pam.run_folder import GOLD, RunFolder
 
 DEFAULT = "config/config.yaml"  # the experiment that is run unless another one is named
@@ -35,10 +48,44 @@ Returned = TypeVar("Returned")
 
 def or_exit(function: Callable[..., Returned], *arguments: Any) -> Returned:
     """What `function` returns; a UserError ends the process, which Snakemake would print with a traceback around it."""
+    write_utf8()
     try:
         return function(*arguments)
     except UserError as error:
         sys.exit(f"error: {error}")
+    except OSError as error:
+        worded = storage_error(error, error.filename or "a file")
+        if not isinstance(worded, UserError):
+            raise
+        sys.exit(f"error: {worded}")
+
+
+def check_place() -> None:
+    """Check that Snakemake can work in this folder, before anything is trained.
+
+    A UserError says that the folder, or the workflow's own, has braces in its name: Snakemake's report takes them for
+    wildcards.
+    """
+    for folder in (Path.cwd(), SHIPPED.resolve()):
+        if set("{}") & set(str(folder)):
+            hint = "rename the folder, or work in another one"
+            raise UserError(
+                "braces in the name of a folder, which Snakemake takes for wildcards", file=folder, hint=hint
+            )
+
+
+def check_cache() -> None:
+    """Check that Snakemake can keep its cache, which it wants in the home; a UserError names the variable to set."""
+    place = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    folder = Path(place, "snakemake")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        is_writable = os.access(folder, os.W_OK | os.X_OK)
+    except OSError:
+        is_writable = False
+    if not is_writable:
+        hint = "export XDG_CACHE_HOME=FOLDER, with a folder that you may write to"
+        raise UserError("Snakemake cannot keep its cache here", file=folder, hint=hint)
 
 
 def read_config(workflow: Any, config: dict[str, Any]) -> list[str | Given]:
@@ -82,8 +129,13 @@ def by_job(method: Callable[..., Returned]) -> Callable[..., Callable[[Wildcards
 class Workflow:
     """An experiment as the rules see it; errors that the user can correct end the process."""
 
-    def __init__(self, config: dict[str, Any] | None, files: Sequence[str | Given]) -> None:
-        """The workflow of a configuration that was merged from these files, as `load_plan`; errors are UserErrors."""
+    def __init__(
+        self, config: dict[str, Any] | None, files: Sequence[str | Given], results: Path | str | None = None
+    ) -> None:
+        """The workflow of a configuration that was merged from these files, as `load_plan`; errors are UserErrors.
+
+        Its results go to the folder `results`, or to that of the experiment's name.
+        """
         self.plan = plan = load_plan(config, files)
         self.experiment = plan.experiment
         plan.check_registries()
@@ -92,7 +144,7 @@ class Workflow:
         check_rows(load_papers("config/paper_results.yaml"), plan.experiment, plan.files)
         self.gpus = 0  # how many this machine has for its jobs
         self._configs: dict[tuple[str, str, int], RunConfig] = {}
-        self.results = f"results/{self.experiment.experiment}"
+        self.results = str(results or f"results/{self.experiment.experiment}")
         self.logs, self.report = f"{self.results}/logs", f"{self.results}/report.html"
         self.page = f"{self.results}/index.html"
         self.resolved = f"{self.results}/experiment.yaml"
@@ -102,7 +154,7 @@ class Workflow:
         tasks = self.experiment.tasks
         self.kinds = {name: datasets[task.dataset].task for name, task in tasks.items()}
         self.beams = {name: plan.beams(name) for name in tasks}  # of each task, the main one first
-        self.ensembles = [model for model in self.experiment.models if plan.members(model)]
+        self.ensembles = [model for model in self.experiment.model_names if plan.members(model)]
         # Regular expressions for ensembles, and for models trained by themselves.
         self.joined = "|".join(map(re.escape, self.ensembles)) or "(?!)"
         self.trained = rf"(?!(?:{self.joined})(?:/|$))[^/]+"
@@ -198,6 +250,20 @@ class Workflow:
     def run_of(self, task: str, model: str, seed: int | str) -> RunFolder:
         return RunFolder(Path(str(self.run.path).format(task=task, model=model, seed=seed)))
 
+    @cached_property
+    def restored(self) -> dict[Name, RunFolder]:
+        """The runs that were restored, and have no weights."""
+        runs = {name: self.run_of(*name) for name in self.experiment.runs()}
+        return {name: run for name, run in runs.items() if run.lacks_weights}
+
+    def check_restored(self) -> None:
+        """Check that restored runs were made as the experiment asks for; a UserError names one that was not."""
+        check_unchanged(self.plan, self.restored)
+
+    def lacks(self, run: Name, file: str | Path) -> bool:
+        """Whether a file of a run cannot be made unless that, which was restored, is trained again."""
+        return run in self.restored and not Path(file).exists()
+
     def _run(self, wildcards: Wildcards) -> RunFolder:
         return self.run_of(wildcards.task, wildcards.model, wildcards.seed)
 
@@ -231,8 +297,11 @@ class Workflow:
         folder = self.data.format(task=wildcards.task)
         earlier = [f"{folder}/{one}" for one in stages[: stages.index(name)]]
         other = self._task(wildcards).trained_on
-        symbols = [file.format(task=other) for file in self.prepared("train", "dev")] if other and earlier else []
-        return [*earlier, *symbols] or f"data/{self.dataset_of(wildcards)}/.fetched"
+        symbols = []
+        if other and (earlier or name == stages[-1]):
+            symbols = [file.format(task=other) for file in self.prepared("train", "dev")]
+        fetched = f"data/{self.dataset_of(wildcards)}/.fetched"
+        return [*(earlier or [fetched]), *symbols]
 
     def last_stage(self, wildcards: Wildcards) -> str:
         """The stage that completes a task's data."""
@@ -371,15 +440,45 @@ class Workflow:
         return or_exit(self.plan.resources, wildcards.task, getattr(wildcards, "model", None))
 
 
+@dataclass(frozen=True)
+class RunInput:
+    """A file that a table or a figure is made of, and the run that it belongs to or tells something of."""
+
+    option: str  # of the command that takes it
+    task: str
+    model: str
+    seed: int
+    file: str
+
+    @property
+    def group(self) -> tuple[str, str, str]:
+        """The files that are shown together or not at all: a mean over some seeds would pass for one over all."""
+        return self.option, self.task, self.model
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What a page does not show, since restored runs would have to be trained again for it."""
+
+    target: str  # the file of the table or figure
+    label: str
+    runs: tuple[Name, ...]  # those that would be trained
+    without: tuple[str, ...] = ()  # what it is made without; empty: it is not made
+
+
 class ReportFiles:
-    """The tables and figures of an experiment, and the files that each is made of."""
+    """The tables and figures of an experiment, and the files that each is made of.
+
+    Restored runs have no weights. Tables and figures are made of what is stored of these, and left out where that is
+    nothing. A table or a figure that is left out can still be asked for by name: then its runs are trained.
+    """
 
     def __init__(self, flow: Workflow) -> None:
         self.flow, self.experiment = flow, flow.experiment
 
     def tables(self) -> list[str]:
         """Every table of the experiment, as data; the other formats are made beside it."""
-        return [f"{self.flow.results}/tables/{name}.csv" for name in self._shown(TABLES)]
+        return [self._file_of(name) for name in self._shown(TABLES)]
 
     def front_tables(self) -> list[str]:
         """The tables on the report's first page."""
@@ -387,9 +486,46 @@ class ReportFiles:
 
     def figures(self) -> list[str]:
         """Every figure, heat maps of one seed of each task included."""
-        first = {task: self.experiment.seeds_of(task)[0] for task in self.experiment.tasks}
-        maps = [f"attention_{task}_seed{seed}" for task, seed in first.items() if self.flow.posterior(task, seed)]
-        return [f"{self.flow.results}/figures/{name}.svg" for name in [*self._shown(FIGURES), *maps]]
+        maps = [file for file, runs in self._maps().items() if not self._lacking_maps(runs)]
+        return [*(self._file_of(name) for name in self._shown(FIGURES)), *maps]
+
+    def left_out(self) -> list[LeftOut]:
+        """What the page leaves out, or makes without some of its files, as restored runs have no weights."""
+        left_out = []
+        for name, item in [*TABLES.items(), *FIGURES.items()] if self.flow.restored else []:
+            if not item.shows(self.experiment, self.flow.kinds):
+                continue
+            lacking = self._lacking(item)
+            if not lacking:
+                continue
+            runs = tuple(dict.fromkeys(run for group in lacking.values() for run in group))
+            without = tuple(self._without(item, lacking)) if self._is_made(item) else ()
+            left_out.append(LeftOut(self._file_of(name), item.label, runs, without))
+        for file, pictured in self._maps().items():
+            untrained = self._lacking_maps(pictured)
+            if untrained:
+                left_out.append(LeftOut(file, f"Alignments on {pictured[0][0]}", untrained))
+        return left_out
+
+    def _without(self, item: Item, lacking: Collection[tuple[str, str, str]]) -> Iterator[str]:
+        """Word what a table or a figure is made without, models of a task together."""
+        shown = list(dict.fromkeys(one.group for one in self._run_inputs(item)))
+        for option, task in dict.fromkeys((option, task) for option, task, _ in lacking):
+            models = [model for group, place, model in shown if (group, place) == (option, task)]
+            absent = [model for model in models if (option, task, model) in lacking]
+            whose = "" if absent == models else f" of {', '.join(absent)}"
+            yield f"{WORDS.get(option, option)}{whose} on {task}"
+
+    def left_out_texts(self) -> list[str]:
+        """The same as sentences for people."""
+        texts = []
+        for one in self.left_out():
+            if one.without:
+                texts.append(f"{one.label}: made without {', '.join(one.without)}.")
+            else:
+                runs = f"{len(one.runs)} restored run{'s' * (len(one.runs) > 1)}"
+                texts.append(f"{one.label}: left out, as it needs {runs} to be trained again ({one.target}).")
+        return texts
 
     def inputs(self, wildcards: Wildcards) -> dict[str, list[str]]:
         """The files that a table or figure is made of, by option of its command; `beside`: those it reads unasked."""
@@ -407,18 +543,91 @@ class ReportFiles:
         item, *_ = self._item(wildcards)
         return {"table" if isinstance(item, TableSpec) else "figure": item.label}
 
+    def _file_of(self, name: str) -> str:
+        """The file of a table or a figure by which it is asked for."""
+        return f"{self.flow.results}/tables/{name}.csv" if name in TABLES else f"{self.flow.results}/figures/{name}.svg"
+
+    def _maps(self) -> dict[str, list[Name]]:
+        """The file of each task's heat maps, with the runs whose attention it shows."""
+        maps = {}
+        for task in self.experiment.tasks:
+            seed = self.experiment.seeds_of(task)[0]
+            posterior = self.flow.posterior(task, seed)
+            if posterior:
+                file = f"{self.flow.results}/figures/attention_{task}_seed{seed}.svg"
+                maps[file] = [(task, model, seed) for model in (*self.flow.baseline(task, seed), *posterior)]
+        return maps
+
+    def _lacking_maps(self, runs: Sequence[Name]) -> tuple[Name, ...]:
+        return tuple(run for run in runs if self.flow.lacks(run, self.flow.run_of(*run).attention))
+
     def _shown(self, items: Mapping[str, Item]) -> list[str]:
-        return [name for name, item in items.items() if item.shows(self.experiment, self.flow.kinds)]
+        shown = [name for name, item in items.items() if item.shows(self.experiment, self.flow.kinds)]
+        return [name for name in shown if not self.flow.restored or self._is_made(items[name])]
+
+    def _is_made(self, item: Item) -> bool:
+        """Whether what is there is enough for a table or a figure: some files of its first option, if it has any."""
+        first = next(iter(item.files))
+        wanted = {one.group for one in self._run_inputs(item) if one.option == first}
+        return not wanted or bool(wanted - self._lacking(item).keys())
+
+    def _lacking(self, item: Item) -> dict[tuple[str, str, str], list[Name]]:
+        """The groups of inputs that cannot be made of what restored runs have, with the runs that would be trained."""
+        lacking: dict[tuple[str, str, str], list[Name]] = {}
+        for one in self._run_inputs(item) if self.flow.restored else []:
+            run = (one.task, one.model, one.seed)
+            needed = [run] if self.flow.lacks(run, one.file) else []
+            if one.option == "significance":
+                needed = [] if Path(one.file).exists() else self._lacking_outputs(one.task, one.seed)
+            elif one.option not in item.of_runs():
+                needed = []
+            if needed:
+                lacking.setdefault(one.group, []).extend(needed)
+        return lacking
+
+    def _lacking_outputs(self, task: str, seed: int) -> list[Name]:
+        """The restored runs of a task and a seed that have no outputs to be compared with others."""
+        beam = self.flow.beams[task][0]
+        models = [*self.flow.baseline(task, seed), *self.flow.compared(task, seed)]
+        runs = [(task, model, seed) for model in models]
+        return [run for run in runs if self.flow.lacks(run, self.flow.run_of(*run).predictions("test", beam))]
 
     def _item(self, wildcards: Wildcards) -> tuple[TableSpec | FigureSpec, dict[str, list[str]], list[str]]:
         """The table or figure that a job makes, its files by option of its command, and those that it reads unasked."""
         item = TABLES[wildcards.table] if hasattr(wildcards, "table") else FIGURES[wildcards.figure]
-        tasks = item.shows(self.experiment, self.flow.kinds)
         files: dict[str, dict[str, None]] = {option: {} for option in item.files}  # keys: once each, and in order
         beside: dict[str, None] = {}
-        for task, model, seed in self.experiment.runs():
-            if task not in tasks or (item.trained and model in self.flow.ensembles):
-                continue
+        # What cannot be made of what is there is asked for by name, with all that it needs.
+        is_partial = bool(self.flow.restored) and self._is_made(item)
+        left_out = set(self._lacking(item)) if is_partial else set()
+        for one in self._run_inputs(item):
+            if one.group not in left_out:
+                files[one.option][one.file] = None
+        for task, model, seed in self._runs(item):
+            named = self._named(task, model, seed)
+            controls = f"{named['task']}/controls/{{}}/scores.json"
+            files.get("scores", {}).update((controls.format(name), None) for name in item.controls)
+            beside |= dict.fromkeys(pattern.format(**named) for pattern in item.also_reads)
+        return item, {option: list(names) for option, names in files.items()}, list(beside)
+
+    def _runs(self, item: Item) -> list[Name]:
+        """The runs that a table or a figure shows."""
+        tasks = item.shows(self.experiment, self.flow.kinds)
+        hidden = self.flow.ensembles if item.trained else []
+        return [run for run in self.experiment.runs() if run[0] in tasks and run[1] not in hidden]
+
+    def _named(self, task: str, model: str, seed: int) -> dict[str, Any]:
+        """What patterns of files have in braces, for a run."""
+        return {
+            "seed": seed,
+            "beam": self.flow.beams[task][0],
+            "task": f"{self.flow.results}/{task}",
+            "run": str(self.flow.run_of(task, model, seed).path),
+        }
+
+    def _run_inputs(self, item: Item) -> Iterator[RunInput]:
+        """All files that a table or a figure is made of, run by run."""
+        for task, model, seed in self._runs(item):
             exists = {
                 # Without the baseline, or with nothing but it, nothing is tested against it.
                 "significance": bool(self.flow.compared(task, seed)),
@@ -426,15 +635,18 @@ class ReportFiles:
                 # A test row has no pointer actions to be forced.
                 "analyses": self.flow.plan.components[model].targets == "symbols",
             }
-            named = {"seed": seed, "beam": self.flow.beams[task][0], "task": f"{self.flow.results}/{task}"}
-            named["run"] = str(self.flow.run_of(task, model, seed).path)
+            named = self._named(task, model, seed)
             for option, pattern in item.files.items():
                 if exists.get(option, True):
-                    files[option][pattern.format(**named)] = None
-            controls = f"{named['task']}/controls/{{}}/scores.json"
-            files.get("scores", {}).update((controls.format(name), None) for name in item.controls)
-            beside |= dict.fromkeys(pattern.format(**named) for pattern in item.also_reads)
-        return item, {option: list(names) for option, names in files.items()}, list(beside)
+                    yield RunInput(option, task, model, seed, pattern.format(**named))
+
+
+WORDS = {  # options of commands that take files, in words
+    "predictions": "the outputs",
+    "analyses": "the analysis",
+    "gold-scores": "the alignment scores",
+    "significance": "sacreBLEU's tests",
+}
 
 
 def _content(entry: Dataset) -> dict[str, Any]:

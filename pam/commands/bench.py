@@ -15,6 +15,7 @@ CUTS += "NAME:MASS:K over at most K of these"
     "measure training and decoding speed of models, side by side, on one core, beside that of its products",
     folder("--data", "prepared data (default: prepares the German nouns)"),
     option("--models", f"names in config/models; {CUTS}", nargs="+", default=MODELS),
+    path("--configfile", "an experiment whose variants may be named, too"),
     option("--embedding", "units of an embedding", type=int, default=64),
     option("--encoder", "LSTM units a direction", type=int, default=128),
     option("--decoder", "LSTM units", type=int, default=128),
@@ -40,5 +41,5 @@ def bench(args: Namespace) -> int:
     network = Network(**sizes, encoder_layers=args.layers, decoder_layers=args.layers)
     given = ("batch_size", "rounds", "batches", "warm_up", "beams", "precision", "threads")
     plan = Plan(network, **{name: getattr(args, name) for name in given})
-    run(args.models, plan, args.data, args.device, args.beside, args.out)
+    run(args.models, plan, args.data, args.device, args.beside, args.out, args.configfile)
     return 0

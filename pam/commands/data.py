@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from argparse import Namespace
+from argparse import BooleanOptionalAction, Namespace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,8 +88,9 @@ def word_alignments(args: Namespace) -> int:
 )
 def check(args: Namespace) -> int:
     from pam.check import check as checked
-    from pam.io import Given, UserError, find_file, parse_yaml
+    from pam.io import Given, UserError, check_configfiles, find_file, parse_yaml
 
+    check_configfiles(args.configfile or [])
     given = {}
     for text in args.config:
         key, equals, value = text.partition("=")
@@ -112,15 +113,29 @@ def check(args: Namespace) -> int:
     option("--name", "of the data set (default: the first file's)"),
     path("--registry", "YAML to add it to (default: datasets.yaml beside the first file)"),
     option("--kind", "kind of task (default: guessed)", choices=["inflection", "translation"]),
-    option("--languages", "codes of source and target, such as de en (default: by names)", nargs=2, metavar="CODE"),
+    option("--languages", "codes or names of source and target (default: by names)", nargs=2, metavar="NAME"),
+    option(
+        "--columns",
+        "names of a table's columns in their order, `-` for one that is not read",
+        nargs="+",
+        metavar="NAME",
+    ),
+    option(
+        "--header", "whether a table's first line names the columns (default: guessed)", action=BooleanOptionalAction
+    ),
+    option("--splits", "splits of the files in their order (default: by names)", nargs="+", metavar="SPLIT"),
 )
 def data(args: Namespace) -> int:
-    from pam.data.new import plain_name, write_entry
+    from pam.data.new import Choices, plain_name, write_entry
     from pam.data.tokenizers import InflectionCodec
 
     name = args.name or re.sub(r"[^A-Za-z0-9._-]+", "-", plain_name(args.files[0]).stem).strip("-.")
     registry = args.registry or args.files[0].parent / "datasets.yaml"
-    text, dataset, rows = write_entry(name, args.files, registry, args.kind, args.languages)
+    choices = Choices(
+        kind=args.kind, languages=args.languages, columns=args.columns, header=args.header, splits=args.splits
+    )
+    entry = write_entry(name, args.files, registry, choices)
+    dataset, rows, text = entry.dataset, entry.rows, entry.text
     heads = (
         InflectionCodec.columns
         if dataset.task == "inflection"
@@ -130,6 +145,9 @@ def data(args: Namespace) -> int:
     widths = [max(len(row[place]) for row in table) for place in range(len(heads))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
     sys.stdout.write(f"{dataset.task}, and these are its first rows:\n\n" + "".join(f"    {line}\n" for line in lines))
+    if entry.notes:
+        notes = "".join(f"    {note}\n" for note in entry.notes)
+        sys.stdout.write(f"\nThis was guessed; to say otherwise, remove the entry and call again:\n\n{notes}")
     sys.stdout.write(
         f"\nadded to {registry}, where you can correct it:\n\n{text}\n"
         + USE.format(name=name, registry=registry, run=how_to_run(name))

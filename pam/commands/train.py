@@ -1,4 +1,4 @@
-"""`train`, `ensemble`, `reuse`, `length-penalty`, `predict`: from a run's configuration to model and outputs."""
+"""`train`, `ensemble`, `reuse`, `length-penalty`, `predict`, `export`: from a configuration to model and outputs."""
 
 from __future__ import annotations
 
@@ -91,7 +91,8 @@ def length_penalty(args: Namespace) -> int:
     "decode a split, each line of a file, or each line of standard input",
     run_with("a trained model", required=False),
     CONFIG,
-    folder("--model", "instead of --run: a model folder by itself"),
+    path("--model", "instead of --run: a model folder by itself, or a file that `export` wrote", "PATH"),
+    option("--pretrained", "instead of --run: a model that comes with the package; a wrong name is answered with all"),
     option(
         "--split", "of the prepared data; without this, --data and --input, standard input is decoded", choices=SPLITS
     ),
@@ -118,6 +119,7 @@ def length_penalty(args: Namespace) -> int:
     DEVICE,
 )
 def predict(args: Namespace) -> int:
+    from pam import api
     from pam.decoding.generator import Generator, predict_lines, predict_split, sampling_of
     from pam.decoding.search import Sampling
     from pam.io import parse
@@ -128,8 +130,13 @@ def predict(args: Namespace) -> int:
     limit_threads()
     _check_search(args)
     run_dir, typed = RunFolder(args.run, args.config) if args.run else None, args.split is None and args.data is None
-    model_folder = run_dir.model if run_dir else args.model
-    model = load_model(model_folder, choose_device(args.device))
+    if run_dir is not None:
+        model_folder = run_dir.model
+        model = load_model(model_folder, choose_device(args.device))
+    else:
+        name = args.model if args.pretrained is None else f"{api.PRETRAINED}{args.pretrained}"
+        loaded = api.load(name, args.device)
+        model, model_folder = loaded.saved, loaded.folder
     # Of a run that was only trained there is no run.yaml.
     known = run_dir is not None and (args.config or run_dir.config_file.is_file())
     run = run_dir.load() if run_dir and known else model.run
@@ -158,6 +165,19 @@ def predict(args: Namespace) -> int:
         record = record or (None if out else run_dir.decoding(split, beam))
         out, data = out or run_dir.predictions(split, beam), data or run_dir.data(split)
     predict_split(decoder, data, split, out, record, args.n_best)
+    return 0
+
+
+@command(
+    "write a trained model as one file or folder, with a card, to be shared",
+    run_with("a trained model"),
+    path("--out", "a file, NAME.pam, or a new folder in the layout of model hubs", "PATH", required=True),
+    option("--half", "store the weights in float16", action="store_true"),
+)
+def export(args: Namespace) -> int:
+    from pam.exporting import export as export_model
+
+    export_model(RunFolder(args.run), args.out, args.half)
     return 0
 
 
@@ -209,9 +229,10 @@ def _check_search(args: Namespace) -> None:
         "name a --split, or leave them out: typed lines go to standard output",
     )
     named, given = args.run is not None, args.out is not None or args.record is not None
+    models_named = sum(name is not None for name in (args.run, args.model, args.pretrained))
     unsaid, drawn = args.temperature is None, args.temperature is not None or args.seed is not None
     for wrong, message, hint in (
-        (named == (args.model is not None), "which model is not said", "name its folder: --run, or --model"),
+        (models_named != 1, "which model is not said", "name one: --run, --model or --pretrained"),
         (args.input is not None and not typed, "--input and prepared data", "name one of the two"),
         (args.input is None and args.attention is not None, "--attention is for --input", "name a file of sources"),
         (

@@ -18,12 +18,14 @@ from pydantic import Field, field_validator, model_validator
 
 from pam.data.dataset import SPLITS, write_split
 from pam.data.features import Table, clips_in, spaced, write_table
-from pam.data.prepare import Stage, Task, TaskFormat, class_names
+from pam.data.languages import LANGUAGE, composed, language, segmentation_hint
+from pam.data.prepare import MOST_UNKNOWN, Stage, Task, TaskFormat, class_names
 from pam.data.readers import ALL, Files
+from pam.data.text_files import cleaned, lines_of
 from pam.data.tokenizers import TOKENIZERS, CaptioningCodec, CaptioningSettings, SideSettings
-from pam.data.translation import LANGUAGE, REFERENCES, SCORED, VocabularyFormat, pair_writer, read_pairs
+from pam.data.translation import REFERENCES, SCORED, VocabularyFormat, pair_writer, read_pairs
 from pam.data.vocabulary import Vocabulary
-from pam.io import Strict, UserError, atomic_write, read_json
+from pam.io import Strict, UserError, atomic_write
 
 CAPTIONS, FEATURES = "captions", "features"  # what the registry names the files by, below the split `all`
 
@@ -81,7 +83,7 @@ def read_captions(path: Path) -> dict[str, list[str]]:
     It is JSON, in one of three forms: an object of clips, each with a list of captions; a list of objects with `id` and
     `caption`; or MSR-VTT's object, whose `sentences` have a `video_id` and a `caption` each, in the order of `videos`.
     """
-    content = read_json(path)
+    content = _read_json(path)
     found: dict[str, list[str]] = defaultdict(list)
     records: Any = content
     if isinstance(content, dict):
@@ -105,6 +107,15 @@ def read_captions(path: Path) -> dict[str, list[str]]:
             raise UserError(f"the clip {clip!r} has a tab or a line end in its name", file=path, hint="rename it")
         found[clip] += texts
     return dict(found)
+
+
+def _read_json(path: Path) -> Any:
+    """The content of a user's JSON, also compressed; a UserError names the line that is none."""
+    try:
+        return json.loads("\n".join(line.text for line in lines_of(path)))
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", None)
+        raise UserError(f"this is not valid JSON: {error}", file=path, line=line, hint="correct the file") from error
 
 
 class Extract(Stage[CaptioningFormat]):
@@ -160,16 +171,16 @@ class Extract(Stage[CaptioningFormat]):
     def _write(self, split: str, clips: list[str], captions: Mapping[str, list[str]], path: Path) -> dict[str, Any]:
         """Training has a line for each caption, of which a sample may be drawn; other splits one for each clip."""
         with pair_writer(self.out / "extract", split) as writer:
-            cleaned = {clip: [" ".join(text.split()) for text in captions[clip]] for clip in clips}
-            for clip, texts in cleaned.items():
+            texts_of = {clip: [cleaned(composed(text)) for text in captions[clip]] for clip in clips}
+            for clip, texts in texts_of.items():
                 if not all(texts):
                     hint = "complete it or delete it"
                     raise UserError(
                         f"caption {texts.index('') + 1} of the clip `{clip}` is empty", file=path, hint=hint
                     )
-            rows = [(clip, text) for clip in clips for text in cleaned[clip]]
+            rows = [(clip, text) for clip in clips for text in texts_of[clip]]
             if split in SCORED:
-                rows = [(clip, json.dumps(cleaned[clip], ensure_ascii=False)) for clip in clips]
+                rows = [(clip, json.dumps(texts_of[clip], ensure_ascii=False)) for clip in clips]
             drawn, writer.dropped["not in the sample"] = self.layout.sample.of(split, iter(rows))
             for row in drawn:
                 writer.write(*row)
@@ -235,6 +246,7 @@ class Index(Stage[CaptioningFormat]):
             symbols = (self._frames(table, clip) for clip, _ in rows[split]), (text.split() for _, text in rows[split])
             split_made = write_split(self.out, split, rows[split], symbols, made, source_eos=False)
             counts[split] = {"rows": len(split_made), **split_made.symbol_counts()}
+            self._check_known(split, counts[split], rows[split])
         for split in SCORED:
             name = REFERENCES.format(split=split)
             with atomic_write(self.out / name) as temporary:
@@ -248,6 +260,14 @@ class Index(Stage[CaptioningFormat]):
             "splits": counts, "pairs_in_train_too": shared,
             "warnings": [warning.format(count, split) for split, count in shared.items() if count],
         }  # fmt: skip
+
+    def _check_known(self, split: str, counted: Mapping[str, Any], rows: list[tuple[str, str]]) -> None:
+        """Refuse captions whose words are whole phrases, which training mostly lacks, in a language without spaces."""
+        unknown = counted["target"]["unknown"] / max(1, counted["target"]["symbols"])
+        words = [word for _, caption in rows for word in caption.split()]
+        hint = segmentation_hint(words, language(self.layout.language), self.layout.tokenize, subwords=False)
+        if hint and unknown > MOST_UNKNOWN:
+            raise UserError(f"{split}: training has only {1 - unknown:.0%} of the words", hint=hint)
 
     @staticmethod
     def _frames(table: Table, clip: str) -> list[str]:

@@ -334,7 +334,8 @@ class Prepared:
             if name in self.summary["outputs_sha256"]:
                 _existing(self.folder / name)
         codec = load_codec(self.summary["task"], self.folder)
-        for name in codec.files:
+        prepared = [name for name in codec.optional_files if name in self.summary["outputs_sha256"]]
+        for name in {*codec.files_in(self.folder), *prepared}:
             self.file(name)
         return codec
 

@@ -309,6 +309,12 @@ def check_fetched(dataset: Dataset, raw: Path) -> dict[str, str]:
     return found
 
 
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all files of a folder."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
 def _read_record(path: Path) -> dict[str, Any]:
     record = read_json(path) if path.is_file() else {}
     if not isinstance(record, dict) or not all(isinstance(v, dict) for v in record.values()):

@@ -20,7 +20,7 @@ from pam.data.archives import extract_all
 from pam.io import UserError, atomic_write, read_json, scratch_folder, write_json
 
 Vectors = NDArray[np.float32]  # (frames, units) of a clip
-HDF5 = (".h5", ".hdf5")  # how names of files end that hold an array for each clip, by its name
+HDF5 = b"\x89HDF\r\n\x1a\n"  # the first bytes of a file that holds an array for each clip, by its name
 ARRAY = ".npy"  # how names of files end that hold the array of the clip that they are named for
 # What numpy and h5py raise at headers that they cannot read, or that describe more than there is.
 DAMAGED = (
@@ -95,10 +95,11 @@ def clips_in(path: Path) -> Iterator[tuple[list[str], Callable[[str], Vectors]]]
 
     A UserError says that the file holds none, or names the clip that is not as it should be.
     """
-    opened = _hdf5 if path.suffix in HDF5 else _archive
+    with open(path, "rb") as file:
+        opened = _hdf5 if file.read(len(HDF5)) == HDF5 else _archive
     with opened(path) as (names, read):
         if not names:
-            hint = "put a `.npy` file for each clip into the archive, or name an HDF5 file `.h5`"
+            hint = "put a `.npy` file for each clip into the archive, or name an HDF5 file with an array for each"
             raise UserError("no features of clips", file=path, hint=hint)
         yield names, read
 

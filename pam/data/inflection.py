@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import shutil
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, islice
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from pam.data.dataset import SPLITS, write_split
+from pam.data.dataset import SPLITS, Prepared, write_split
 from pam.data.prepare import FEWEST_SYMBOLS, MOST_UNKNOWN, Stage, Task, TaskFormat, class_names
-from pam.data.readers import ALL, Files, Line, cells_of, plain_lines
+from pam.data.readers import ALL, Faults, Files
 from pam.data.sampling import Divide, drawn_groups
-from pam.data.tokenizers import InflectionCodec
+from pam.data.text_files import Line, cells_of, check_plain, cleaned, lines_of
+from pam.data.tokenizers import InflectionCodec, InflectionSettings, split_features
 from pam.data.vocabulary import Vocabulary
-from pam.io import UserError
+from pam.io import UserError, atomic_write
 
 SEPARATORS = (",", ";", "|", "+", " ")  # that people write between two features
+CLEARLY = 0.8  # share of a column's different cells that the other one has at most, if the other is the lemma
 ALIGNED = ("train", "dev")  # splits whose alignments are given: those that training may look at
 
 
@@ -32,10 +35,11 @@ class InflectionFormat(TaskFormat):
     # An ending is no letter of the lemma: what writes it attends to the lemma's end.
     source_eos: bool = Field(True, description="whether sources end in an end symbol, which can be attended to")
     columns: list[str] = Field(list(InflectionCodec.columns), description="order of the columns")
-    separator: str = Field(",", min_length=1, description="separates two features")
+    separator: str = Field(",", min_length=1, description="separates two features, outside of brackets")
     delimiter: str = Field("\t", min_length=1, max_length=1, description="separates two columns")
     quotes: bool = Field(False, description="columns may be in double quotes, as in CSV")
     heading: bool = Field(False, description="the first line names the columns, and is no row")
+    blank_lines: Literal["refuse", "drop"] = Field("refuse", description="`drop` leaves out lines without text")
     divide: Divide | None = Field(None, description="null: each split has its own file; else all rows are in one")
 
     @field_validator("columns")
@@ -45,9 +49,13 @@ class InflectionFormat(TaskFormat):
             raise ValueError(f"name each of {', '.join(InflectionCodec.columns)} once")
         return columns
 
+    def codec(self) -> InflectionCodec:
+        names = ("separator", "delimiter", "quotes", "columns")
+        return InflectionCodec(InflectionSettings(**{name: getattr(self, name) for name in names}))
+
 
 class Row(NamedTuple):
-    """One checked row; features are separated by commas."""
+    """One checked row; features are separated as in the data's files."""
 
     lemma: str
     features: str
@@ -61,66 +69,140 @@ class Index(Stage[InflectionFormat]):
 
     def run(self) -> dict[str, Any]:
         """Sizes of the vocabularies; by split its rows, and its symbols that training lacks; lemmas in two splits."""
-        rows, left_out, codec = self._read(), {}, InflectionCodec()
-        for name, own in rows.items():
-            drawn, left_out[name] = self.layout.sample.of(name, own)
-            rows[name] = list(drawn)
-        sources = {name: [codec.source_symbols(row[:2]) for row in own] for name, own in rows.items()}
-        targets = {name: [codec.target_symbols(row.form) for row in own] for name, own in rows.items()}
-        source, target = Vocabulary.of(sources["train"]), Vocabulary.of(targets["train"])
+        rows, dropped, warnings = self._read()
+        left_out = {}
         for name in rows:
-            features = [
-                symbols[: len(symbols) - len(row.lemma)] for symbols, row in zip(sources[name], rows[name], strict=True)
-            ]
+            drawn, left_out[name] = self.layout.sample.of(name, rows[name])
+            rows[name] = list(drawn)
+        codec = self.layout.codec()
+        if self.base is not None:
+            # Symbols are those of the models that are tested, so that rows are written as theirs were.
+            codec = InflectionCodec.load(self.base)
+            separator = self.layout.separator
+            for name in rows:
+                rows[name] = [row._replace(features=_joined(row.features, separator, codec)) for row in rows[name]]
+
+        sources = {name: [codec.source_symbols(row[:2]) for row in rows[name]] for name in rows}
+        targets = {name: [codec.target_symbols(row.form) for row in rows[name]] for name in rows}
+        source, target = self._vocabularies(sources, targets)
+        for name in rows:
+            paired = zip(sources[name], rows[name], strict=True)
+            features = [symbols[: len(symbols) - len(row.lemma)] for symbols, row in paired]
             self._check_known(name, features, source)
         source.save(self.out / "source.vocab")
         target.save(self.out / "target.vocab")
-        aligner = CharacterAligner.fit([(row.lemma, row.form) for row in rows["train"]])
+        codec.save(self.out)
+
+        alignments = self._alignments(rows, sources)
         counts: dict[str, dict[str, Any]] = {}
-        for name, own in rows.items():
-            alignment = None
-            if name in ALIGNED:
-                aligned = aligner.align([(row.lemma, row.form) for row in own])
-                # In a source row the lemma comes last, after the features.
-                offsets = [len(symbols) - len(row.lemma) for symbols, row in zip(sources[name], own, strict=True)]
-                alignment = ([first + at for at in each] for first, each in zip(offsets, aligned, strict=True))
-            given = own, (sources[name], targets[name]), (source, target), alignment
-            write_split(self.out, name, *given, self.layout.source_eos)
-            cells = Counter((row.lemma, row.features) for row in set(own))
-            counts[name] = {"rows": len(own), "lemmas": len({row.lemma for row in own})}
-            counts[name]["not_in_sample"] = left_out[name]
-            counts[name]["duplicate_rows"] = len(own) - len(set(own))
-            counts[name]["cells_with_several_forms"] = sum(forms > 1 for forms in cells.values())
+        if self.base is not None:
+            self._copy_dev(self.base)
+            counts |= {split: Prepared(self.base).summary["splits"][split] for split in ("train", "dev")}
+        for name in rows:
+            write_split(
+                self.out,
+                name,
+                rows[name],
+                (sources[name], targets[name]),
+                (source, target),
+                alignments.get(name),
+                self.layout.source_eos,
+            )
+            counts[name] = _counts(rows[name]) | {"not_in_sample": left_out[name]}
+            if self.layout.blank_lines == "drop":
+                counts[name]["blank_lines"] = dropped[name]
             for side, symbols, vocabulary in (("source", sources[name], source), ("target", targets[name], target)):
                 unseen = Counter(symbol for row in symbols for symbol in row if symbol not in vocabulary)
                 counts[name][f"unseen_{side}"] = dict(sorted(unseen.items()))
-        lemmas, shared, warnings = {name: {row.lemma for row in own} for name, own in rows.items()}, {}, []
-        for one, other in combinations(lemmas, 2):
-            if both := sorted(lemmas[one] & lemmas[other]):
-                names, examples = f"{one} and {other}", both[:5]
-                shared[names] = {"count": len(both), "examples": examples}
-                found = f"{names} share lemmas: {len(both)}, for example {', '.join(examples)}"
-                warnings.append(f"{found}; scores on them are too good")
+        shared = self._shared_lemmas(rows)
+        for names, lemmas in shared.items():
+            examples = ", ".join(lemmas["examples"])
+            warnings.append(
+                f"{names} share lemmas: {lemmas['count']}, for example {examples}; scores on them are too good"
+            )
         sizes = {"source_symbols": len(source), "target_symbols": len(target)}
         return {**sizes, "splits": counts, "lemmas_in_two_splits": shared, "warnings": warnings}
 
-    def _read(self) -> dict[str, list[Row]]:
-        """The rows of each split; where they are divided, no lemma is in two."""
+    def _read(self) -> tuple[dict[str, list[Row]], dict[str, int], list[str]]:
+        """The rows of each split, how many blank lines were left out, and warnings; no lemma is in two splits where
+        rows are divided. A UserError counts the faulty lines of all files."""
         rows = {}
+        dropped = {}
+        faults = Faults()
         for name, path in self.files.items():
             if not isinstance(path, Path):
                 raise UserError(f"split {name} has several files", hint="name one file of three columns")
-            rows[name] = read_rows(path, self.layout)
-        if (divide := self.layout.divide) is None:
-            return rows
-        (together,), groups = rows.values(), defaultdict(list)
+            rows[name], dropped[name] = _read_rows(path, self.layout, faults)
+        faults.check()
+        for name, path in self.files.items():
+            if not rows[name]:
+                raise UserError("the file has no rows", file=str(path), hint="write some, or fetch it again")
+        divide = self.layout.divide
+        if divide is None:
+            return rows, dropped, []
+
+        (together,) = rows.values()
+        groups = defaultdict(list)
         for number, row in enumerate(together):
             groups[row.lemma].append(number)
-        drawn = drawn_groups(groups, {"test": divide.test, "dev": divide.dev}, divide.seed)
+        sizes = {"test": divide.test, "dev": divide.dev}
+        drawn = drawn_groups(groups, sizes, divide.seed)
         if not all(drawn.values()):
             message = f"{len(groups)} lemmas are too few for {divide.dev} rows of dev and {divide.test} of test"
             raise UserError(message, hint="ask for fewer in `divide`")
-        return {split: [together[number] for number in numbers] for split, numbers in drawn.items()}
+        warnings = []
+        for split, size in sizes.items():
+            if len(drawn[split]) != size:
+                warnings.append(
+                    f"{split} has {len(drawn[split])} rows and not {size}, as rows of a lemma stay together"
+                )
+        divided = {split: [together[number] for number in numbers] for split, numbers in drawn.items()}
+        return divided, dict.fromkeys(divided, 0) | {"train": dropped[ALL]}, warnings
+
+    def _vocabularies(
+        self, sources: Mapping[str, Sequence[list[str]]], targets: Mapping[str, Sequence[list[str]]]
+    ) -> tuple[Vocabulary, Vocabulary]:
+        """Vocabularies of both sides: all symbols of training, or those of the data that trained the models."""
+        if self.base is None:
+            return Vocabulary.of(sources["train"]), Vocabulary.of(targets["train"])
+        base = Prepared(self.base)
+        return base.source, base.target
+
+    @staticmethod
+    def _alignments(
+        rows: Mapping[str, Sequence[Row]], sources: Mapping[str, Sequence[list[str]]]
+    ) -> dict[str, list[list[int]]]:
+        """Source positions of the characters of forms, for the splits that training may look at."""
+        if "train" not in rows:
+            return {}
+        aligner = CharacterAligner.fit([(row.lemma, row.form) for row in rows["train"]])
+        alignments = {}
+        for name in ALIGNED:
+            aligned = aligner.align([(row.lemma, row.form) for row in rows[name]])
+            # In a source row the lemma comes last, after the features.
+            offsets = [len(symbols) - len(row.lemma) for symbols, row in zip(sources[name], rows[name], strict=True)]
+            alignments[name] = [
+                [offset + position for position in positions]
+                for offset, positions in zip(offsets, aligned, strict=True)
+            ]
+        return alignments
+
+    def _copy_dev(self, base: Path) -> None:
+        """Take over the development split of other data, by which a model's length penalty and others are chosen."""
+        for name in ("dev.tsv", "dev.safetensors"):
+            with atomic_write(self.out / name) as temporary:
+                shutil.copyfile(Prepared(base).file(name), temporary)
+
+    def _shared_lemmas(self, rows: Mapping[str, Sequence[Row]]) -> dict[str, dict[str, Any]]:
+        """Lemmas that two splits have, counted, with examples."""
+        lemmas = {name: {row.lemma for row in rows[name]} for name in rows}
+        if self.base is not None:
+            lemmas = {"train": {row[0] for row in _rows_of_base(self.base, "train")}} | lemmas
+        shared = {}
+        for first, second in combinations(lemmas, 2):
+            if both := sorted(lemmas[first] & lemmas[second]):
+                shared[f"{first} and {second}"] = {"count": len(both), "examples": both[:5]}
+        return shared
 
     def _check_known(self, split: str, features: Sequence[Sequence[str]], known: Vocabulary) -> None:
         """Refuses a split most of whose features training lacks, as where columns are read in a wrong order."""
@@ -139,15 +221,39 @@ class Index(Stage[InflectionFormat]):
         raise UserError(message, file=path, hint=hint)
 
 
+def _joined(features: str, separator: str, codec: InflectionCodec) -> str:
+    """Write features with the separator of a codec."""
+    return codec.settings.separator.join(split_features(features, separator))
+
+
+def _rows_of_base(base: Path, split: str) -> Iterator[list[str]]:
+    return (line.text.split("\t") for line in lines_of(Prepared(base).file(f"{split}.tsv")))
+
+
+def _counts(rows: Sequence[Row]) -> dict[str, Any]:
+    """Numbers of rows, lemmas, repeated rows, and cells of paradigms with several forms."""
+    cells = Counter((row.lemma, row.features) for row in set(rows))
+    return {
+        "rows": len(rows),
+        "lemmas": len({row.lemma for row in rows}),
+        "duplicate_rows": len(rows) - len(set(rows)),
+        "cells_with_several_forms": sum(forms > 1 for forms in cells.values()),
+    }
+
+
 class Inflection(Task[InflectionFormat]):
     """The kind of task; the only one whose characters are aligned, as pointer actions need it."""
 
     Format = InflectionFormat
     STAGES: ClassVar[Mapping[str, type[Stage[Any]]]] = {"index": Index}
+    tests_alone = True
     has_actions = True
 
     def splits(self, layout: InflectionFormat) -> tuple[str, ...]:
         return SPLITS if layout.divide is None else (ALL,)
+
+    def symbols(self, layout: InflectionFormat) -> dict[str, Any]:
+        return {"source_eos": layout.source_eos}
 
     def first_rows(self, files: Files, layout: InflectionFormat, count: int) -> dict[str, list[tuple[str, ...]]]:
         paths = {split: path for split, path in files.items() if isinstance(path, Path)}
@@ -160,32 +266,47 @@ class Inflection(Task[InflectionFormat]):
 
 def read_cells(path: Path, layout: InflectionFormat) -> Iterator[tuple[Line, list[str]]]:
     """Lines with their three columns; errors are those of `rows_of`."""
-    for line in plain_lines(path):
-        if line.number == 1 and layout.heading:
-            continue
-        composed = line._replace(text=unicodedata.normalize("NFC", line.text))
-        cells = [cell.strip() for cell in cells_of(composed, layout.delimiter, layout.quotes)]
-        if len(cells) != len(layout.columns):
-            message = f"{len(cells)} columns instead of 3" if line.text.strip() else "the line is blank"
-            between = "one tab" if layout.delimiter == "\t" else f"`{layout.delimiter}`"
-            raise line.error(message, f"write {', '.join(layout.columns)}, with {between} between two columns")
-        yield line, cells
+    for line in _lines(path, layout):
+        if cleaned(line.text) or layout.blank_lines == "refuse":
+            yield line, _cells(line, layout)
+
+
+def _lines(path: Path, layout: InflectionFormat) -> Iterator[Line]:
+    """Lines of a file without its heading."""
+    return islice(lines_of(path), int(layout.heading), None)
+
+
+def _cells(line: Line, layout: InflectionFormat) -> list[str]:
+    """The three columns of a line, in Unicode's composed form (NFC)."""
+    check_plain(line)
+    composed = line._replace(text=unicodedata.normalize("NFC", line.text))
+    cells = [cell.strip() for cell in cells_of(composed, layout.delimiter, layout.quotes)]
+    if len(cells) == len(layout.columns):
+        return cells
+    between = "one tab" if layout.delimiter == "\t" else f"`{layout.delimiter}`"
+    hint = f"write {', '.join(layout.columns)}, with {between} between two columns"
+    if line.text.strip():
+        raise line.error(f"{len(cells)} columns instead of 3", hint)
+    raise line.error("the line is blank", f"{hint}, or leave it out: `format: {{blank_lines: drop}}`")
 
 
 def guess_columns(rows: Sequence[Sequence[str]]) -> tuple[list[str], str]:
     """The likely order of three columns, and what is between two features.
 
-    Features are what repeats most, split by the likeliest separator; of the others, the lemma is what repeats more, or
-    the first.
+    Features are what repeats most, split by the likeliest separator; of the others, the lemma is what clearly repeats
+    more, or the first, as where there are no features.
     """
     columns = list(zip(*rows, strict=True))
 
     def novelty(choice: tuple[int, str]) -> float:
-        parts = [part.strip() for cell in columns[choice[0]] for part in cell.split(choice[1])]
+        column, separator = choice
+        parts = [part for cell in columns[column] for part in split_features(cell, separator) or [""]]
         return len(set(parts)) / len(parts)
 
     features, separator = min(((place, one) for place in range(3) for one in SEPARATORS), key=novelty)
-    lemma, form = sorted({0, 1, 2} - {features}, key=lambda place: (len(set(columns[place])), place))
+    lemma, form = sorted({0, 1, 2} - {features})
+    if any(columns[features]) and len(set(columns[form])) < CLEARLY * len(set(columns[lemma])):
+        lemma, form = form, lemma
     names = {features: "features", lemma: "lemma", form: "form"}
     return [names[place] for place in range(3)], separator
 
@@ -193,20 +314,42 @@ def guess_columns(rows: Sequence[Sequence[str]]) -> tuple[list[str], str]:
 def rows_of(path: Path, layout: InflectionFormat) -> Iterator[Row]:
     """Rows of a file of three columns, in Unicode's composed form (NFC).
 
-    A UserError names the line of a wrong number of columns, of an empty lemma or form, or as `plain_lines`.
+    A UserError names the line of a wrong number of columns, of an empty lemma or form, of a control character, or as
+    `lines_of`.
     """
-    for line, cells in read_cells(path, layout):
-        named = dict(zip(layout.columns, cells, strict=True))
-        for name in ("lemma", "form"):
-            if not named[name]:
-                raise line.error(f"the {name} is empty", "complete the line or delete it")
-        features = (feature.strip() for feature in named["features"].split(layout.separator))
-        yield Row(named["lemma"], ",".join(filter(None, features)), named["form"])
+    return (_row(line, cells, layout) for line, cells in read_cells(path, layout))
+
+
+def _row(line: Line, cells: Sequence[str], layout: InflectionFormat) -> Row:
+    named = dict(zip(layout.columns, cells, strict=True))
+    for name in ("lemma", "form"):
+        if not named[name]:
+            raise line.error(f"the {name} is empty", "complete the line or delete it")
+    features = split_features(named["features"], layout.separator)
+    return Row(named["lemma"], layout.separator.join(features), named["form"])
 
 
 def read_rows(path: Path, layout: InflectionFormat) -> list[Row]:
-    """All rows of a file, as `rows_of`."""
-    return list(rows_of(path, layout))
+    """All rows of a file, as `rows_of`; a UserError counts all faulty lines and names the first ones."""
+    faults = Faults()
+    rows, _ = _read_rows(path, layout, faults)
+    faults.check()
+    return rows
+
+
+def _read_rows(path: Path, layout: InflectionFormat, faults: Faults) -> tuple[list[Row], int]:
+    """All rows of a file, and how many blank lines were left out; faulty lines are added to `faults`."""
+    rows = []
+    dropped = 0
+    for line in _lines(path, layout):
+        if layout.blank_lines == "drop" and not cleaned(line.text):
+            dropped += 1
+            continue
+        try:
+            rows.append(_row(line, _cells(line, layout), layout))
+        except UserError as error:
+            faults.add(error)
+    return rows, dropped
 
 
 # Monotone character alignments by the memoryless stochastic transducer of Ristad and Yianilos (1998, section 2): a pair

@@ -1,127 +1,39 @@
-"""Text files as lines with their places, and a reader for each way in which files hold sentence pairs.
+"""A reader for each way in which files hold sentence pairs.
 
 A reader's fields are what one can choose, in `read: {kind: NAME, field: value, ...}`.
 """
 
 from __future__ import annotations
 
-import codecs
-import csv
-import gzip
 import html
 import json
-import lzma
 import re
-import sys
-import zlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
 from pam.data.archives import extract_all
 from pam.data.dataset import SPLITS
 from pam.data.sampling import Divide, divided
+from pam.data.text_files import MARKUP, SEGMENT, SUFFIXES, Line, cells_of, cleaned, lines_of, refuse_markup, text_lines
+from pam.data.text_files import read_lines as read_lines
 from pam.io import Strict, UserError, scratch_folder, unknown
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
-# Characters that show nothing and that other readers take for the end of a line or file.
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-REFERENCE = " <ref> "  # between two references of one text, in what a reader gives as its target
 Files = Mapping[str, Path | Mapping[str, Path]]  # split to its file, or to its files by what they hold, as a language
 ALL = "all"  # the one split, in a registry, of pairs that a reader divides into train, dev and test
-# The first bytes of compressed files, none of which begins a text in UTF-8, how their names end, and what opens them.
-COMPRESSED: tuple[tuple[bytes, str, Callable[[Path], Any]], ...] = (
-    (b"\x1f\x8b", ".gz", gzip.open), (b"\xfd7zXZ\x00", ".xz", lzma.open), (b"\x28\xb5\x2f\xfd", ".zst", zstd.open),
-)  # fmt: skip
-DAMAGED = (gzip.BadGzipFile, lzma.LZMAError, zstd.ZstdError, EOFError, zlib.error)
 Languages = tuple[str, str]  # names of source and target: codes of languages, or fields of a record
-
-
-class Line(NamedTuple):
-    """A line and its place."""
-
-    text: str
-    file: Path
-    number: int
-
-    def error(self, message: str, hint: str) -> UserError:
-        return UserError(message, file=self.file, line=self.number, hint=hint)
-
-
 Pair = tuple[Line, Line]  # a sentence and its translation
-
-
-def read_lines(path: Path | str) -> list[str]:
-    """Lines of a UTF-8 file without their ends; a UserError as `plain_lines`."""
-    return [line.text for line in plain_lines(Path(path))]
-
-
-def plain_lines(path: Path) -> Iterator[Line]:
-    """Lines as `lines_of`; a control character in one is a UserError too."""
-    for line in lines_of(path):
-        if control := CONTROL.search(line.text):
-            message = f"control character U+{ord(control[0]):04X} in the text"
-            raise line.error(message, "delete it; a line ends with LF or CR LF")
-        yield line
-
-
-def lines_of(path: Path) -> Iterator[Line]:
-    """Lines of a UTF-8 file, also compressed (gzip, xz or zstd), read one after another.
-
-    Ends of lines (LF or CR LF) and a byte order mark are dropped. Only line feeds end lines: characters such as
-    U+2028 belong to the text. A UserError names the line of a file that is missing, empty, damaged, or not UTF-8.
-    """
-    empty, number = True, 0
-    try:
-        with _opened(path) as file:
-            for number, raw in enumerate(file, 1):
-                content = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
-                empty = empty and not content.strip()
-                yield Line(content.decode("utf-8").removesuffix("\n").removesuffix("\r"), path, number)
-    except UnicodeDecodeError as error:
-        message = f"this is not UTF-8 text: byte 0x{error.object[error.start]:02x}"
-        raise UserError(message, file=path, line=number, hint="save the file as UTF-8") from error
-    except (FileNotFoundError, IsADirectoryError) as error:
-        raise UserError("no such file", file=path, hint="check its name, or fetch the data set first") from error
-    except PermissionError as error:
-        raise UserError("no permission to read this file", file=path, hint="change its permissions") from error
-    except DAMAGED as error:
-        hint = "delete it and fetch the data set again"
-        raise UserError("the compressed file is damaged or cut short", file=path, hint=hint) from error
-    if empty:
-        raise UserError("the file is empty", file=path, hint="write it, or fetch it again")
-
-
-def _opened(path: Path) -> IO[bytes]:
-    """The bytes of a file, unpacked if its content or its name says that it is compressed."""
-    with open(path, "rb") as file:
-        begin = file.read(8)
-    for mark, suffix, opens in COMPRESSED:
-        if begin.startswith(mark) or path.suffix == suffix:
-            opened: IO[bytes] = opens(path)
-            return opened
-    return open(path, "rb")
-
-
-def cells_of(line: Line, delimiter: str, quotes: bool = False) -> list[str]:
-    """The columns of a line; with `quotes`, one in quotes may hold the delimiter (RFC 4180), but no line end."""
-    if not quotes:
-        return line.text.split(delimiter)
-    try:
-        return next(csv.reader([line.text], delimiter=delimiter, strict=True), [""])
-    except csv.Error as error:
-        raise line.error(
-            f"wrong quotes: {error}", "end each quoted column in its line, and double quotes in it"
-        ) from error
+SEPARATORS = ("\t", ";", ",", "|")  # that people write between two columns
+COMPLETE = "complete the line or delete it, or correct `read` in the registry"
+LOOKED_AT = 1000  # lines by which a file of segments is told from one of lines
+MARKUP_SUFFIXES = frozenset({".sgm", ".sgml", ".xml"})
+SHOWN = 5  # faulty lines whose places are said
+OF_SEVERAL = re.compile(r"<(?:src|ref|hyp|tuv)\b[^<>]*\blang\s*=[^<>]*>", re.IGNORECASE)  # texts of several languages
 
 
 def aligned(one: Path, other: Path, read: Callable[[Path], Iterator[Line]] = lines_of) -> Iterator[Pair]:
@@ -134,6 +46,31 @@ def aligned(one: Path, other: Path, read: Callable[[Path], Iterator[Line]] = lin
             hint = "line n of one file must translate line n of the other"
             raise UserError(f"{counts[0]} lines, but {other} has {counts[1]}", file=one, hint=hint)
         yield line, partner
+
+
+class Faults:
+    """Faulty lines of one or several files, of which all are counted and the first ones shown."""
+
+    def __init__(self) -> None:
+        self.errors: list[UserError] = []
+        self.count = 0
+
+    def add(self, error: UserError) -> None:
+        self.count += 1
+        if len(self.errors) < SHOWN:
+            self.errors.append(error)
+
+    def check(self) -> None:
+        """Raise the first error, with the number of all and the places of the first ones."""
+        if not self.errors:
+            return
+        first = self.errors[0]
+        message = first.message
+        if self.count > 1:
+            places = ", ".join(f"{Path(str(error.file)).name}:{error.line}" for error in self.errors)
+            more = ", ..." if self.count > len(self.errors) else ""
+            message = f"{message}; {self.count} lines are faulty: {places}{more}"
+        raise UserError(message, file=first.file, line=first.line, hint=first.hint)
 
 
 class Reader(Strict):
@@ -214,36 +151,58 @@ class Columns(DividingReader):
         """Lines with their columns; a UserError names one that lacks one of `places`."""
         for line in islice(lines_of(path), int(self.heading), None):
             cells = cells_of(line, self.separator, self.quotes)
-            if not all(-len(cells) <= place < len(cells) for place in places):
+            inside = [place for place in places if -len(cells) <= place < len(cells)]
+            # Counted from the end, one column of a short line may be both.
+            if len({place % len(cells) for place in inside}) < len(set(places)):
                 message = f"{len(cells)} columns are too few" if line.text.strip() else "the line is blank"
-                raise line.error(message, "complete the line or delete it, or correct `read` in the registry")
+                raise line.error(message, f"{self._other_separator(line)}{COMPLETE}")
             yield line, cells
+
+    def _other_separator(self, line: Line) -> str:
+        """Begin a hint with what may separate the columns of a line, where `separator` is not in it."""
+        if self.separator in line.text:
+            return ""
+        other = next((mark for mark in SEPARATORS if mark in line.text), None)
+        return "" if other is None else f"if columns are separated by {other!r}, write `separator`; "
 
 
 class Lines(DividingReader):
     """A file for each language, in which line n of one translates line n of the other."""
 
     kind: Literal["lines"] = "lines"
+    markup: Literal["refuse", "keep"] = Field("refuse", description="`keep` reads tags, such as `<doc>`, as text")
 
     def pairs(self, split: str, own: Any, languages: Languages) -> Iterator[Pair]:
-        known = {} if isinstance(own, Path) else own
+        files = {} if isinstance(own, Path) else own
         for language in languages:
-            if language not in known:
+            if language not in files:
                 hint = f"name it in the registry: {split}: {{{language}: FILE, ...}}"
+                if isinstance(own, Path):
+                    hint = f"{_fitting_reader(own)}, or {hint}"
                 raise UserError(f"split {split} has no file for the language `{language}`", hint=hint)
-        return aligned(known[languages[0]], known[languages[1]], self.lines)
+        return aligned(files[languages[0]], files[languages[1]], self.lines)
 
     def lines(self, path: Path) -> Iterator[Line]:
-        return lines_of(path)
+        return text_lines(path) if self.markup == "refuse" else lines_of(path)
+
+
+def _fitting_reader(path: Path) -> str:
+    """Name the reader for a file that holds both texts, as the first of its lines shows."""
+    line = next((line for line in lines_of(path) if line.text.strip()), None)
+    if line is not None and line.text.lstrip().startswith("{"):
+        return "write `read: jsonl`, as the file has JSON lines"
+    return "write `read: {kind: columns, columns: {NAME: NUMBER, ...}}` for a file of both"
 
 
 class JsonLines(DividingReader):
     """A JSON object a line, of which two keys hold source and target: those that the format calls so.
 
-    A list in place of a text has several references, for tasks that know them.
+    A list in place of a target has several references, of which the first is learned. A list of pieces of one text,
+    such as its words, is named in `joined`.
     """
 
     kind: Literal["jsonl"] = "jsonl"
+    joined: list[str] = Field([], description="keys whose lists are one text in pieces, such as words or sentences")
     only: dict[str, dict[str, str]] = Field(
         {}, description="split to the records that it takes: key to a regular expression of its whole value"
     )
@@ -264,31 +223,51 @@ class JsonLines(DividingReader):
     def pairs(self, split: str, own: Any, languages: Languages) -> Iterator[Pair]:
         if not isinstance(own, Path):
             raise UserError(f"split {split} has several files", hint="name one with JSON lines")
-        taken = {key: re.compile(expression) for key, expression in self.only.get(split, {}).items()}
+        wanted = {key: re.compile(expression) for key, expression in self.only.get(split, {}).items()}
         for line in lines_of(own):
-            record = self._record(line, (*languages, *taken))
-            if all(expression.fullmatch(str(record[key])) for key, expression in taken.items()):
-                source, target = (line._replace(text=record[name]) for name in languages)
-                yield source, target
+            record = _record(line, (*languages, *wanted))
+            if all(expression.fullmatch(str(record[key])) for key, expression in wanted.items()):
+                source = self._text(line, languages[0], record[languages[0]])
+                if source.more:
+                    hint = f"write `read: {{kind: jsonl, joined: [{languages[0]}]}}` if it is one text in pieces"
+                    raise line.error(f"`{languages[0]}` is a list, and a source is one text", hint)
+                yield source, self._text(line, languages[1], record[languages[1]])
 
-    def _record(self, line: Line, keys: Sequence[str]) -> dict[str, Any]:
-        """What a line holds; a UserError if that is no object with these keys, of which the first two hold text."""
-        try:
-            record = json.loads(line.text)
-        except ValueError as error:
-            raise line.error(f"this is not JSON: {error}", "write one object a line, or delete the line") from error
-        if not isinstance(record, dict):
-            raise line.error("this is not an object", 'write {"key": "text", ...} on each line')
-        for key in keys:
-            if key not in record:
-                found = ", ".join(f"`{name}`" for name in record) or "none"
-                raise line.error(f"no key `{key}`", f"keys of this line: {found}; correct `format` in the registry")
-        for key in keys[:2]:
-            texts = record[key] if isinstance(record[key], list) else [record[key]]
-            if not all(isinstance(text, str) for text in texts):
-                raise line.error(f"`{key}` is not text", "write a string there, in quotes, or a list of strings")
-            record[key] = REFERENCE.join(texts)
-        return record
+    def _text(self, line: Line, key: str, value: Any) -> Line:
+        """The text, or the several, of a key; a UserError says that it is none."""
+        texts = value if isinstance(value, list) else [value]
+        if key in self.joined and isinstance(value, list):
+            nested = value if value and all(isinstance(pieces, list) for pieces in value) else [value]
+            texts = [self._joined(line, key, pieces) for pieces in nested]
+        if not all(isinstance(text, str) for text in texts):
+            hint = "write a string there, in quotes, or a list of strings"
+            raise line.error(f"`{key}` is not text", hint)
+        # None of several references may be empty, as nothing can be compared with it.
+        if not all(cleaned(text) for text in texts):
+            texts = [""]
+        first, *others = texts or [""]
+        return line._replace(text=first, more=tuple(others))
+
+    @staticmethod
+    def _joined(line: Line, key: str, pieces: list[Any]) -> str:
+        if not all(isinstance(piece, str) for piece in pieces):
+            raise line.error(f"`{key}` is not a list of pieces of text", "write a list of strings there")
+        return " ".join(pieces)
+
+
+def _record(line: Line, keys: Sequence[str]) -> dict[str, Any]:
+    """What a line of JSON holds; a UserError if that is no object with these keys."""
+    try:
+        record = json.loads(line.text)
+    except (ValueError, RecursionError) as error:
+        raise line.error(f"this is not JSON: {error}", "write one object a line, or delete the line") from error
+    if not isinstance(record, dict):
+        raise line.error("this is not an object", 'write {"key": "text", ...} on each line')
+    for key in keys:
+        if key not in record:
+            listed = ", ".join(f"`{name}`" for name in record) or "none"
+            raise line.error(f"no key `{key}`", f"keys of this line: {listed}; correct `format` in the registry")
+    return record
 
 
 class Mails(Reader):
@@ -329,26 +308,57 @@ class Mails(Reader):
 
 
 class Segments(Lines):
-    """A file for each language, as `lines`, or in `.sgm`, as WMT's, one `<seg id="1">...</seg>` a line, escaped."""
+    """A file for each language, as `lines`, or of `<seg>` elements, as SGML and XML of test sets, escaped.
+
+    Which of both a file is, its content says. Elements begin and end in a line.
+    """
 
     kind: Literal["segments"] = "segments"  # type: ignore[assignment]
 
     def lines(self, path: Path) -> Iterator[Line]:
-        """The sentences of a file; a UserError for a segment that does not end in its line, or no segment at all."""
-        if path.suffix != ".sgm":
-            yield from lines_of(path)
-            return
-        found = False
-        for line in lines_of(path):
-            if "<seg" in line.text.lower():
-                segment = re.search(r"<seg id=\"?\w+\"?>\s*(.*?)\s*</seg>", line.text, re.IGNORECASE)
-                if segment is None:
-                    hint = "fetch the file again, or write each segment on one line"
-                    raise line.error("a segment that does not end in its line", hint)
-                found = True
-                yield line._replace(text=html.unescape(segment[1]))
-        if not found:
-            raise UserError("no segments", file=path, hint="name a file with `<seg>`, or one without `.sgm`")
+        """The sentences of a file; a UserError for a segment that does not end in its line, text outside of segments,
+        or no segment in what is markup by its content or its name."""
+        lines = lines_of(path)
+        head = list(islice(lines, LOOKED_AT))
+        lines = chain(head, lines)
+        if any(MARKUP.match(line.text) or SEGMENT.search(line.text) for line in head):
+            return _segments(lines, path)
+        if _plain_suffix(path) in MARKUP_SUFFIXES:
+            raise UserError(
+                "no segments", file=path, hint="name a file with `<seg>`, or call a file of lines otherwise"
+            )
+        return map(self._checked, lines)
+
+    def _checked(self, line: Line) -> Line:
+        if self.markup == "refuse":
+            refuse_markup(line)
+        return line
+
+
+def _segments(lines: Iterator[Line], path: Path) -> Iterator[Line]:
+    """The texts of the segments of a file of markup."""
+    count = 0
+    for line in lines:
+        if OF_SEVERAL.search(line.text):
+            hint = "write the segments of each language into a file of its own"
+            raise line.error("segments of several languages or of several texts in one file", hint)
+        texts = re.findall(r"<seg\b[^<>]*>\s*(.*?)\s*</seg\s*>", line.text, re.IGNORECASE)
+        if len(texts) != len(SEGMENT.findall(line.text)):
+            hint = "fetch the file again, or write each segment on one line"
+            raise line.error("a segment that does not end in its line", hint)
+        if not texts and line.text.strip() and "<" not in line.text:
+            hint = "put each sentence into `<seg>` and `</seg>`, or name a file of lines without tags"
+            raise line.error("text outside of segments, in a file of markup", hint)
+        count += len(texts)
+        for text in texts:
+            yield line._replace(text=html.unescape(text))
+    if not count:
+        raise UserError("no segments", file=path, hint="name a file with `<seg>`, or one of lines without tags")
+
+
+def _plain_suffix(path: Path) -> str:
+    """How a file's name ends, but for what says that it is compressed."""
+    return (path.with_suffix("") if path.suffix in SUFFIXES else path).suffix.lower()
 
 
 class Wit3(Reader):

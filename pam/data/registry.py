@@ -23,7 +23,7 @@ from pam.data.prepare import Task, class_names
 from pam.data.summarization import Summarization
 from pam.data.translation import Translation
 from pam.data.word_alignments import WordAlignments
-from pam.io import Section, Strict, UserError, find_file, parse, placed, read_yaml, unknown
+from pam.io import PathText, Section, Strict, UserError, find_file, parse, placed, read_yaml, unknown
 
 # Kind of task, as `task:` names it, to its class.
 TASKS: dict[str, type[Task[Any]]] = {
@@ -36,7 +36,7 @@ class File(Strict):
     """One file of a data set: downloaded from `urls`, copied from `path`, or from a package."""
 
     urls: list[str] = Field([], description="addresses, the preferred one first")
-    path: str | None = Field(
+    path: PathText | None = Field(
         None, description="a local file, or a folder that is packed as tar, relative to the registry's folder"
     )
     sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the content")
@@ -61,7 +61,9 @@ class Dataset(Strict):
     licence: str = Field("", description="licence of the data, or what is known of it")
     redistributable: bool = Field(True, description="whether its licence lets text of it be passed on with results")
     citation: str = Field("", description="publication to cite")
-    mirror_name: str | None = Field(None, description="folder on a mirror that is tried before the data set's own name")
+    mirror_name: PathText | None = Field(
+        None, description="folder on a mirror that is tried before the data set's own name"
+    )
     package: Package | None = Field(None, description="package that the files are drawn from")
     obtain: str = Field("", description="how to get files that no address gives")
     files: dict[str, File] = Field(description="file name to its source")
@@ -188,7 +190,11 @@ class _Entry:
                 raise self.error(f"`{url}` is not an https address", [*place, "urls"], hint)
         if file.path is None:
             return file
-        path = str(self.path.parent / Path(file.path).expanduser())
+        try:
+            path = str(self.path.parent / Path(file.path).expanduser())
+        except RuntimeError as error:
+            message = f"`{file.path}` is in the home of a user who is not known here"
+            raise self.error(message, [*place, "path"], "write the whole path") from error
         if not path.isprintable() or set("{}") & set(path):
             message = f"`{path}` has braces, which Snakemake takes for wildcards, or what does not print"
             raise self.error(message, [*place, "path"], "rename the file or the folder")

@@ -15,7 +15,8 @@ from pam.data.dataset import SPLITS
 from pam.io import Strict, UserError
 
 if TYPE_CHECKING:
-    from pam.data.readers import Languages, Line, Pair
+    from pam.data.readers import Languages, Pair
+    from pam.data.text_files import Line
 
 Item = TypeVar("Item")
 
@@ -62,26 +63,41 @@ def divided(
     Pairs that share a sentence, white space and case aside, stay together, and so do pairs that are linked through
     others; where `names` are given, those of the same name do, and no others. Groups are ranked by a hash of the seed
     and of their name or of their first sentence in order of code points, so that the draw depends on nothing else; test
-    takes the first that fit, then dev. Within a split, pairs keep their order.
+    takes the first that fit, then dev. A size that whole groups do not make becomes the nearest one that is found.
+    Within a split, pairs keep their order.
     """
     groups = _groups(pairs, languages) if names is None else _named(names)
     sizes = {"test": divide.test, "dev": divide.dev}
-    taken = drawn_groups(groups, sizes, divide.seed)
-    if not taken["train"] or any(len(taken[name]) < size for name, size in sizes.items()):
+    drawn = drawn_groups(groups, sizes, divide.seed)
+    for split, size in sizes.items():
+        _approach(drawn, split, size, groups)
+    if not all(drawn.values()):
         message = f"{len(pairs)} pairs are too few for {divide.dev} of dev and {divide.test} of test"
         raise UserError(message, hint="ask for fewer in `divide`")
-    return {name: [pairs[number] for number in taken[name]] for name in SPLITS}
+    return {name: [pairs[number] for number in drawn[name]] for name in SPLITS}
+
+
+def _approach(drawn: dict[str, list[int]], split: str, size: int, groups: Mapping[str, list[int]]) -> None:
+    """Move a group from train to a split that is short of its size, if that brings it nearer: the one that does so
+    most, the first of several."""
+    short = size - len(drawn[split])
+    training = set(drawn["train"])
+    left = [group for _, group in sorted(groups.items()) if group[0] in training and len(group) < len(training)]
+    nearest = min(left, key=lambda group: abs(len(group) - short), default=[])
+    if abs(len(nearest) - short) < short:
+        drawn[split] = sorted(drawn[split] + nearest)
+        drawn["train"] = sorted(training.difference(nearest))
 
 
 def drawn_groups(groups: Mapping[str, list[int]], sizes: Mapping[str, int], seed: int) -> dict[str, list[int]]:
     """Numbers of rows by split, groups whole, by a random rank of their names: the first that fit go to a split of
     `sizes`, the rest to train."""
-    taken: dict[str, list[int]] = {"train": [], "dev": [], "test": []}
+    drawn: dict[str, list[int]] = {"train": [], "dev": [], "test": []}
     for name in sorted(groups, key=lambda first: rank(seed, first)):
         group = groups[name]
-        fits = (split for split, size in sizes.items() if len(taken[split]) + len(group) <= size)
-        taken[next(fits, "train")] += group
-    return {split: sorted(numbers) for split, numbers in taken.items()}
+        fits = (split for split, size in sizes.items() if len(drawn[split]) + len(group) <= size)
+        drawn[next(fits, "train")] += group
+    return {split: sorted(numbers) for split, numbers in drawn.items()}
 
 
 def _named(names: Sequence[str]) -> dict[str, list[int]]:

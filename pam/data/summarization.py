@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
 from itertools import product
 from typing import Any, ClassVar, Literal
@@ -16,11 +16,11 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from pam.data.dataset import Limits
+from pam.data.languages import LANGUAGE, language, sentences_of
 from pam.data.prepare import Stage, Task
-from pam.data.readers import REFERENCE
 from pam.data.tokenizers import SIDES, SummarizationCodec, SummarizationSettings
 from pam.data.translation import (
-    LANGUAGE,
+    REFERENCE,
     SCORED,
     Extract,
     Index,
@@ -34,8 +34,6 @@ from pam.data.translation import (
 )
 from pam.io import Strict
 
-ENDS = frozenset(".!?")  # words that end a sentence
-CLOSING = frozenset({"''", "'", "”", "’", ")", "-rrb-"})  # words that may follow and still belong to it
 SENTENCE_TAGS = re.compile(r"</?[st]>")  # around each sentence, in See et al.'s files `<s>`, in OpenNMT's `<t>`
 
 
@@ -55,7 +53,7 @@ class SummarizationFormat(PairsFormat):
     tokenize: str = Field("moses", description="tokenizer (pam.data.tokenizers)")
     vocabulary: VocabularyFormat = Field(VocabularyFormat(joint=True), description="which symbols have ids")
     sentences: Literal["stops", "tags"] = Field(
-        "stops", description="where sentences of a reference end: at `.`, `!` and `?`, or at tags `<s>` or `<t>`"
+        "stops", description="where sentences of a reference end: at the language's marks, or at tags `<s>` or `<t>`"
     )
     truncate: Truncate = Field(Truncate(), description="how many symbols of a longer text are read")
     lead: int = Field(3, ge=1, description="sentences of the extracts that models are compared with")
@@ -71,22 +69,6 @@ class SummarizationFormat(PairsFormat):
     def codec(self, *merges: list[str]) -> SummarizationCodec:
         """The codec, with merges of source and target if they are given."""
         return SummarizationCodec(SummarizationSettings(**self.sides(merges), longest=self.truncate.source))
-
-
-def sentences_of(words: Sequence[str]) -> Iterator[list[str]]:
-    """Words sentence by sentence: one ends at a stop and the marks that close after it, or at the last word."""
-    sentence: list[str] = []
-    ended = False
-    for word in words:
-        # A straight quotation mark closes where one is open.
-        closes = word in CLOSING or (word == '"' and sentence.count('"') % 2 == 1)
-        if ended and word not in ENDS and not closes:
-            yield sentence
-            sentence, ended = [], False
-        sentence.append(word)
-        ended = ended or word in ENDS
-    if sentence:
-        yield sentence
 
 
 class ExtractSummaries(Extract):
@@ -134,7 +116,7 @@ class TokenizeSummaries(Stage[SummarizationFormat]):
         if self.layout.sentences == "tags":
             found: Iterator[list[str]] = (side.words(one, tokenized=tokenized) for one in SENTENCE_TAGS.split(text))
         else:
-            found = sentences_of(side.words(text, tokenized=tokenized))
+            found = sentences_of(side.words(text, tokenized=tokenized), language(self.layout.language))
         return (" ".join(words) for words in found if words)
 
 

@@ -20,6 +20,9 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import Field, ValidationError
 
 from pam.data.features import Frames, Table, checked, read_array, spaced
+from pam.data.languages import COMMAS, ENDS, SPACE, combining_marks
+from pam.data.languages import language as language_of
+from pam.data.text_files import Line, cells_of, cleaned
 from pam.io import Section, Strict, UserError, unknown, write_text
 
 Side = Literal["source", "target"]
@@ -31,6 +34,9 @@ class Tokenizer:
 
     Making one raises a UserError if it cannot serve the language, or a package is missing.
     """
+
+    segments: ClassVar[bool] = False  # whether it finds words, or their parts, where no spaces are
+    spells: ClassVar[bool] = False  # whether its words are characters
 
     def __init__(self, language: str) -> None:
         self.language = language
@@ -53,20 +59,27 @@ class Moses(Tokenizer):
     """The Moses tokenizer (Koehn et al. 2007), in its Python port sacremoses.
 
     Marks are not escaped as `&apos;` and the like. A language without a list of abbreviations is split as English is.
+    Letters are not torn from the marks that combine with them, as they are by Moses in Thai, Burmese or Yoruba.
     """
+
+    # Marks of scripts other than Latin, which Moses leaves with a space before them.
+    AFTER_WORDS = re.compile(rf" (?=[{re.escape(''.join(sorted(ENDS - set('.!?'))) + COMMAS)}])")
 
     def __init__(self, language: str) -> None:
         super().__init__(language)
         sacremoses = _library("sacremoses")
-        self._tokenizer = sacremoses.MosesTokenizer(lang=language)
-        self._detokenizer = sacremoses.MosesDetokenizer(lang=language)
+        tag = language_of(language).tag or language
+        self._tokenizer = sacremoses.MosesTokenizer(lang=tag)
+        self._detokenizer = sacremoses.MosesDetokenizer(lang=tag)
+        letters = self._tokenizer.IsAlnum + combining_marks()
+        self._tokenizer.PAD_NOT_ISALNUM = re.compile(rf"([^{letters}\s\.'\`\,\-])"), r" \1 "
 
     def tokens(self, text: str) -> list[str]:
         # Its words may hold spaces that are not ASCII, such as U+00A0.
         return " ".join(self._tokenizer.tokenize(text, escape=False)).split()
 
     def text(self, tokens: Sequence[str]) -> str:
-        return str(self._detokenizer.detokenize(tokens, unescape=False))
+        return self.AFTER_WORDS.sub("", str(self._detokenizer.detokenize(tokens, unescape=False)))
 
 
 def unescape_moses(text: str) -> str:
@@ -79,11 +92,13 @@ def unescape_moses(text: str) -> str:
 class UniDic(Tokenizer):
     """Short unit words of Japanese: MeCab with the dictionary unidic-lite, through fugashi."""
 
+    segments = True
+
     def __init__(self, language: str) -> None:
         super().__init__(language)
-        if language != "ja":
+        if language_of(language).tag != "ja":
             message = f"the tokenizer unidic is for Japanese (ja), not for `{language}`"
-            raise UserError(message, hint="use `moses` or `none` for this language")
+            raise UserError(message, hint="use `moses`, `characters` or `none` for this language")
         self._tagger = _library("fugashi").Tagger("-Owakati")
 
     def tokens(self, text: str) -> list[str]:
@@ -105,9 +120,26 @@ class WordPunct(Tokenizer):
         return list(self._tokenizer.tokenize(text))
 
 
+class Characters(Tokenizer):
+    """Characters, with `▁` for a space; that sign itself, which hardly occurs, becomes the wide `＿`."""
+
+    segments = True
+    spells = True
+
+    def tokens(self, text: str) -> list[str]:
+        return list(SPACE.join(text.replace(SPACE, "＿").split()))
+
+    def text(self, tokens: Sequence[str]) -> str:
+        return " ".join("".join(tokens).replace(SPACE, " ").split())
+
+
 TOKENIZERS: dict[str, type[Tokenizer]] = {
-    "moses": Moses, "none": Tokenizer, "unidic": UniDic, "wordpunct": WordPunct,
-}  # fmt: skip
+    "characters": Characters,
+    "moses": Moses,
+    "none": Tokenizer,
+    "unidic": UniDic,
+    "wordpunct": WordPunct,
+}
 
 
 def load_tokenizer(name: str, language: str) -> Tokenizer:
@@ -161,6 +193,7 @@ class Codec(ABC):
     units: int = 0  # of the vectors that sources consist of, in place of symbols; 0: there are none
     clips: Table | None = None  # the vectors of sources of a prepared folder
     files: ClassVar[tuple[str, ...]]  # what it is stored in, in a prepared folder and a model folder alike
+    optional_files: ClassVar[tuple[str, ...]] = ()  # the same, of which a folder may have none
 
     @classmethod
     @abstractmethod
@@ -179,9 +212,18 @@ class Codec(ABC):
     def typed_source(self, line: str) -> tuple[str, ...]:
         """The source columns that a typed line means; a UserError if it means none."""
 
+    def typed_target(self, line: str) -> str:
+        """Return the target column that a typed line means."""
+        return line
+
     @abstractmethod
     def target_text(self, symbols: Sequence[str]) -> str:
         """The target column that symbols spell."""
+
+    @classmethod
+    def files_in(cls, folder: Path) -> tuple[str, ...]:
+        """Names of the files of the codec that belong to a folder."""
+        return (*cls.files, *(name for name in cls.optional_files if (folder / name).is_file()))
 
     def readable(self, target: str) -> str:
         """A target column as a person writes it."""
@@ -192,33 +234,92 @@ class Codec(ABC):
         return list(range(len(symbols)))
 
 
+OPENING, CLOSING = "([{", ")]}"
+
+
+def split_features(text: str, separator: str) -> list[str]:
+    """Split a bundle of features at separators outside of brackets: `N;NOM(PL;PSS(1,PL))` has two.
+
+    Where brackets do not match, they are characters as others are.
+    """
+    pieces = text.split(separator)
+    nested: list[str] = []
+    depth = 0
+    for piece in pieces:
+        if depth > 0:
+            nested[-1] += separator + piece
+        else:
+            nested.append(piece)
+        depth += sum((char in OPENING) - (char in CLOSING) for char in piece)
+        if depth < 0:
+            break
+    features = pieces if depth != 0 else nested
+    return [feature.strip() for feature in features if feature.strip()]
+
+
+class InflectionSettings(Strict):
+    """An inflection codec's file: how the data's files write a row."""
+
+    separator: str = Field(",", min_length=1, description="separates two features")
+    delimiter: str = Field("\t", min_length=1, max_length=1, description="separates two columns")
+    quotes: bool = Field(False, description="columns may be in double quotes, as in CSV")
+    columns: list[str] = Field(["lemma", "features", "form"], description="order of the columns")
+
+
 class InflectionCodec(Codec):
-    """Symbols of lemmas, features and forms; it needs no files."""
+    """Symbols of lemmas, features and forms. It has a file only where rows are not written in the usual way."""
 
     columns = ("lemma", "features", "form")
     files = ()
+    optional_files = ("codec.json",)
+
+    def __init__(self, settings: InflectionSettings | None = None) -> None:
+        self.settings = settings or InflectionSettings()
 
     @classmethod
     def load(cls, folder: Path) -> InflectionCodec:
-        return cls()
+        files = cls.files_in(folder)
+        return cls(load_settings(InflectionSettings, folder / files[0])) if files else cls()
+
+    def save(self, folder: Path) -> None:
+        """Write the settings into a folder if they are not the usual ones; what another preparation left there goes."""
+        path = folder / self.optional_files[0]
+        if self.settings == InflectionSettings():
+            path.unlink(missing_ok=True)
+        else:
+            write_text(path, self.settings.model_dump_json(indent=1) + "\n")
 
     def source_symbols(self, columns: Sequence[str]) -> list[str]:
         """Symbols of (lemma, features): each feature, then each character of the lemma.
 
         A feature of one character, such as `V`, becomes `feature=V`: it is not the letter.
         """
+        separator = self.settings.separator
         if len(columns) != 2 or not columns[0].strip():
-            hint = "for example: Haus<TAB>case=dative,number=plural"
-            raise UserError("expected a lemma, a tab and features", hint=hint)
+            example = separator.join(("case=dative", "number=plural"))
+            raise UserError("expected a lemma, a tab and features", hint=f"for example: Haus<TAB>{example}")
         lemma, features = (unicodedata.normalize("NFC", column).strip() for column in columns)
-        listed = filter(None, (feature.strip() for feature in features.split(",")))
-        return [*(f"feature={name}" if len(name) == 1 else name for name in listed), *lemma]
+        names = split_features(features, separator)
+        return [*(f"feature={name}" if len(name) == 1 else name for name in names), *lemma]
 
     def target_symbols(self, target: str) -> list[str]:
         return list(unicodedata.normalize("NFC", target).strip())
 
     def typed_source(self, line: str) -> tuple[str, ...]:
+        """Lemma and features of a line, which may be a whole row of the data's files.
+
+        Columns are separated by tabs or as in these files, features as in these files. A line without that separator
+        may have commas in its place.
+        """
         columns = tuple(line.split("\t"))
+        if len(columns) == 1 and self.settings.delimiter in line:
+            columns = tuple(cells_of(Line(line, Path(), 1), self.settings.delimiter, self.settings.quotes))
+        if len(columns) == len(self.columns):
+            cells = dict(zip(self.settings.columns, columns, strict=True))
+            columns = (cells["lemma"], cells["features"])
+        separator = self.settings.separator
+        if len(columns) == 2 and len(split_features(columns[1], separator)) == 1:
+            columns = (columns[0], separator.join(split_features(columns[1], ",")))
         self.source_symbols(columns)
         return columns
 
@@ -264,7 +365,7 @@ class SideCodec:
 
     def cased(self, text: str) -> str:
         """The text, in small letters if the task's text is."""
-        return text.lower() if self._settings.lowercase else text
+        return language_of(self._settings.language).lower(text) if self._settings.lowercase else text
 
     def symbols(self, words: Sequence[str]) -> list[str]:
         """Subwords, of which all but the last of a word end in `@@`, or the words themselves."""
@@ -328,10 +429,14 @@ class TranslationCodec(Codec):
         return self.target.symbols(target.split())
 
     def typed_source(self, line: str) -> tuple[str, ...]:
-        words = self.source.words(line)
+        # As training text was: composed letters, no control characters.
+        words = self.source.words(cleaned(unicodedata.normalize("NFC", line)))
         if not words:
             raise UserError("expected a sentence", hint="write one sentence a line")
         return (" ".join(words),)
+
+    def typed_target(self, line: str) -> str:
+        return " ".join(self.target.words(line))
 
     def target_text(self, symbols: Sequence[str]) -> str:
         return " ".join(self.target.joined(symbols))
@@ -405,6 +510,9 @@ class CaptioningCodec(Codec):
 
     def typed_source(self, line: str) -> tuple[str, ...]:
         return (line.strip(),)
+
+    def typed_target(self, line: str) -> str:
+        return " ".join(self.target.words(line))
 
     def target_text(self, symbols: Sequence[str]) -> str:
         return " ".join(symbols)

@@ -6,32 +6,37 @@ them: `extract` (files to sentences), `tokenize` (to words), `segment` (to symbo
 
 from __future__ import annotations
 
+import json
 import shutil
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import IO, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
 from pam.data.dataset import SPLITS, Prepared, text_file, write_split
+from pam.data.languages import language, segmentation_hint
 from pam.data.prepare import FEWEST_SYMBOLS, MOST_UNKNOWN, Stage, Task, TaskFormat, class_names
-from pam.data.readers import CONTROL, DividingReader, Files, Line, Reader, lines_of, load_reader
+from pam.data.readers import DividingReader, Faults, Files, Pair, Reader, load_reader
+from pam.data.text_files import CONTROL, cleaned, lines_of
 from pam.data.tokenizers import SIDES, TOKENIZERS, Settings, Side, SideSettings, TranslationCodec, learn_merges
 from pam.data.vocabulary import Vocabulary
 from pam.io import Strict, UserError, atomic_write
 
-if TYPE_CHECKING:
-    pass
+# Names of the two sides of a pair: codes of languages, or others, such as those of a program and of what it does.
+SIDE = r"^[A-Za-z][A-Za-z0-9_-]*$"
 
-LANGUAGE = r"^[a-z]{2,3}$"
+# Between two references of one text from stage to stage. Cleaned text has no such character.
+REFERENCE = "\x1e"
 
 REFERENCES = "{split}.target.txt"  # sentences of the target language as people write them, line by line with the pairs
+OTHER_REFERENCES = "{split}.references.jsonl"  # further references where some pairs have several, line by line too
 SCORED = ("dev", "test")  # splits whose outputs are compared with references
 
 
@@ -115,8 +120,8 @@ class PairsFormat(TaskFormat):
 class TranslationFormat(PairsFormat):
     """Keys that a data set of sentence pairs may have under `format`."""
 
-    source: str = Field(pattern=LANGUAGE, description="code of the language translated from")
-    target: str = Field(pattern=LANGUAGE, description="code of the language translated to")
+    source: str = Field(pattern=SIDE, description="code of the language translated from, or another name of that side")
+    target: str = Field(pattern=SIDE, description="code of the language translated to, or another name of that side")
     max_length: int | None = Field(None, ge=1, description="words of the longest training sentence")
     max_ratio: float | None = Field(None, ge=1, description="of a training pair's longer to its shorter, in words")
     dev_every: int | None = Field(None, ge=2, description="every n-th training pair becomes development data")
@@ -140,9 +145,11 @@ class PairWriter:
     count: int = 0
     words: Counter[str] = field(default_factory=Counter)  # by side
     dropped: Counter[str] = field(default_factory=Counter)  # pairs left out, by the reason in words
+    others: list[list[dict[str, str]]] = field(default_factory=list)  # further references of each pair, if any has some
 
-    def write(self, *texts: str, readable: Callable[[], str] = str) -> None:
-        """Writes source and target; `readable` is called for the reference, if there are references."""
+    def write(self, *texts: str, readable: Callable[[], str] = str, others: Sequence[dict[str, str]] = ()) -> None:
+        """Writes source and target; `readable` is called for the reference, if there are references, and `others` are
+        further ones, as text and in words."""
         for side, file, text in zip(SIDES, self.files, texts, strict=True):
             if not text or "\n" in text:
                 raise ValueError(f"not a line of text: {text!r}")
@@ -150,6 +157,10 @@ class PairWriter:
             self.words[side] += text.count(" ") + 1
         if self.references is not None:
             self.references.write(f"{readable()}\n")
+            if others or self.others:
+                # Pairs before the first with several references have no further ones.
+                missing = self.count - len(self.others)
+                self.others += [[] for _ in range(missing)] + [list(others)]
         self.count += 1
 
     def stats(self, split: str, unit: str = "") -> dict[str, Any]:
@@ -170,6 +181,12 @@ def pair_writer(folder: Path, split: str, *, references: bool = False) -> Iterat
         yield writer
         if writer.count == 0:
             raise UserError(f"no sentence pairs are left for {split}", hint="give more data")
+        further = folder / OTHER_REFERENCES.format(split=split)
+        if writer.others:
+            with text_file(further) as file:
+                file.writelines(f"{json.dumps(own, ensure_ascii=False)}\n" for own in writer.others)
+        else:
+            further.unlink(missing_ok=True)
 
 
 def read_pairs(folder: Path, split: str) -> Iterator[tuple[str, str]]:
@@ -192,24 +209,41 @@ class Extract(Stage[PairsFormat]):
     def run(self) -> dict[str, Any]:
         """For each split its pairs and those left out, and in how many lines control characters became spaces."""
         counts: dict[str, dict[str, Any]] = {}
+        warnings: list[str] = []
         for split, pairs in self.layout.read.read(self.files, self.layout.fields):
             with pair_writer(self.out / "extract", split) as writer:
-                control = 0
                 drawn, writer.dropped["not in the sample"] = self.layout.sample.of(split, pairs)
-                for pair in drawn:
-                    lines = [unicodedata.normalize("NFC", line.text) for line in pair]
-                    control += sum(CONTROL.search(line) is not None for line in lines)
-                    texts = [" ".join(CONTROL.sub(" ", line).split()) for line in lines]
-                    if all(texts):
-                        writer.write(*texts)
-                    elif self.layout.blank_lines == "refuse":
-                        place = texts.index("")
-                        hint = f"{self.hint}, or write `format: {{blank_lines: drop}}`"
-                        raise pair[place].error(self.blank.format(self.layout.fields[place]), hint)
-                    else:
-                        writer.dropped["a blank line"] += 1
+                control = self._write(drawn, writer)
             counts[split] = writer.stats(split) | {"control_characters": control}
-        return {"splits": [counts[name] for name in SPLITS if name in counts]}
+            warnings += self._other_size(split, counts[split]["pairs_in"])
+        return {"splits": [counts[name] for name in SPLITS if name in counts], "warnings": warnings}
+
+    def _write(self, pairs: Iterable[Pair], writer: PairWriter) -> int:
+        """Write pairs; return the number of lines with control characters. A UserError counts all blank lines."""
+        control = 0
+        faults = Faults()
+        for pair in pairs:
+            composed = [[unicodedata.normalize("NFC", text) for text in (line.text, *line.more)] for line in pair]
+            control += sum(any(map(CONTROL.search, texts)) for texts in composed)
+            texts = [[cleaned(text) for text in one_side] for one_side in composed]
+            if all(map(all, texts)):
+                writer.write(*map(REFERENCE.join, texts))
+            elif self.layout.blank_lines == "drop":
+                writer.dropped["a blank line"] += 1
+            else:
+                blank = next(number for number, one_side in enumerate(texts) if not all(one_side))
+                hint = f"{self.hint}, or write `format: {{blank_lines: drop}}`"
+                faults.add(pair[blank].error(self.blank.format(self.layout.fields[blank]), hint))
+        faults.check()
+        return control
+
+    def _other_size(self, split: str, pairs: int) -> list[str]:
+        """Warn that a split drawn from all pairs has not the size that was asked for."""
+        divide = self.layout.read.divide if isinstance(self.layout.read, DividingReader) else None
+        asked = getattr(divide, split, pairs)
+        if pairs == asked:
+            return []
+        return [f"{split} has {pairs} pairs and not {asked}, as pairs that belong together stay together"]
 
 
 class Tokenize(Stage[TranslationFormat]):
@@ -233,18 +267,36 @@ class Tokenize(Stage[TranslationFormat]):
             with ExitStack() as stack:
                 writers = (pair_writer(self.out / "tokenize", name, references=name in SCORED) for name in names)
                 outputs = [stack.enter_context(writer) for writer in writers]
-                for pair in read_pairs(folder, split):
+                for source, target in read_pairs(folder, split):
+                    first, *others = target.split(REFERENCE)
                     words = [
                         " ".join(side.words(text, tokenized=self.layout.tokenized))
-                        for side, text in zip(sides, pair, strict=True)
+                        for side, text in zip(sides, (source, first), strict=True)
                     ]
-                    as_typed = partial(codec.target.cased, pair[1])
-                    readable = partial(codec.readable, words[1]) if self.layout.tokenized else as_typed
-                    self._put(words, readable, outputs, train=split == "train")
+                    readable = partial(self._readable, codec, first, words[1])
+                    further = [self._reference(codec, text) for text in others]
+                    self._put(words, readable, further, outputs, train=split == "train")
             counts += [own.stats(name, "words") for name, own in zip(names, outputs, strict=True)]
         return {"splits": counts}
 
-    def _put(self, words: list[str], readable: Callable[[], str], outputs: list[PairWriter], *, train: bool) -> None:
+    def _readable(self, codec: TranslationCodec, text: str, words: str) -> str:
+        """A reference as people write it: as it was given, or, if it was given in words, with these joined."""
+        return codec.readable(words) if self.layout.tokenized else codec.target.cased(text)
+
+    def _reference(self, codec: TranslationCodec, text: str) -> dict[str, str]:
+        """A further reference, as people write it and in words."""
+        words = " ".join(codec.target.words(text, tokenized=self.layout.tokenized))
+        return {"text": self._readable(codec, text, words), "words": words}
+
+    def _put(
+        self,
+        words: list[str],
+        readable: Callable[[], str],
+        others: list[dict[str, str]],
+        outputs: list[PairWriter],
+        *,
+        train: bool,
+    ) -> None:
         """Adds a pair to the first output, or, if every n-th is held out, to the second."""
         layout, first = self.layout, outputs[0]
         shorter, longer = sorted(len(text.split()) for text in words)
@@ -257,12 +309,12 @@ class Tokenize(Stage[TranslationFormat]):
         elif train and layout.max_ratio is not None and longer > layout.max_ratio * shorter:
             why = f"one more than {layout.max_ratio:g} times as long as the other"
         elif train and layout.dev_every is not None and count % layout.dev_every == 0:
-            outputs[1].write(*words, readable=readable)
+            outputs[1].write(*words, readable=readable, others=others)
             why = "kept for development"
         elif train and first.count == layout.train_pairs:
             why = beyond
         if why is None:
-            first.write(*words, readable=readable)
+            first.write(*words, readable=readable, others=others)
         else:
             first.dropped[why] += 1
 
@@ -330,6 +382,12 @@ class Index(Stage[PairsFormat]):
                 self._check_known(split, counts[split], counts["train"], vocabularies)
         scored = [split for split in SCORED if split in self.splits]
         references = [tokenized / REFERENCES.format(split=split) for split in scored]
+        for split in SCORED:
+            # What an earlier preparation left there goes.
+            further = OTHER_REFERENCES.format(split=split)
+            (self.out / further).unlink(missing_ok=True)
+            if split in scored and (tokenized / further).is_file():
+                references.append(tokenized / further)
         for copied in (*references, *self._copied()):
             with atomic_write(self.out / copied.name) as temporary:
                 shutil.copyfile(copied, temporary)
@@ -349,8 +407,12 @@ class Index(Stage[PairsFormat]):
         """Files that come into the folder as they are: the codec, and the development split of other data."""
         if self.base is None:
             return [self.out / "segment" / name for name in TranslationCodec.files]
-        dev = ("dev.tsv", "dev.safetensors", REFERENCES.format(split="dev"))
-        return [Prepared(self.base).file(name) for name in (*TranslationCodec.files, *dev)]
+        base = Prepared(self.base)
+        names = [*TranslationCodec.files, "dev.tsv", "dev.safetensors", REFERENCES.format(split="dev")]
+        further = OTHER_REFERENCES.format(split="dev")
+        if further in base.summary["outputs_sha256"]:
+            names.append(further)
+        return [base.file(name) for name in names]
 
     def _trained_pairs(self) -> Iterator[tuple[str, ...]]:
         """Pairs of words that models are trained on."""
@@ -361,15 +423,25 @@ class Index(Stage[PairsFormat]):
     def _check_known(
         self, split: str, counted: Mapping[str, Any], train: Mapping[str, Any], vocabularies: Sequence[Vocabulary]
     ) -> None:
-        """Refuses a split in which far more symbols are unknown than in training, as where its files are swapped."""
-        for side, language, other in zip(SIDES, self.layout.languages, reversed(vocabularies), strict=True):
+        """Refuse a split in which far more symbols are unknown than in training, as where its files are swapped.
+
+        Words that are whole phrases, in a language without spaces, are refused in the smallest data too.
+        """
+        for side, code, other in zip(SIDES, self.layout.languages, reversed(vocabularies), strict=True):
             unknown, usual = (own[side]["unknown"] / max(1, own[side]["symbols"]) for own in (counted, train))
-            if unknown - usual > MOST_UNKNOWN and counted[side]["symbols"] >= FEWEST_SYMBOLS:
-                symbols = list(chain.from_iterable(self.symbols(split, side)))
-                swapped = sum(symbol in other for symbol in symbols) > len(symbols) / 2
+            if unknown - usual <= MOST_UNKNOWN:
+                continue
+
+            symbols = list(chain.from_iterable(self.symbols(split, side)))
+            hint = ""
+            if self.layout.subwords is None:
+                hint = segmentation_hint(symbols, language(code), self.layout.tokenizer_for(code))
+            if not hint and len(symbols) < FEWEST_SYMBOLS:
+                continue
+            if sum(symbol in other for symbol in symbols) > len(symbols) / 2:
                 hint = "name its files the other way round in `splits`, or swap the columns of `read`"
-                hint = hint if swapped else f"check that the text is {language}, and tokenized as that of train"
-                raise UserError(f"{split}: training has only {1 - unknown:.0%} of the {side} symbols", hint=hint)
+            hint = hint or f"check that the text is {code}, and tokenized as that of train"
+            raise UserError(f"{split}: training has only {1 - unknown:.0%} of the {side} symbols", hint=hint)
 
     def _vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
         """Those of both sides, which may be the same one, counted in the training text and saved."""
@@ -384,8 +456,8 @@ class Index(Stage[PairsFormat]):
         if words.joint:
             counted = [counted[0] + counted[1]] * 2
         made = []
-        for side, language, count in zip(SIDES, self.layout.languages, counted, strict=True):
-            size = words.size.get(language) if isinstance(words.size, dict) else words.size
+        for side, code, count in zip(SIDES, self.layout.languages, counted, strict=True):
+            size = words.size.get(code) if isinstance(words.size, dict) else words.size
             made.append(Vocabulary.by_frequency(count, size, words.min_count))
             made[-1].save(self.out / f"{side}.vocab")
         return made[0], made[1]
@@ -413,7 +485,7 @@ class Translation(Task[TranslationFormat]):
 
     def first_rows(self, files: Files, layout: TranslationFormat, count: int) -> dict[str, list[tuple[str, ...]]]:
         reader, languages = layout.read, layout.fields
-        pairs: Iterator[tuple[str, Iterator[tuple[Line, Line]]]]
+        pairs: Iterator[tuple[str, Iterator[Pair]]]
         if isinstance(reader, DividingReader):  # which would read all files before it divides them
             pairs = ((split, reader.pairs(split, own, languages)) for split, own in files.items())
         else:

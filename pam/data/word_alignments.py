@@ -12,16 +12,17 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from pam.data.dataset import Prepared, write_split, write_summary
 from pam.data.download import check_fetched
 from pam.data.prepare import Stage, Task, class_names, files_of, origin_of
-from pam.data.readers import Files, Line, aligned
+from pam.data.readers import Files, aligned
+from pam.data.text_files import Line, text_lines
 from pam.data.tokenizers import TranslationCodec
-from pam.data.translation import LANGUAGE
+from pam.data.translation import SIDE
 from pam.io import Strict, UserError, write_text
 
 if TYPE_CHECKING:
@@ -36,9 +37,12 @@ Link = tuple[int, int]
 class AlignmentFormat(Strict):
     """Keys that a data set of word alignments may have under `format`."""
 
-    source: str = Field(pattern=LANGUAGE, description="language of a link's first number")
-    target: str = Field(pattern=LANGUAGE, description="language of a link's second number")
+    source: str = Field(pattern=SIDE, description="language of a link's first number")
+    target: str = Field(pattern=SIDE, description="language of a link's second number")
     first: int = Field(1, ge=0, le=1, description="number of a sentence's first word")
+    unmatched: Literal["refuse", "drop"] = Field(
+        "refuse", description="`drop` leaves out links to words that a sentence does not have"
+    )
 
 
 class WordAlignments(Task[AlignmentFormat]):
@@ -49,6 +53,11 @@ class WordAlignments(Task[AlignmentFormat]):
 
     def splits(self, layout: AlignmentFormat) -> tuple[str, ...]:
         return (GOLD,)
+
+    def first_rows(self, files: Files, layout: AlignmentFormat, count: int) -> dict[str, list[tuple[str, ...]]]:
+        """As of other kinds, but all links are read: a fault in them would show once models are trained."""
+        rows = [pair[:2] for pair in _read(files, layout)]
+        return {GOLD: list(rows[:count])}
 
     def modules(self, stage: str, layout: AlignmentFormat) -> list[str]:
         """The codec, or what prepares them."""
@@ -67,23 +76,38 @@ class Links:
         return Links(sure, possible)
 
 
-def parse_links(line: Line, lengths: tuple[int, int], first: int) -> Links:
-    """Reads `i-j` (sure) and `ipj` (possible), words numbered from `first`; a UserError names one that cannot be."""
+def parse_links(line: Line, lengths: tuple[int, int], first: int, unmatched: str = "refuse") -> tuple[Links, int]:
+    """Read `i-j` (sure) and `ipj` (possible), words numbered from `first`; return also how many were left out, as
+    `unmatched` says, since their words are not there. A UserError names a link that cannot be."""
     sure: set[Link] = set()
     possible: set[Link] = set()
+    left_out = 0
     for written in line.text.split():
         match = re.fullmatch(r"(\d+)([-p])(\d+)", written)
         if match is None:
             raise line.error(f"`{written}` is not a link", "write SOURCE-TARGET where it is sure, else SOURCEpTARGET")
         link = int(match[1]) - first, int(match[3]) - first
-        for side, number, length in zip(("source", "target"), link, lengths, strict=True):
-            if not 0 <= number < length:
-                message = f"link `{written}`: the {side} sentence has no word {number + first}"
-                raise line.error(message, f"its words are {first} to {length - 1 + first}")
+        beyond = _beyond(link, lengths)
+        if beyond is not None and unmatched == "refuse":
+            side, number, length = beyond
+            message = f"link `{written}`: the {side} sentence has no word {number + first}"
+            hint = f"its words are {first} to {length - 1 + first}; or write `format: {{unmatched: drop}}`"
+            raise line.error(message, hint)
+        if beyond is not None:
+            left_out += 1
+            continue
         possible.add(link)
         if match[2] == "-":
             sure.add(link)
-    return Links(tuple(sorted(sure)), tuple(sorted(possible)))
+    return Links(tuple(sorted(sure)), tuple(sorted(possible))), left_out
+
+
+def _beyond(link: Link, lengths: tuple[int, int]) -> tuple[str, int, int] | None:
+    """The side of a link whose word is not there, with the word's number and the sentence's length."""
+    for side, number, length in zip(("source", "target"), link, lengths, strict=True):
+        if not 0 <= number < length:
+            return side, number, length
+    return None
 
 
 def prepare_word_alignments(name: str, dataset: Dataset, raw: Path, data: Path, out: Path) -> dict[str, Any]:
@@ -105,7 +129,9 @@ def prepare_word_alignments(name: str, dataset: Dataset, raw: Path, data: Path, 
         message = f"`{name}` aligns {' and '.join(own)}, the task translates {' into '.join(wanted)}"
         raise UserError(message, hint="choose alignments of the task's languages")
     pairs = []
-    for source, target, own_links in _read(files_of(dataset, raw), layout):
+    left_out = 0
+    for source, target, own_links, unmatched in _read(files_of(dataset, raw), layout):
+        left_out += unmatched
         if own != wanted:
             source, target, own_links = target, source, own_links.flipped()
         pairs.append((codec.source.cased(source), codec.target.cased(target), own_links))
@@ -117,13 +143,15 @@ def prepare_word_alignments(name: str, dataset: Dataset, raw: Path, data: Path, 
     split = write_split(out, GOLD, *given, source_eos=task.split("train").source_eos)
     links = {"sure": [own.sure for *_, own in pairs], "possible": [own.possible for *_, own in pairs]}
     write_text(out / "links.json", json.dumps(links) + "\n")
-    counts = {"rows": len(pairs), "links": {kind: sum(map(len, own)) for kind, own in links.items()}}
+    counts: dict[str, Any] = {"rows": len(pairs), "links": {kind: sum(map(len, own)) for kind, own in links.items()}}
+    if layout.unmatched == "drop":
+        counts["unmatched_links"] = left_out
     origin = origin_of(name, dataset, hashes)
     return write_summary(out, {**origin, "languages": languages, **counts, **split.symbol_counts()})
 
 
-def _read(files: Files, layout: AlignmentFormat) -> Iterator[tuple[str, str, Links]]:
-    """Words of source and target, with one space between two, and their links."""
+def _read(files: Files, layout: AlignmentFormat) -> Iterator[tuple[str, str, Links, int]]:
+    """Words of source and target, with one space between two, their links, and how many of these were left out."""
     own = files[GOLD]
     wanted = (layout.source, layout.target, LINKS)
     if isinstance(own, Path) or not set(wanted) <= set(own):
@@ -131,8 +159,10 @@ def _read(files: Files, layout: AlignmentFormat) -> Iterator[tuple[str, str, Lin
         raise UserError(f"split {GOLD} needs three files", hint=hint)
     source, target, links = (own[key] for key in wanted)
     # Both pairs of files must have the same length; a pair at a time keeps memory small.
-    for (line, other), (_, linked) in zip(aligned(source, target), aligned(source, links), strict=True):
-        words, others = (unicodedata.normalize("NFC", own.text).split() for own in (line, other))
+    sentences = aligned(source, target, text_lines)
+    for (line, other), (_, linked) in zip(sentences, aligned(source, links), strict=True):
+        words, others = (unicodedata.normalize("NFC", side.text).split() for side in (line, other))
         if not words or not others:
             raise (other if words else line).error("the line is blank", "complete it")
-        yield " ".join(words), " ".join(others), parse_links(linked, (len(words), len(others)), layout.first)
+        read_links, left_out = parse_links(linked, (len(words), len(others)), layout.first, layout.unmatched)
+        yield " ".join(words), " ".join(others), read_links, left_out

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from pam.data.dataset import padded
-from pam.data.readers import Line, lines_of
+from pam.data.text_files import Line, cleaned, text_lines
 from pam.data.vocabulary import ended
 from pam.decoding.generator import HINT, Generator, Hypothesis
 from pam.io import UserError
@@ -60,7 +60,8 @@ def _number(value: float) -> float | None:
 
 def answers(generator: Generator, path: Path) -> Iterator[Answer]:
     """Decodes a file, which may be compressed, many lines at once; a UserError names a faulty line of it."""
-    lines, first = lines_of(path), 0
+    lines = text_lines(path)
+    first = 0
     while block := list(islice(lines, BATCHES * generator.decoding.batch_size)):
         sources = [_symbols(line, generator) for line in block]
         full = [source for source in sources if source]
@@ -75,7 +76,7 @@ def answers(generator: Generator, path: Path) -> Iterator[Answer]:
 
 def _symbols(line: Line, generator: Generator) -> list[str]:
     codec = generator.model.codec
-    if not line.text.strip():
+    if not cleaned(line.text):
         return []
     try:
         return codec.source_symbols(codec.typed_source(line.text))

@@ -20,6 +20,7 @@ from torch import Tensor
 from pam.config import Decoding
 from pam.data.dataset import Prepared, Split, padded
 from pam.data.features import Frames
+from pam.data.text_files import Line, check_encoding, cleaned, refuse_markup
 from pam.data.tokenizers import Codec
 from pam.data.vocabulary import SPECIALS, UNK, Vocabulary
 from pam.decoding.hypotheses import LENGTHS, LengthPrior, Output
@@ -258,16 +259,24 @@ def predict_lines(generator: Generator, n_best: int, each_line: bool = False) ->
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8")
-    lines: Iterable[bytes] = sys.stdin.buffer
+    lines: Iterable[bytes] = _ended_lines(sys.stdin.buffer)
     if not (generator.model.codec.by_line or each_line):
         lines = [b" ".join(sys.stdin.buffer.read().splitlines())]
     for number, line in enumerate(lines, 1):
-        if line.strip():
-            source = _typed_source(line, number, generator.model.codec)
+        if source := _typed_source(line, number, generator.model.codec):
             _answer_line(generator, number, source, n_best)
         elif n_best == 1:
             sys.stdout.write("\n")
         sys.stdout.flush()
+
+
+def _ended_lines(stream: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines that end with LF or CR LF, or with CR where there is nothing else."""
+    for number, line in enumerate(stream, 1):
+        if number == 1 and b"\r" in line and b"\n" not in line:
+            yield from line.removesuffix(b"\r").split(b"\r")
+        else:
+            yield line
 
 
 def _answer_line(generator: Generator, number: int, source: list[str], n_best: int) -> None:
@@ -283,12 +292,17 @@ def _answer_line(generator: Generator, number: int, source: list[str], n_best: i
 
 
 def _typed_source(line: bytes, number: int, codec: Codec) -> list[str]:
-    """Symbols of the source that a line is; a UserError says that it is none."""
+    """Symbols of the source that a line is, none if it shows nothing; a UserError says that it is no source."""
     place: dict[str, Any] = {"file": "standard input", "line": number}
+    if number == 1:
+        check_encoding(line, Path(place["file"]))
     try:
         text = line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise UserError("not UTF-8 text", **place, hint="type or save it as UTF-8") from error
+    if not cleaned(text):
+        return []
+    refuse_markup(Line(text, Path(place["file"]), number))
     try:
         return codec.source_symbols(codec.typed_source(text.rstrip("\r\n")))
     except UserError as error:

@@ -201,7 +201,7 @@ class Hypotheses:
     def step(self, symbol: Tensor) -> Tensor:
         """log p of every next symbol, (B, k, V), to be overwritten, after `symbol` (B, k) was written last."""
         self.found = self.model.step(self.memory, self.state, symbol.flatten())
-        log_probs: Tensor = self.found.log_probs
+        log_probs: Tensor = self.found.output.log_probs()
         return log_probs.view(*symbol.shape, -1)
 
     def update(self, parents: Tensor | None, symbol: Tensor) -> None:

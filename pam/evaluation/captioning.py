@@ -1,8 +1,10 @@
 """Captions: CIDEr, ROUGE-L, BLEU-4 and METEOR against all references of a clip, counted per clip.
 
-CIDEr (Vedantam et al. 2015, its form D) and ROUGE-L are those of coco-caption, through the package pycocoevalcap; its
-BLEU-4 is sacreBLEU's without smoothing, by the reference nearest in length. What is compared are the words of the task,
-in small letters, marks apart: coco-caption's own tokenizer, which needs Java, splits a few words otherwise.
+CIDEr (Vedantam et al. 2015, its form D) and ROUGE-L are those of coco-caption, through the package
+pycocoevalcap; its BLEU-4 is sacreBLEU's without smoothing, by the reference nearest in length. What is
+compared are the words of the task, in small letters, marks apart: coco-caption's own tokenizer, which
+needs Java, splits a few words otherwise. In a language without spaces whose words the task's tokenizer
+does not find, characters are compared.
 """
 
 from __future__ import annotations
@@ -19,12 +21,15 @@ import numpy as np
 
 from pam.data.dataset import Prepared
 from pam.data.features import Table
-from pam.data.readers import read_lines
+from pam.data.languages import Language, compared_words, composed, has_word, language
+from pam.data.text_files import read_lines
+from pam.data.tokenizers import CaptioningCodec, SideCodec
 from pam.evaluation import meteor
 from pam.evaluation.inputs import Counts, EvalInputs, columns_of, read_checked, read_predictions
 from pam.evaluation.metrics import (
     METEOR_COUNTS,
     METRICS,
+    ORDERS,
     Floats,
     Units,
     bleu_columns,
@@ -51,25 +56,28 @@ class Caption(NamedTuple):
 def count(inputs: EvalInputs) -> Counts:
     """Counts per clip, of every beam; those of the main beam are named without a beam.
 
-    METEOR is left out, with the reason among the details, where Java or its package is missing. A UserError names a
-    file that is missing or faulty, or is about other clips.
+    A metric that is not defined for the language or for these references is left out, with the reason among the
+    details; so is METEOR where Java or its package is missing. A UserError names a file that is missing or faulty, or
+    is about other clips.
     """
     parts, names, details = list[Units](), list[str](), dict[str, Any]()
-    missing = meteor.unavailable()
-    if missing:
-        log.warning(missing)
-        details["left_out"] = [missing]
+    text = compared_text(inputs.prepared)
+    missing = meteor.reason_left_out(text.language)
+    undefined: dict[str, str] | None = None
     for path, beam in inputs.by_beam:
         # Plain `cider` is of the main beam, the first.
         beam, rows = beam if parts else None, read_checked(path, inputs, Caption)
-        known = read_references(inputs)
+        known = read_references(inputs, text)
         references = _without_copies(known, path)
-        outputs = [compared(row.predicted) for row in rows]
+        outputs = [text.compared(row.predicted) for row in rows]
+        if undefined is None:
+            undefined = _undefined(known)
         columns = {"clips": np.ones(len(rows))} | coco(outputs, references) | bleu(outputs, references)
         if not missing:
             found = meteor.counts(outputs, references, "full")
             columns |= dict(zip((f"{METEOR}_{one}" for one in METEOR_COUNTS), found.T, strict=True))
-        names += [of_beam(name, beam) for name in (*NAMES, *(() if missing else (METEOR,)))]
+        metrics = [name for name in (*NAMES, *(() if missing else (METEOR,))) if name not in undefined]
+        names += [of_beam(name, beam) for name in metrics]
         details[of_beam("empty", beam)] = sum(not row.predicted for row in rows)
         details[of_beam("different", beam)] = len({row.predicted for row in rows})
         given = {column for metric in METRICS.values() for column in metric.given}
@@ -77,22 +85,65 @@ def count(inputs: EvalInputs) -> Counts:
         # People's captions lack one of their references, and are of the same test set.
         digest = digest_of((row.source, json.dumps(own)) for row, own in zip(rows, known, strict=True))
         parts.append(Units(numbered(len(rows)), tuple(named), np.stack(list(columns.values()), axis=1), digest))
+    reasons = [*(undefined or {}).values(), *([missing] if missing else [])]
+    for reason in reasons:
+        log.warning(reason)
+    if reasons:
+        details["left_out"] = reasons
     return Counts(join(parts), tuple(names), "clips", details)
 
 
-def read_references(inputs: EvalInputs) -> list[References]:
+def _undefined(references: Sequence[References]) -> dict[str, str]:
+    """Why a metric is not defined for a test split, by its name: the references themselves would have 0."""
+    found = {}
+    firsts = [own[0] for own in references]
+    if not coco(firsts, references)["cider"].any():
+        found["cider"] = (
+            "CIDEr is not defined here: it weighs words by how few clips have them, and all clips of the test split "
+            f"({len(references)}) have the same"
+        )
+    if max(len(text.split()) for own in references for text in own) < ORDERS:
+        found["bleu_coco"] = "BLEU-4 is not defined for these references, none of which has four words"
+    return found
+
+
+@dataclass(frozen=True)
+class ComparedText:
+    """How captions of a task are compared."""
+
+    language: Language
+    segmented: bool = True  # whether the words of the task are words, also where the language has no spaces
+    spelled: SideCodec | None = None  # joins words that are characters
+
+    def compared(self, text: str) -> str:
+        """The words of a caption that scores compare: in small letters, without marks."""
+        text = composed(text)
+        if self.spelled is not None:
+            text = self.spelled.tokenizer.text(text.split())
+        if not self.language.is_spaced and (self.spelled is not None or not self.segmented):
+            return " ".join(compared_words(text, self.language, segmented=False))
+        return " ".join(word for word in self.language.lower(text).split() if has_word(word))
+
+
+def compared_text(data: Prepared) -> ComparedText:
+    """How captions of prepared data are compared; a UserError if the data are of another kind."""
+    if not isinstance(data.codec, CaptioningCodec):
+        hint = "name the prepared data of a task of captioning"
+        raise UserError("this data is not of captions", file=data.folder, hint=hint)
+    side = data.codec.target
+    tokenizer = side.tokenizer
+    own_language = language(str(data.summary["format"]["language"]))
+    return ComparedText(own_language, tokenizer.segments, side if tokenizer.spells else None)
+
+
+def read_references(inputs: EvalInputs, text: ComparedText) -> list[References]:
     """The references of each clip, as they are compared; a UserError if they are not what was prepared."""
     path = inputs.prepared.file(f"{inputs.split}.target.txt")
     try:
-        return [[compared(text) for text in json.loads(line)] for line in read_lines(path)]
+        return [[text.compared(own) for own in json.loads(line)] for line in read_lines(path)]
     except (ValueError, TypeError, AttributeError) as error:
         hint = "name the prepared data of a task of captioning"
         raise UserError("these are not references of captions", file=path, hint=hint) from error
-
-
-def compared(text: str) -> str:
-    """The words of a caption that scores compare: in small letters, without marks."""
-    return " ".join(word for word in text.lower().split() if any(map(str.isalnum, word)))
 
 
 def _without_copies(references: list[References], path: Path) -> list[References]:

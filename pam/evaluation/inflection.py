@@ -1,19 +1,20 @@
-"""Morphological inflection: forms that are right, and lemmas with all forms right."""
+"""Morphological inflection: forms that are right, lemmas with all forms right, and characters that are wrong."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
-from unicodedata import normalize
 
 import numpy as np
 
+from pam.data.languages import composed
+from pam.evaluation.edits import edit_distance
 from pam.evaluation.inputs import Counts, EvalInputs, check_against_split, read_predictions
 from pam.evaluation.metrics import Units, digest_of, join, of_beam
 from pam.io import UserError
 
-METRICS = ("accuracy", "paradigm_accuracy")
+METRICS = ("accuracy", "paradigm_accuracy", "form_cer")
 
 
 class Prediction(NamedTuple):
@@ -47,16 +48,30 @@ def count(inputs: EvalInputs) -> Counts:
 
 
 def count_lemmas(rows: Sequence[Prediction], beam: int | None = None) -> Units:
-    """Counts per lemma: forms right, whether all are right, forms, and 1.
+    """Counts per lemma: forms right, whether all are right, forms, 1, and edits and characters of the forms.
 
     Strings are compared in Unicode NFC: a vowel and its umlaut written as two code points are the letter they show.
     Lemmas keep the order in which they first appear.
     """
     counts: dict[str, list[int]] = {}
     for row in rows:
-        entry = counts.setdefault(row.lemma, [0, 0])
-        entry[0] += normalize("NFC", row.predicted) == normalize("NFC", row.form)
+        entry = counts.setdefault(row.lemma, [0, 0, 0, 0])
+        predicted = composed(row.predicted)
+        form = composed(row.form)
+        entry[0] += predicted == form
         entry[1] += 1
-    table = [[right, forms, int(right == forms), 1] for right, forms in counts.values()]
-    columns = (of_beam("correct", beam), "forms", of_beam("whole", beam), "paradigms")
-    return Units(tuple(counts), columns, np.array(table, dtype=np.float64), digest_of(row[:3] for row in rows))
+        entry[2] += edit_distance(predicted, form)
+        entry[3] += len(form)
+    table = []
+    for right, forms, edits, characters in counts.values():
+        table.append([right, forms, int(right == forms), 1, edits, characters])
+    columns = (
+        of_beam("correct", beam),
+        "forms",
+        of_beam("whole", beam),
+        "paradigms",
+        of_beam("form_edits", beam),
+        of_beam("form_characters", beam),
+    )
+    digest = digest_of(row[:3] for row in rows)
+    return Units(tuple(counts), columns, np.array(table, dtype=np.float64), digest)

@@ -9,9 +9,9 @@ from pydantic import Field
 
 from pam.config import Decoding
 from pam.decoding.generator import HINT, Generator, prepared_for
-from pam.evaluation.inputs import load
+from pam.evaluation.inputs import EvalInputs, load
 from pam.evaluation.metrics import metric_of
-from pam.evaluation.translation import sacre_metrics, statistics, target_language
+from pam.evaluation.translation import read_other_references, sacre_metrics, statistics, target_language
 from pam.io import Strict, UserError
 from pam.run_folder import RunFolder
 from pam.runtime.devices import enough_for
@@ -46,13 +46,14 @@ def choose(generator: Generator, data: Path) -> Choice:
     if not penalties:
         raise UserError("no length penalties to choose from", hint="list some in `decoding.length_penalties`")
     prepared = prepared_for(model, data, SPLIT)
-    metric = sacre_metrics(target_language(prepared))["bleu"]
     rows = prepared.rows(SPLIT)
+    metric = sacre_metrics(target_language(prepared), [row[-1] for row in rows])["bleu"]
     with enough_for(f"the decoding of {decoding.batch_size} sources side by side", HINT):
         outputs = generator([prepared.codec.source_symbols(row[:-1]) for row in rows])
+    others = read_other_references(EvalInputs(data=data, split=SPLIT)).words
     candidates, references = [], [row[-1] for row in rows]
     for place, penalty in enumerate(penalties):
-        counted = statistics(metric, [found[place].target for found in outputs], references).sum(axis=0)
+        counted = statistics(metric, [found[place].target for found in outputs], references, others).sum(axis=0)
         length, words, *ngrams = counted
         bleu = float(metric_of("bleu").value(np.array([*ngrams, length, words])))
         candidates.append(Candidate(length_penalty=penalty, bleu=bleu, length_ratio=float(length / words)))

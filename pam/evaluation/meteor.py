@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pam.data.languages import Language
 from pam.evaluation.metrics import METEOR_COUNTS, Floats
 from pam.io import UserError
 
@@ -30,6 +31,13 @@ def unavailable() -> str | None:
     if find_spec("pycocoevalcap") is None:
         return "METEOR needs the package pycocoevalcap: pip install pycocoevalcap"
     return None
+
+
+def reason_left_out(known: Language) -> str | None:
+    """Why there is no METEOR of a language, or none here, or None."""
+    if not known.has_meteor:
+        return f"METEOR, whose weights, stems and paraphrases are of English, is not defined for {known.name}"
+    return unavailable()
 
 
 def counts(outputs: Sequence[str], references: Sequence[Sequence[str]], kind: str) -> Floats:

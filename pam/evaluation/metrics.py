@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pam.io import unknown
 
 Floats = NDArray[np.float64]
+UNPENALIZED_COUNT = "unpenalized_"  # begins the name of a count of references for outputs without a length penalty
 ORDERS, CHARACTER_ORDERS = 4, 6  # longest n-grams of words that BLEU counts, and of characters that chrF counts
 
 
@@ -27,9 +28,15 @@ class Units:
     counts: Floats  # (units, columns)
     references: str  # SHA-256 of what was to be predicted; two systems can be compared only where it is the same
 
+    def index_of(self, column: str) -> int:
+        """Index of a count. One of references that these have for all outputs in common is found by its plain name."""
+        plain = re.sub(r"_b\d+$", "", column)
+        names = (column, plain, plain.removeprefix(UNPENALIZED_COUNT))
+        return self.columns.index(next((name for name in names if name in self.columns), column))
+
     def of(self, columns: Sequence[str]) -> Floats:
         """The named counts, (units, len(columns))."""
-        return self.counts[:, [self.columns.index(column) for column in columns]]
+        return self.counts[:, [self.index_of(column) for column in columns]]
 
     def total(self, columns: Sequence[str]) -> Floats:
         """Sums of the named counts over all units, (len(columns),)."""
@@ -66,6 +73,7 @@ class Metric:
     decimals: int = 2  # digits shown after the point
     lower_is_better: bool = False
     over: str = "sentences"  # the resampling units, in words
+    span: tuple[float, float] | None = (0.0, 100.0)  # lowest and highest value; None: it does not judge outputs
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -88,7 +96,11 @@ def metric_of(name: str) -> Metric:
         return known
     beam = int(found[2])
     outputs = tuple(of_beam(column, beam) for column in known.of_outputs)
-    return replace(known, name=of_beam(known.name, beam), label=f"{known.label}, beam {beam}", of_outputs=outputs)
+    # Of several references those are counted that fit an output best.
+    given = tuple(of_beam(column, beam) if column in OF_REFERENCES else column for column in known.given)
+    return replace(
+        known, name=of_beam(known.name, beam), label=f"{known.label}, beam {beam}", of_outputs=outputs, given=given
+    )
 
 
 def percentage(sums: Floats) -> Floats:
@@ -182,21 +194,35 @@ METEOR_COUNTS = ("matched_output", "matched_reference", "output", "reference", "
 """Weighted words of output and reference that match, and all of them; runs of matches in order, and matches."""
 CHRF_OUTPUT = (*numbered(CHARACTER_ORDERS, "chrf_hyp"), *numbered(CHARACTER_ORDERS, "chrf_match"))
 CHRF_REFERENCE = numbered(CHARACTER_ORDERS, "chrf_ref")
+OF_REFERENCES = frozenset({"words", f"{UNPENALIZED_COUNT}words", "sacrebleu_words", *CHRF_REFERENCE})
+"""Counts of the references of a translation: where it has several, those of the references that fit the output."""
 
 
 def _accuracy(name: str, label: str, right: str, total: str) -> Metric:
     return Metric(name, label, (right,), (total,), percentage, total, "%", over="lemmas")
 
 
+def _error_rate(
+    name: str,
+    label: str,
+    of_outputs: tuple[str, ...],
+    given: tuple[str, ...] = (),
+    counted: str = "sentences",
+    over: str = "sentences",
+) -> Metric:
+    return Metric(name, label, of_outputs, given, percentage, counted, "%", lower_is_better=True, over=over)
+
+
 def _perplexity(name: str, label: str, nll: str) -> Metric:
-    return Metric(name, label, (), (nll, "tokens"), perplexity, "tokens", lower_is_better=True)
+    return Metric(name, label, (), (nll, "tokens"), perplexity, "tokens", lower_is_better=True, span=None)
 
 
 def _of_summaries(name: str, label: str, part: str, whole: str, **more: Any) -> Metric:
     """A ratio of two counts; `whole` counts outputs' parts too, unless it is the number of summaries."""
     given = (whole,) if whole in ("summaries", "reference_words") else ()
     columns = (part,) if given else (part, whole)
-    return Metric(name, label, columns, given, share, "summaries", decimals=3, over="summaries", **more)
+    more |= {"over": "summaries", "span": None}
+    return Metric(name, label, columns, given, share, "summaries", decimals=3, **more)
 
 
 def _summary_f1(name: str) -> Metric:
@@ -212,7 +238,7 @@ def _meteor(name: str, label: str) -> Metric:
 def _of_links(name: str, label: str, suffix: str = "", error: bool = False) -> Metric:
     links = (f"sure_hit{suffix}", f"possible_hit{suffix}", f"links{suffix}", "sure")
     value = (lambda sums: 1.0 - alignment_agreement(sums)) if error else alignment_agreement
-    return Metric(name, label, (), links, value, decimals=3, lower_is_better=error)
+    return Metric(name, label, (), links, value, decimals=3, lower_is_better=error, span=(0.0, 1.0))
 
 
 METRICS: dict[str, Metric] = {
@@ -225,16 +251,37 @@ METRICS: dict[str, Metric] = {
         _perplexity("ppl_exact", "Perplexity, exact sum", "nll_exact"),
         Metric("bleu", "BLEU", bleu_columns("bleu"), ("words",), partial(bleu, smooth=False)),
         Metric(
-            "bleu_unpenalized", "BLEU without length penalty", bleu_columns("bleu_unpenalized"), ("words",),
+            "bleu_unpenalized",
+            "BLEU without length penalty",
+            bleu_columns("bleu_unpenalized"),
+            (f"{UNPENALIZED_COUNT}words",),
             partial(bleu, smooth=False),
         ),
-        Metric("length_ratio", "Words over the reference's", ("bleu_length",), ("words",), _ratio, decimals=3),
+        Metric(
+            "length_ratio",
+            "Words over the reference's",
+            ("bleu_length",),
+            ("words",),
+            _ratio,
+            decimals=3,
+            span=None,
+        ),
         Metric(
             "length_ratio_unpenalized", "Words over the reference's without length penalty",
-            ("bleu_unpenalized_length",), ("words",), _ratio, decimals=3,
+            ("bleu_unpenalized_length",), (f"{UNPENALIZED_COUNT}words",), _ratio, decimals=3, span=None,
         ),
         Metric("sacrebleu", "sacreBLEU", bleu_columns("sacrebleu"), ("sacrebleu_words",), partial(bleu, smooth=True)),
         Metric("chrf", "chrF", CHRF_OUTPUT, CHRF_REFERENCE, chrf),
+        _error_rate("wer", "Word error rate", ("wer_edits", "wer_words")),
+        _error_rate("cer", "Character error rate", ("cer_edits", "cer_characters")),
+        _error_rate("ser", "Sentences with an error", ("ser_errors",), ("sentences",)),
+        _error_rate(
+            "form_cer",
+            "Character error rate",
+            ("form_edits", "form_characters"),
+            counted="forms",
+            over="lemmas",
+        ),
         _of_links("aer", "AER", error=True),
         _of_links("one_minus_aer", "1 - AER"),
         _of_links("aer_prior", "AER of the prior", "_prior", error=True),
@@ -247,8 +294,8 @@ METRICS: dict[str, Metric] = {
         _meteor("meteor_exact", "METEOR, exact"),
         _meteor("meteor_full", "METEOR, with stems, synonyms and paraphrases"),
         *(
-            Metric(name, label, (name,), ("clips",), share, "clips", decimals=3, over="clips")
-            for name, label in (("cider", "CIDEr"), ("rouge_coco", "ROUGE-L"))
+            Metric(name, label, (name,), ("clips",), share, "clips", decimals=3, over="clips", span=(0.0, highest))
+            for name, label, highest in (("cider", "CIDEr", 10.0), ("rouge_coco", "ROUGE-L", 1.0))
         ),
         Metric(
             "bleu_coco", "BLEU-4", (*bleu_columns("bleu_coco"), "bleu_coco_words"), (), partial(bleu, smooth=False),

@@ -104,7 +104,7 @@ def make(
     cost = {key: float(seconds) + float(main.get(key) or 0.0) for key, seconds in trained.items()}
     sums, metrics = bootstrap.resampled_sums(units.counts[None])[0], {}
     for known in map(metric_of, counts.metrics):
-        places = [units.columns.index(column) for column in known.columns]
+        places = [units.index_of(column) for column in known.columns]
         value, n = float(known.value(units.total(known.columns))), int(units.total([known.counted])[0])
         spread = bootstrap.interval(known.value(sums[:, places]))
         metrics[known.name] = Value(value=value, low=spread.low, high=spread.high, n=n, unit=known.unit)

@@ -1,9 +1,12 @@
 """Summaries: ROUGE, METEOR, and how much of a summary is new, copied or said twice; counted per summary.
 
-ROUGE is that of the package rouge-score, with stems, which agrees with the Perl program ROUGE-1.5.5 to some hundredths.
-Its ROUGE-L is the summary's (Lin 2004, section 3.2), sentence by sentence: that of the whole text as one sentence,
-which some wrappers give, is several points lower. Of several references the one that fits best counts. Texts are
-compared in the words of the task, sources whole: also what a model did not read is no novelty.
+ROUGE is that of the package rouge-score. In English its words are those of the Perl program ROUGE-1.5.5,
+with stems, and it agrees with that to some hundredths. In other languages they are the words of the
+task, or characters where a language has no spaces and the task's tokenizer finds no words; there are no
+stems. ROUGE-L is the summary's (Lin 2004, section 3.2), sentence by sentence: that of the whole text as
+one sentence, which some wrappers give, is several points lower. Of several references the one that fits
+best counts. Texts are compared in the words of the task, sources whole: also what a model did not read
+is no novelty.
 """
 
 from __future__ import annotations
@@ -19,8 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pam.data.dataset import Prepared
-from pam.data.readers import read_lines
-from pam.data.summarization import sentences_of
+from pam.data.languages import Language, compared_words, composed, language, sentences_of
+from pam.data.text_files import read_lines
+from pam.data.tokenizers import SideCodec, SummarizationCodec
 from pam.data.vocabulary import Vocabulary
 from pam.evaluation import meteor
 from pam.evaluation.inputs import Counts, EvalInputs, read_checked
@@ -59,24 +63,32 @@ class Summary(NamedTuple):
 def count(inputs: EvalInputs) -> Counts:
     """Counts per summary, of every beam; those of the main beam are named without a beam.
 
-    METEOR is left out, with the reason among the details, where Java or its package is missing. A UserError names a
-    file that is missing or faulty, or is about other texts.
+    A metric that is not defined for the language or for these references is left out, with the reason among the
+    details; so is METEOR where Java or its package is missing. A UserError names a file that is missing or faulty, or
+    is about other texts.
     """
     references, known = read_references(inputs), inputs.prepared.target
     parts, names, details = list[Units](), list[str](), dict[str, Any]()
-    missing = meteor.unavailable()
-    if missing:
-        log.warning(missing)
-        details["left_out"] = [missing]
-    whole = [[" ".join(sentences) for sentences in own] for own in references]
+    text = compared_text(inputs.prepared)
+    missing = meteor.reason_left_out(text.language)
+    undefined = _undefined(references, text)
+    reasons = [*undefined.values(), *([missing] if missing else [])]
+    for reason in reasons:
+        log.warning(reason)
+    if reasons:
+        details["left_out"] = reasons
+    whole = [[text.joined(" ".join(sentences)) for sentences in own] for own in references]
     for path, beam in inputs.by_beam:
         # Plain `rouge1` is of the main beam, the first.
         beam, rows = beam if parts else None, read_checked(path, inputs, Summary)
-        columns = {"summaries": np.ones(len(rows))} | rouge(rows, references) | wording(rows, known)
+        columns = {"summaries": np.ones(len(rows))} | rouge(rows, references, text)
+        columns |= wording(rows, known, text.language)
         for name in () if missing else METEORS:
-            found = meteor.counts([row.predicted for row in rows], whole, name.removeprefix("meteor_"))
+            outputs = [text.joined(row.predicted) for row in rows]
+            found = meteor.counts(outputs, whole, name.removeprefix("meteor_"))
             columns |= dict(zip((f"{name}_{one}" for one in METEOR_COUNTS), found.T, strict=True))
-        names += [of_beam(name, beam) for name in (*NAMES, *(() if missing else METEORS))]
+        metrics = [name for name in (*NAMES, *(() if missing else METEORS)) if name not in undefined]
+        names += [of_beam(name, beam) for name in metrics]
         details[of_beam("empty", beam)] = sum(not row.predicted for row in rows)
         given = {column for metric in METRICS.values() for column in metric.given}
         named = [column if column in given else of_beam(column, beam) for column in columns]
@@ -95,33 +107,90 @@ def read_references(inputs: EvalInputs) -> list[list[Reference]]:
         raise UserError("these are not references of summaries", file=path, hint=hint) from error
 
 
-def rouge(rows: Sequence[Summary], references: Sequence[Sequence[Reference]]) -> dict[str, Floats]:
+@dataclass(frozen=True)
+class ComparedText:
+    """How texts of a task are compared."""
+
+    language: Language
+    segmented: bool = True  # whether the words of the task are words, also where the language has no spaces
+    spelled: SideCodec | None = None  # joins words that are characters
+
+    def joined(self, text: str) -> str:
+        """Words of the task in one form; where they are characters, those that they spell."""
+        text = composed(text)
+        return text if self.spelled is None else self.spelled.tokenizer.text(text.split())
+
+    def tokenize(self, text: str) -> list[str]:
+        """Words that ROUGE compares, as the package asks for them."""
+        return compared_words(self.joined(text), self.language, segmented=self.segmented and self.spelled is None)
+
+
+def compared_text(data: Prepared) -> ComparedText:
+    """How texts of prepared data are compared; a UserError if the data are not of summaries."""
+    if not isinstance(data.codec, SummarizationCodec):
+        raise UserError("this data is not of summarization", file=data.folder, hint="name the task's own data")
+    side = data.codec.target
+    layout = data.summary["format"]
+    segmented = bool(layout.get("tokenized")) or side.tokenizer.segments
+    return ComparedText(language(str(layout["language"])), segmented, side if side.tokenizer.spells else None)
+
+
+def _undefined(references: Sequence[Sequence[Reference]], text: ComparedText) -> dict[str, str]:
+    """Why a metric is not defined for a test split, by its name: the references themselves would have 0."""
+    longest = max(sum(len(text.tokenize(sentence)) for sentence in own) for texts in references for own in texts)
+    if longest > 1:
+        return {}
+    if longest == 1:
+        return {"rouge2": "ROUGE-2 is not defined for these references, none of which has two words"}
+    return {name: f"{METRICS[name].label} is not defined for these references, which have no words" for name in ROUGE}
+
+
+class PorterWords:
+    """English words as the Perl program ROUGE-1.5.5 splits and stems them."""
+
+    def __init__(self, text: ComparedText) -> None:
+        from rouge_score.tokenizers import DefaultTokenizer
+
+        self._text = text
+        self._tokenizer = DefaultTokenizer(use_stemmer=True)
+
+    def tokenize(self, text: str) -> list[str]:
+        words: list[str] = self._tokenizer.tokenize(self._text.joined(text))
+        return words
+
+
+def rouge(rows: Sequence[Summary], references: Sequence[Sequence[Reference]], text: ComparedText) -> dict[str, Floats]:
     """ROUGE-1, -2 and -L as F1, 0 to 1, of each summary against that of its references which fits best."""
     from rouge_score.rouge_scorer import RougeScorer  # optional: other tasks are scored without it
-    from rouge_score.tokenizers import DefaultTokenizer
 
     # The package's `rougeLsum` is ROUGE-L of a summary, whose sentences are lines.
     names = dict(zip(ROUGE, ("rouge1", "rouge2", "rougeLsum"), strict=True))
-    scorer = RougeScorer(list(names.values()), tokenizer=DefaultTokenizer(use_stemmer=True))
+    scorer = RougeScorer(list(names.values()), tokenizer=_rouge_tokenizer(text))
     found = dict[str, list[float]]((name, []) for name in names)
     for row, own in zip(rows, references, strict=True):
-        summary = "\n".join(" ".join(sentence) for sentence in sentences_of(row.predicted.split()))
+        sentences = sentences_of(row.predicted.split(), text.language)
+        summary = "\n".join(" ".join(sentence) for sentence in sentences)
         scores = [scorer.score("\n".join(reference), summary) for reference in own]
         for name, theirs in names.items():
             found[name].append(max(score[theirs].fmeasure for score in scores))
     return {name: np.array(values) for name, values in found.items()}
 
 
-def wording(rows: Sequence[Summary], known: Vocabulary) -> dict[str, Floats]:
+def _rouge_tokenizer(text: ComparedText) -> Any:
+    """What gives the words that ROUGE compares, as the package asks for it."""
+    return PorterWords(text) if text.language.has_rouge_stemmer else text
+
+
+def wording(rows: Sequence[Summary], known: Vocabulary, own_language: Language) -> dict[str, Floats]:
     """Counts of n-grams and sentences of each summary, and of those that are new, copied whole or said twice.
 
     Words outside the target's vocabulary `known` can only have been copied, `<unk>` apart.
     """
-    counted = [_wording(row, known) for row in rows]
+    counted = [_wording(row, known, own_language) for row in rows]
     return {name: np.array([own[name] for own in counted], dtype=np.float64) for name in counted[0]}
 
 
-def _wording(row: Summary, known: Vocabulary) -> dict[str, int]:
+def _wording(row: Summary, known: Vocabulary, own_language: Language) -> dict[str, int]:
     words, source = row.predicted.split(), row.source.split()
     counts = {"summary_words": len(words), "reference_words": len(row.target.split())}
     for n in NGRAMS:
@@ -129,7 +198,7 @@ def _wording(row: Summary, known: Vocabulary) -> dict[str, int]:
         counts |= {f"ngrams_{n}": len(own), f"novel_{n}": sum(ngram not in there for ngram in own)}
         if n == 3:
             counts["repeated"] = sum(times - 1 for times in Counter(own).values())
-    sentences, text = list(sentences_of(words)), f" {row.source} "
+    sentences, text = list(sentences_of(words, own_language)), f" {row.source} "
     copied = sum(f" {' '.join(sentence)} " in text for sentence in sentences)
     outside = sum(is_outside(word, known) for word in words)
     return counts | {"output_sentences": len(sentences), "copied_sentences": copied, "oov_words": outside}
@@ -161,15 +230,16 @@ class Control:
     """Outputs that are made of the prepared data alone."""
 
     label: str  # in tables; `{n}` is the number of sentences of an extract
-    output: Callable[[Summary, int], str]  # of a row, whose own output is empty, and that number
+    output: Callable[[Summary, int, Language], str]  # of a row, whose own output is empty, and that number
+    extracts: bool = True  # whether it takes sentences of the source
 
 
-def _lead(row: Summary, sentences: int) -> str:
-    return _text(list(sentences_of(row.source.split()))[:sentences])
+def _lead(row: Summary, sentences: int, own_language: Language) -> str:
+    return _text(list(sentences_of(row.source.split(), own_language))[:sentences])
 
 
-def _random(row: Summary, sentences: int) -> str:
-    found = list(sentences_of(row.source.split()))
+def _random(row: Summary, sentences: int, own_language: Language) -> str:
+    found = list(sentences_of(row.source.split(), own_language))
     drawn = random.Random(f"{SEED} {row.source}").sample(range(len(found)), min(sentences, len(found)))  # noqa: S311
     return _text([found[place] for place in sorted(drawn)])
 
@@ -181,16 +251,25 @@ def _text(sentences: Sequence[Sequence[str]]) -> str:
 CONTROLS = {
     "lead": Control("Lead-{n}", _lead),
     "random": Control("Random-{n}", _random),
-    "reference": Control("Reference", lambda row, sentences: row.target),
+    "reference": Control("Reference", lambda row, sentences, own_language: row.target, extracts=False),
 }
 """The first sentences of the source, sentences drawn at random, and the reference itself."""
+
+NO_SENTENCES = 0.9  # share of texts of one sentence above which an extract is the whole text
 
 
 def control_rows(name: str, data: Prepared, split: str) -> tuple[str, list[Summary]]:
     """A control's label, and predictions of a split with their heading; a UserError if there is no such control."""
     if name not in CONTROLS:
         raise unknown("control", name, list(CONTROLS))
-    control, sentences = CONTROLS[name], int(data.summary["format"]["lead"])
+    control = CONTROLS[name]
+    sentences = int(data.summary["format"]["lead"])
+    own_language = language(str(data.summary["format"]["language"]))
     rows = [Summary(source, target, "") for source, target in data.rows(split)]
-    made = [row._replace(predicted=control.output(row, sentences)) for row in rows]
-    return control.label.format(n=sentences), [Summary(*Summary._fields), *made]
+    made = [row._replace(predicted=control.output(row, sentences, own_language)) for row in rows]
+    label = control.label.format(n=sentences)
+    whole = sum(len(list(sentences_of(row.source.split(), own_language))) == 1 for row in rows)
+    if control.extracts and whole > NO_SENTENCES * len(rows):
+        # In Thai a space ends a sentence, or nothing.
+        label += " (no sentence ends were found: the whole text)"
+    return label, [Summary(*Summary._fields), *made]

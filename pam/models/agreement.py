@@ -28,9 +28,10 @@ class Agreement(Seq2Seq):
         self.back, self.weight = back, weight
 
     def _objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        values, prior = self.objective_and_prior(source, lengths, target)
+        values, unrolled = self.unrolled_objective(source, lengths, target)
         read, sizes, written = turned_round(source, lengths, target)
-        back_values, back_prior = self.back.objective_and_prior(read, sizes, written)
+        back_values, back = self.back.unrolled_objective(read, sizes, written)
+        prior, back_prior = unrolled.prior(), back.prior()
         # An end symbol that one direction writes and the other does not read is nowhere to be attended to.
         both = prior[:, : read.shape[1]] * back_prior[:, : source.shape[1]].transpose(1, 2)
         trace = (both * ((read != PAD)[:, :, None] & (source != PAD)[:, None])).sum((1, 2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from torch import nn
@@ -11,34 +11,18 @@ from torch import nn
 from pam.config import ModelConfig, Network
 from pam.models import options
 from pam.models.agreement import Agreement
-from pam.models.copying import COPYINGS
-from pam.models.couplings import COUPLINGS
-from pam.models.distributions import DISTRIBUTIONS
-from pam.models.input_feeding import INPUT_FEEDINGS
 from pam.models.interfaces import Sizes
-from pam.models.latents import LATENTS
 from pam.models.lstm import Decoder, Encoder
-from pam.models.marginalization import MARGINALIZATIONS
 from pam.models.model import Model
 from pam.models.readout import Readout
-from pam.models.scores import SCORES
 from pam.models.seq2seq import Seq2Seq
 from pam.models.transformer import Shape, Transformer
-from pam.models.variational import ESTIMATORS, INFERENCES
-from pam.models.windows import WINDOWS
-
-COMPONENTS: dict[str, Mapping[str, Callable[..., nn.Module]]] = {
-    "score": SCORES, "window": WINDOWS, "distribution": DISTRIBUTIONS, "coupling": COUPLINGS, "latent": LATENTS,
-    "marginalization": MARGINALIZATIONS, "input_feeding": INPUT_FEEDINGS, "inference": INFERENCES,
-    "estimator": ESTIMATORS, "copying": COPYINGS,
-}  # fmt: skip
-"""Question to its answers, by the names that YAML writes; their options are in `options`."""
 
 
 def build(components: ModelConfig, network: Network, source: int, target: int, vectors: int = 0) -> Model:
     """Makes a model with fresh weights, for so many source and target symbols, or for sources of `vectors` of so many
     units; that its components fit together is checked when an experiment is read (`pam.models.fitting`)."""
-    architecture = implementation(ARCHITECTURES, components.architecture)
+    architecture = implementation(components.architecture)
     # What reads symbols alone need not know of vectors.
     given = {"vectors": vectors} if vectors else {}
     model: Model = architecture(components, network, source, target, **given)
@@ -49,10 +33,8 @@ def build(components: ModelConfig, network: Network, source: int, target: int, v
     return model
 
 
-def implementation(kinds: Mapping[str, Callable[..., Any]], chosen: options.Options) -> Callable[..., Any]:
-    """What makes a kind: of this package, or of a package of one's own."""
-    if chosen.implementation is None:
-        return kinds[chosen.kind]
+def implementation(chosen: options.Options) -> Callable[..., Any]:
+    """Import what makes a kind: from this package, or from a package of one's own."""
     module, _, name = chosen.implementation.partition(":")
     made: Callable[..., Any] = getattr(importlib.import_module(module), name)
     return made
@@ -64,9 +46,9 @@ def recurrent(components: ModelConfig, network: Network, source: int, target: in
     encoding = network.embedding, network.encoder, network.encoder_layers, network.dropout
     sizes = Sizes(network.decoder, values, *encoding, source, target)
     parts: dict[str, Any] = {}
-    for question, kinds in COMPONENTS.items():
-        chosen = getattr(components, question)
-        parts[question] = implementation(kinds, chosen)(chosen, sizes)
+    for component in options.PARTS:
+        chosen = getattr(components, component)
+        parts[component] = implementation(chosen)(chosen, sizes)
     encoder = Encoder(source, *encoding, network.encoder_reads, vectors)
     final = 0 if network.decoder_start == "zeros" else values
     decoding = network.decoder, network.decoder_layers, final, network.dropout
@@ -89,11 +71,6 @@ def agreement(components: ModelConfig, network: Network, source: int, target: in
     assert isinstance(chosen, options.AgreementOptions)
     ahead = recurrent(components, network, source, target)
     return Agreement(ahead, recurrent(components, network, target, source), chosen.weight)
-
-
-ARCHITECTURES: dict[str, Callable[..., Model]] = {
-    "recurrent": recurrent, "transformer": transformer, "agreement": agreement,
-}  # fmt: skip
 
 
 def parameters_of(model: nn.Module) -> int:

@@ -25,6 +25,7 @@ from pam.models.model import Model
 
 FORMAT = "pam-model-2"
 WEIGHTS, CONFIG = "weights.safetensors", "config.yaml"
+EXPORTED_WEIGHTS = "model.safetensors"  # in an exported model, where model hubs look for it
 
 
 def digest(tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> str:
@@ -106,7 +107,7 @@ def save_model(
     `source_eos`: whether the sources that it was trained with end in an end symbol.
     """
     sides = {"source.vocab": "target.vocab", "target.vocab": "source.vocab"} if run.components.reversed else {}
-    for name in belongings(task):
+    for name in belongings(task, origin):
         write_text(folder / name, (origin / sides.get(name, name)).read_text(encoding="utf-8"))
     write_text(folder / CONFIG, dump_yaml(run))
     others = [path for path in whole_files(folder) if path.name != WEIGHTS]
@@ -117,9 +118,15 @@ def save_model(
     save_tensors(folder / WEIGHTS, weights, notes)
 
 
-def belongings(task: str) -> list[str]:
-    """The files of a model folder that say what its symbols are."""
-    return ["source.vocab", "target.vocab", *CODECS[task].files]
+def belongings(task: str, folder: Path) -> list[str]:
+    """The files of a model folder, or of prepared data, that say what its symbols are."""
+    return ["source.vocab", "target.vocab", *CODECS[task].files_in(folder)]
+
+
+def weights_file(folder: Path) -> Path:
+    """Return the path of a model folder's weights; an exported model has them under another name."""
+    exported = folder / EXPORTED_WEIGHTS
+    return exported if exported.is_file() else folder / WEIGHTS
 
 
 def check_files(folder: Path, notes: Mapping[str, str]) -> None:
@@ -145,12 +152,11 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
         raise UserError(message, file=folder, hint="name a model that starts from it")
     source = Vocabulary.load(folder / "source.vocab")
     target = Vocabulary.load(folder / "target.vocab")
-    tensors, notes = load_tensors(folder / WEIGHTS)
+    weights = weights_file(folder)
+    tensors, notes = load_tensors(weights)
     if notes.get("format") != FORMAT:
         raise UserError(
-            f"not a model of this format (`{FORMAT}`)",
-            file=folder / WEIGHTS,
-            hint="take a model folder that `pam train` made",
+            f"not a model of this format (`{FORMAT}`)", file=weights, hint="take a model folder that `pam train` made"
         )
     check_files(folder, notes)
     codec = load_codec(notes["task"], folder)
@@ -161,7 +167,7 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
     if shapes != {name: tensor.shape for name, tensor in network.state_dict().items()}:
         raise UserError(
             f"these weights do not fit the model that {CONFIG} describes",
-            file=folder / WEIGHTS,
+            file=weights,
             hint="copy the whole model folder again",
         )
     network.load_state_dict(tensors)

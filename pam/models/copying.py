@@ -7,7 +7,10 @@ source's own vocabulary are numbered likewise, after its last symbol.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -15,88 +18,10 @@ from torch.nn import functional as F
 
 from pam.data.vocabulary import SPECIALS, UNK, Vocabulary
 from pam.models import options
-from pam.models.interfaces import Component, Origin, Sizes, rows_of
+from pam.models.interfaces import Component, Memory, Sizes
 from pam.models.logspace import ZERO
-
-
-@dataclass(frozen=True)
-class Switch:
-    """What decides in n rows whether a symbol is generated or copied: p_gen = sigmoid(logit)."""
-
-    logit: Tensor  # (n,) w_s . s_t + w_x . x_t + b
-    of_values: Tensor  # (n, m) w_h . h_a
-    copied: Tensor  # (n, m) the symbol that each position is copied as
-    vocabulary: int  # V
-
-    @property
-    def by_position(self) -> Tensor:
-        """(n, m) the logit at each h_a in place of a context."""
-        return self.logit[:, None] + self.of_values
-
-    def known(self, symbols: Tensor) -> Tensor:
-        """Symbols (n,), those that the vocabulary lacks as unknown."""
-        return symbols.masked_fill(symbols >= self.vocabulary, UNK)
-
-    def gate(self, logit: Tensor, symbols: Tensor) -> Tensor:
-        """log p_gen, (n, k), from its logit (n, k); `ZERO` and less where the symbol (n,) cannot be generated."""
-        return F.logsigmoid(logit) + torch.where(symbols >= self.vocabulary, ZERO, 0.0).to(logit)[:, None]
-
-    def of_symbol(self, log_mass: Tensor, symbols: Tensor) -> Tensor:
-        """Log masses (n, m) of positions that have the symbol (n,); `ZERO` at others."""
-        return log_mass.masked_fill(self.copied != symbols[:, None], ZERO)
-
-    def select(self, rows: Tensor) -> Switch:
-        logit, of_values, copied = (rows_of(part, rows) for part in (self.logit, self.of_values, self.copied))
-        return Switch(logit, of_values, copied, self.vocabulary)
-
-
-@dataclass(frozen=True)
-class CopyMixture:
-    """p(y) = sum_k gate(k) p_vocab(y | k) + sum_a mass(a) [x_a = y] of n rows, k being one context or a position."""
-
-    switch: Switch
-    logit: Tensor  # (n, k) of p_gen, so that gate(k) = sigmoid(logit)
-    mass: Tensor  # (n, m) log probability that a symbol is copied from position a
-    shares: Tensor | None = None  # (n, m) log of how contexts h_a share what is copied; None: each has its own position
-
-    @classmethod
-    def of(cls, switch: Switch, logit: Tensor, log_prior: Tensor) -> CopyMixture:
-        """That in which position a, if a symbol is copied, is the one that is attended, with log prior (n, m)."""
-        return cls(switch, logit, log_prior + F.logsigmoid(-logit))
-
-    def gate(self, symbols: Tensor) -> Tensor:
-        return self.switch.gate(self.logit, symbols)
-
-    def total(self, symbols: Tensor) -> Tensor:
-        """log sum_a mass(a) [x_a = y], (n,)."""
-        return torch.logsumexp(self.switch.of_symbol(self.mass, symbols), 1)
-
-    def by_position(self, symbols: Tensor) -> Tensor:
-        """log p(a, y is copied), (n, m)."""
-        if self.shares is None:
-            return self.switch.of_symbol(self.mass, symbols)
-        return self.shares + self.total(symbols)[:, None]
-
-    def origin(self, symbols: Tensor) -> Origin:
-        """What is not copied from any position is generated: of a single context this is its p_gen, and where the
-        position is summed out at the output sum_a prior(a) p_gen(a), the mean of the positions' own."""
-        return Origin((1 - self.mass.exp().sum(1)).clamp_min(0), self.total(symbols))
-
-    def log_probs(self, generated: Tensor) -> Tensor:
-        """log p(y) of all symbols, those of the source too, (n, V + m), from sum_k gate(k) p_vocab(y | k), (n, V)."""
-        copied, first = self.switch.copied, self.switch.vocabulary
-        probs = F.pad(generated, (0, self.mass.shape[1]))
-        probs.scatter_add_(1, copied, self.mass.exp())
-        log_probs = probs.clamp_min_(torch.finfo(probs.dtype).tiny).log_()
-        # Ids that stand for no word of the source: its padding, and where a word is repeated or known.
-        words = torch.zeros_like(self.mass, dtype=torch.bool)
-        words = F.pad(words, (1, 0)).scatter_(1, (copied - first + 1).clamp_min(0), True)[:, 1:]
-        log_probs[:, first:].masked_fill_(~words, -torch.inf)
-        return log_probs
-
-    def select(self, rows: Tensor) -> CopyMixture:
-        shares = None if self.shares is None else rows_of(self.shares, rows)
-        return CopyMixture(self.switch.select(rows), rows_of(self.logit, rows), rows_of(self.mass, rows), shares)
+from pam.models.outputs import Attention, AttentionMixture, ContextDistribution, Origin, TokenDistribution
+from pam.models.packing import PackedTargets, rows_of
 
 
 class Copying(Component):
@@ -112,14 +37,12 @@ class Copying(Component):
         """What positions add to the logit of p_gen, (B, m), of (B, m, D)."""
         return None
 
-    def switch(self, copied: Tensor | None, pointed: Tensor | None, query: Tensor, fed: Tensor) -> Switch | None:
-        """What decides in n rows, from what `symbols` and `of_positions` gave, of each row (n, m), the query s_t
-        (n, H), and the decoder's input x_t (n, E), the embedding of y_{t-1}."""
-        return None
-
-    def of_context(self, context: Tensor) -> Tensor:
-        """What a context (n, D) adds to the logit, (n,)."""
-        raise NotImplementedError("nothing is copied")
+    def forward(
+        self, generated: TokenDistribution, memory: Memory, embedded: Tensor | None, follows_prior: bool
+    ) -> TokenDistribution:
+        """Add what is copied to the distribution of what is generated; `embedded` (n, E) is the
+        embedding of y_{t-1}. `follows_prior`: see `CopyMixture`."""
+        return generated
 
 
 class NoCopying(Copying):
@@ -176,16 +99,197 @@ class PointerGenerator(Copying):
         return torch.where(found < 0, self.vocabulary + first, found)
 
     def of_positions(self, values: Tensor) -> Tensor:
-        return self.of_context(values)
+        logits: Tensor = self.of_values(values)
+        return logits.squeeze(-1)
 
-    def of_context(self, context: Tensor) -> Tensor:
-        found: Tensor = self.of_values(context)
-        return found.squeeze(-1)
+    def forward(
+        self, generated: TokenDistribution, memory: Memory, embedded: Tensor | None, follows_prior: bool
+    ) -> CopyMixture:
+        assert isinstance(generated, ContextDistribution)
+        assert memory.copied is not None and memory.pointed is not None and embedded is not None
+        return CopyMixture(
+            generated=generated,
+            pointer=self,
+            embedded=embedded,
+            copied=memory.copied,
+            pointed=memory.pointed,
+            follows_prior=follows_prior,
+        )
 
-    def switch(self, copied: Tensor | None, pointed: Tensor | None, query: Tensor, fed: Tensor) -> Switch:
-        assert copied is not None and pointed is not None
-        logit = (self.of_query(query) + self.of_symbol(fed)).squeeze(1)
-        return Switch(logit, pointed, copied, self.vocabulary)
+
+@dataclass(eq=False)
+class CopyMixture(TokenDistribution):
+    """p(y) = sum_k p(k) p_gen(k) p(y | s_t, c_k) + sum_a mass(a) [x_a = y]: a symbol is generated by
+    another distribution, of contexts c_k, with p_gen(k) = sigmoid(w_h . c_k + w_s . s_t + w_x . x_t + b),
+    or copied from position a.
+
+    As a rule whoever attends to position a copies from there: mass(a) = prior(a) (1 - p_gen), with
+    a's own p_gen where the contexts are the positions. `follows_prior`: the position of the context
+    and that of the copy are drawn apart, both from the prior, mass(a) = prior(a) sum_a' prior(a')
+    (1 - p_gen(a')).
+    """
+
+    generated: ContextDistribution  # p(y | s_t, c_k), from a vocabulary of V symbols
+    pointer: PointerGenerator  # w_h, w_s, w_x and b
+    embedded: Tensor  # (n, E) x_t, the embedding of y_{t-1}
+    copied: Tensor  # (n, m) the symbol that each position is copied as
+    pointed: Tensor  # (n, m) w_h . h_a
+    follows_prior: bool = False
+    selected_logit: Tensor | None = None  # `logit`, where it is known already
+
+    @property
+    def attention(self) -> Attention:  # type: ignore[override]
+        return self.generated.attention
+
+    @property
+    def gives_positions(self) -> bool:  # type: ignore[override]
+        return self.generated.gives_positions
+
+    @cached_property
+    def logit(self) -> Tensor:
+        """(n, k) the logit of p_gen(k)."""
+        if self.selected_logit is not None:
+            return self.selected_logit
+
+        query = self.attention.query
+        of_row = self.pointer.of_query(query) + self.pointer.of_symbol(self.embedded)
+        logit: Tensor = of_row + self.generated.of_contexts(self.pointed)
+        shift = self.generated.prior_shift
+        if shift is not None:
+            logit = logit + self.pointer.of_values(shift)
+        return logit
+
+    # What is generated.
+
+    def vocabulary_symbols(self, symbols: Tensor) -> Tensor:
+        """Symbols (n,), those that the vocabulary lacks as unknown."""
+        return symbols.masked_fill(symbols >= self.pointer.vocabulary, UNK)
+
+    def log_gate(self, symbols: Tensor) -> Tensor:
+        """log p_gen, (n, k); `ZERO` and less where the symbol (n,) cannot be generated."""
+        is_lacking = symbols >= self.pointer.vocabulary
+        return F.logsigmoid(self.logit) + torch.where(is_lacking, ZERO, 0.0).to(self.logit)[:, None]
+
+    def _log_generated(self, symbols: Tensor) -> Tensor:
+        """log p(k) p_gen(k), (n, k), where symbols (n,) can be generated."""
+        log_weights = self.generated.log_weights(F.logsigmoid(self.logit))
+        return log_weights + self.log_gate(symbols)
+
+    # What is copied.
+
+    @cached_property
+    def log_copy(self) -> Tensor:
+        """log prior(a) (1 - p_gen), (n, m), with a's own p_gen where each has one."""
+        return self.attention.log_prior + F.logsigmoid(-self.logit)
+
+    @cached_property
+    def log_mass(self) -> Tensor:
+        """log mass(a), (n, m)."""
+        if not self.follows_prior:
+            return self.log_copy
+        log_prior = self.attention.log_prior
+        return log_prior + torch.logsumexp(self.log_copy, 1, keepdim=True)
+
+    def of_symbol(self, log_mass: Tensor, symbols: Tensor) -> Tensor:
+        """Keep log masses (n, m) of positions that have the symbol (n,); `ZERO` at others."""
+        return log_mass.masked_fill(self.copied != symbols[:, None], ZERO)
+
+    def log_copied(self, symbols: Tensor) -> Tensor:
+        """log sum_a mass(a) [x_a = y], (n,)."""
+        return torch.logsumexp(self.of_symbol(self.log_mass, symbols), 1)
+
+    def _log_copied_by_context(self, symbols: Tensor) -> Tensor:
+        """log p(the context is h_a, and y is copied), (n, m)."""
+        if not self.follows_prior:
+            return self.of_symbol(self.log_mass, symbols)
+        log_share = self.log_copy - torch.logsumexp(self.log_copy, 1, keepdim=True)
+        return log_share + self.log_copied(symbols)[:, None]
+
+    # Both.
+
+    def _log_prob(self, symbols: Tensor) -> Tensor:
+        generated, copied = self._log_generated(symbols), self.log_copied(symbols)
+        return self.generated.mixture(self.vocabulary_symbols(symbols), generated, copied)
+
+    def log_joint(self, symbols: Tensor) -> Tensor:
+        known = self.vocabulary_symbols(symbols)
+        generated = self._log_generated(symbols) + self.positions_distribution.position_log_prob(known)
+        return torch.logaddexp(generated, self._log_copied_by_context(symbols))
+
+    def expected_log_prob(self, weights: Tensor, symbols: Tensor) -> Tensor:
+        """The expectation over the context's position alone: what is copied follows the prior."""
+        log_prior = self.attention.log_prior
+        attended = torch.logsumexp(self.of_symbol(log_prior, symbols), 1)
+        return self.positions_distribution.expected_log_prob(
+            weights,
+            self.vocabulary_symbols(symbols),
+            log_gate=self.log_gate(symbols),
+            rest=F.logsigmoid(-self.logit) + attended[:, None],
+        )
+
+    @property
+    def positions_distribution(self) -> AttentionMixture:
+        """What generates, where each position has a likelihood of its own."""
+        assert isinstance(self.generated, AttentionMixture)
+        return self.generated
+
+    def at(self, weights: Tensor) -> CopyMixture:
+        generated = self.positions_distribution.at(weights)
+        return CopyMixture(generated, self.pointer, self.embedded, self.copied, self.pointed)
+
+    def exact(self) -> CopyMixture:
+        generated = self.generated.exact()
+        if generated is self.generated:
+            return self
+        return replace(self, generated=generated)
+
+    def positions(self) -> Tensor | None:
+        return self.generated.positions()
+
+    def truncated(self) -> Tensor | None:
+        return self.generated.truncated()
+
+    def origin(self, symbols: Tensor) -> Origin:
+        """What is not copied from any position is generated: of a single context this is its p_gen,
+        and where the position is summed out at the output sum_a prior(a) p_gen(a), the mean of the
+        positions' own."""
+        p_gen = (1 - self.log_mass.exp().sum(1)).clamp_min(0)
+        return Origin(p_gen, self.log_copied(symbols))
+
+    def log_probs(self) -> Tensor:
+        """log p of all symbols, those of the source too: (n, V + m)."""
+        copied, vocabulary, mass = self.copied, self.pointer.vocabulary, self.log_mass.exp()
+        probs = F.pad(self.generated.probs(F.logsigmoid(self.logit)), (0, mass.shape[1]))
+        probs.scatter_add_(1, copied, mass)
+        log_probs = probs.clamp_min_(torch.finfo(probs.dtype).tiny).log_()
+        # Ids that stand for no word of the source: its padding, and where a word is repeated or known.
+        words = torch.zeros_like(mass, dtype=torch.bool)
+        words = F.pad(words, (1, 0)).scatter_(1, (copied - vocabulary + 1).clamp_min(0), True)[:, 1:]
+        log_probs[:, vocabulary:].masked_fill_(~words, -torch.inf)
+        return log_probs
+
+    def select(self, rows: Tensor) -> CopyMixture:
+        return CopyMixture(
+            generated=self.generated.select(rows),
+            pointer=self.pointer,
+            embedded=rows_of(self.embedded, rows),
+            copied=rows_of(self.copied, rows),
+            pointed=rows_of(self.pointed, rows),
+            follows_prior=self.follows_prior,
+            selected_logit=rows_of(self.logit, rows),
+        )
+
+    @classmethod
+    def _cat(cls, steps: Sequence[Self], packed: PackedTargets) -> Self:
+        generated = [step.generated for step in steps]
+        return cls(
+            generated=type(generated[0])._cat(generated, packed),
+            pointer=steps[0].pointer,
+            embedded=torch.cat([step.embedded for step in steps]),
+            copied=torch.cat([step.copied for step in steps]),
+            pointed=torch.cat([step.pointed for step in steps]),
+            follows_prior=steps[0].follows_prior,
+        )
 
 
 def pointers_of(model: nn.Module) -> list[PointerGenerator]:
@@ -197,6 +301,3 @@ def match(model: nn.Module, source: Vocabulary, target: Vocabulary) -> None:
     """Tells the pointers of a model, if it has any, what its symbols are."""
     for pointer in pointers_of(model):
         pointer.match(source, target)
-
-
-COPYINGS: dict[str, type[Copying]] = {"none": NoCopying, "pointer": PointerGenerator}

@@ -203,8 +203,3 @@ def smoothed(filtered: Tensor, transitions: Tensor, lengths: Tensor) -> Tensor:
         ahead = now * (ratio @ transitions.t())
         found.append(torch.where((t + 1 < lengths)[:, None], ahead, now))
     return torch.stack(found[::-1], 1)
-
-
-COUPLINGS: dict[str, type[Coupling]] = {
-    "none": NoCoupling, "proximity": Proximity, "monotone": Monotone, "chain": Chain, "pointer": PointerCoupling,
-}  # fmt: skip

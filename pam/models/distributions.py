@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
@@ -120,6 +120,30 @@ class Fusedmax(Sparsemax):
         return _means(super().gradient(probabilities, upstream), starts)
 
 
+class Entmax(Distribution):
+    """argmax over the simplex of p . e + H_alpha(p), with the Tsallis entropy H_alpha (Peters et al. 2019, section 3).
+
+    A learned alpha is 1 + sigmoid of a parameter, the same at every step (Correia et al. 2019, section 3). Like theirs,
+    it stays at 1.01 and more, where the package can compute it.
+    """
+
+    def __init__(self, options: options.Entmax, sizes: Sizes) -> None:
+        super().__init__()
+        self.alpha = options.alpha
+        self.logit = nn.Parameter(torch.tensor(options.alpha - 1).logit()) if options.learned else None
+
+    def forward(self, scores: Tensor, mask: Tensor) -> Tensor:
+        from entmax import entmax15, entmax_bisect
+
+        scores = scores.masked_fill(~mask, -torch.inf)
+        if self.logit is not None:
+            alpha = (1 + self.logit.sigmoid()).clamp_min(1.01)
+            return safe_log(entmax_bisect(scores, alpha))
+        if self.alpha == 1.5:
+            return safe_log(entmax15(scores))
+        return safe_log(entmax_bisect(scores, self.alpha))
+
+
 def denoise(values: Tensor, mask: Tensor, weight: float) -> Tensor:
     """argmin over x of |x - values|^2 / 2 + weight sum_t |x(t+1) - x(t)|, exactly.
 
@@ -179,6 +203,3 @@ def _means(values: Tensor, starts: Tensor) -> Tensor:
     sums = empty.scatter_add(-1, stretch, values)
     sizes = empty.scatter_add(-1, stretch, torch.ones_like(values))
     return (sums / sizes.clamp_min(1)).gather(-1, stretch)
-
-
-DISTRIBUTIONS: dict[str, type[Distribution]] = {"softmax": Softmax, "sparsemax": Sparsemax, "fusedmax": Fusedmax}

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from pam.models import model as parts
-from pam.models.interfaces import AttentionHistory, Origin
+from pam.models.interfaces import AttentionHistory
 from pam.models.logspace import safe_log
 from pam.models.model import Encoded, Model
+from pam.models.outputs import Origin, TokenDistribution
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,45 @@ class States:
         return States(tuple(part.select(rows) for part in self.parts), self.history.select(rows))
 
 
+@dataclass(eq=False)
+class MeanDistribution(TokenDistribution):
+    """p(y_t) = mean of the members' distributions."""
+
+    parts: tuple[TokenDistribution, ...]
+
+    def log_probs(self) -> Tensor:
+        return mean_log([part.log_probs() for part in self.parts])
+
+    def _log_prob(self, symbols: Tensor) -> Tensor:
+        return mean_log([part.log_prob(symbols) for part in self.parts])
+
+    def exact(self) -> MeanDistribution:
+        parts = tuple(part.exact() for part in self.parts)
+        is_exact = all(exact is part for exact, part in zip(parts, self.parts, strict=True))
+        return self if is_exact else MeanDistribution(parts)
+
+    def origin(self, symbols: Tensor) -> Origin | None:
+        origins = []
+        for part in self.parts:
+            origin = part.origin(symbols)
+            if origin is None:
+                return None
+            origins.append(origin)
+        p_gen = torch.stack([origin.p_gen for origin in origins]).mean(0)
+        return Origin(p_gen, mean_log([origin.copied for origin in origins]))
+
+    def select(self, rows: Tensor) -> MeanDistribution:
+        return MeanDistribution(tuple(part.select(rows) for part in self.parts))
+
+
 @dataclass(frozen=True)
 class Steps:
     parts: tuple[parts.Step, ...]  # each member's
     history: AttentionHistory
 
     @property
-    def log_probs(self) -> Tensor:
-        return mean_log([part.log_probs for part in self.parts])
+    def output(self) -> MeanDistribution:
+        return MeanDistribution(tuple(part.output for part in self.parts))
 
     @property
     def log_prior(self) -> Tensor:
@@ -93,21 +125,6 @@ class Ensemble(Model):
 
     def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         return mean_log([member.log_likelihood(source, lengths, target) for member in self.models])
-
-    def exact(self, step: Steps, symbol: Tensor) -> Tensor | None:
-        each = [m.exact(part, symbol) for m, part in zip(self.models, step.parts, strict=True)]
-        if all(one is None for one in each):
-            return None
-        index = symbol[:, None]
-        pairs = zip(each, step.parts, strict=True)
-        return mean_log([part.log_probs.gather(1, index).squeeze(1) if one is None else one for one, part in pairs])
-
-    def origin(self, step: Steps, symbol: Tensor) -> Origin | None:
-        found = [member.origin(part, symbol) for member, part in zip(self.models, step.parts, strict=True)]
-        each = [one for one in found if one is not None]
-        if len(each) < len(found):
-            return None
-        return Origin(torch.stack([one.p_gen for one in each]).mean(0), mean_log([one.copied for one in each]))
 
 
 def mean_log(log_probs: Sequence[Tensor]) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pam.config import ModelConfig, Network
 from pam.io import UserError
-from pam.models.options import COMPONENTS, TransformerOptions
+from pam.models.options import COMPONENTS, PARTS, TransformerOptions
 
 
 class FitError(UserError):
@@ -30,7 +30,7 @@ def check_parts(components: ModelConfig) -> None:
     kind = components.architecture.kind
     if not components.architecture.has_components:
         # What would change nothing is an error: it would be thought to.
-        _check_unused(components, f"the architecture `{kind}`", tuple(COMPONENTS)[1:])
+        _check_unused(components, f"the architecture `{kind}`", PARTS)
     if components.targets == "actions" and kind != "recurrent":
         raise FitError(
             f"the architecture `{kind}` writes no actions: it has no pointer to move",

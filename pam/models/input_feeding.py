@@ -8,16 +8,16 @@ from torch.nn import functional as F
 
 from pam.data.vocabulary import STEP
 from pam.models import options
-from pam.models.interfaces import Attention, InputFeeding, Memory, Sizes
+from pam.models.interfaces import InputFeeding, Memory, Sizes
 from pam.models.logspace import draw
-from pam.models.posterior import Observation
+from pam.models.outputs import TokenDistribution
 
 
 class PriorFeeding(InputFeeding):
     """c_t = sum_a prior_t(a) h_a: the symbol written is not looked at (equation 9)."""
 
-    def forward(self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor) -> Tensor:
-        return attention.prior
+    def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Tensor:
+        return output.attention.prior
 
 
 class PosteriorFeeding(InputFeeding):
@@ -35,13 +35,13 @@ class PosteriorFeeding(InputFeeding):
         super().__init__()
         self.mix, self.gradient = options.mix, options.gradient
 
-    def forward(self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor) -> Tensor:
-        assert seen is not None
-        weights = seen.posterior if self.gradient else seen.posterior.detach()
-        share = self.share(seen.truncated)
+    def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Tensor:
+        posterior = output.posterior(symbol)
+        weights = posterior.alignment if self.gradient else posterior.alignment.detach()
+        share = self.share(posterior.truncated)
         if share is None:
             return weights
-        return share * weights + (1 - share) * attention.prior
+        return share * weights + (1 - share) * output.attention.prior
 
     def share(self, truncated: Tensor | None) -> Tensor | float | None:
         """The share of the posterior, (n, 1), where `truncated` (n,) says which sums are cut (None: no sum is); None
@@ -60,8 +60,8 @@ class SampleFeeding(InputFeeding):
 
     draws = True
 
-    def forward(self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor) -> Tensor:
-        log_prior, gumbel = attention.log_prior.detach(), attention.gumbel
+    def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Tensor:
+        log_prior, gumbel = output.attention.log_prior.detach(), output.attention.gumbel
         return draw(log_prior, torch.zeros_like(log_prior) if gumbel is None else gumbel)
 
 
@@ -76,8 +76,8 @@ class PointerFeeding(InputFeeding):
         alignment[:, 0] = 1.0
         return alignment
 
-    def forward(self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor) -> Tensor:
-        alignment = attention.prior
+    def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Tensor:
+        alignment = output.attention.prior
         last = F.pad(~mask[:, 1:], (0, 1), value=True) & mask
         moved = F.pad(alignment[:, :-1] * ~last[:, :-1], (1, 0)) + alignment * last
         return torch.where((symbol == STEP)[:, None], moved, alignment)
@@ -88,9 +88,3 @@ class NoFeeding(PriorFeeding):
     handed on to couplings and scores."""
 
     feeds = False
-
-
-INPUT_FEEDINGS: dict[str, type[InputFeeding]] = {
-    "prior": PriorFeeding, "posterior": PosteriorFeeding, "sample": SampleFeeding,
-    "pointer": PointerFeeding, "none": NoFeeding,
-}  # fmt: skip

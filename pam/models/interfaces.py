@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,10 +19,9 @@ from torch.nn import functional as F
 
 from pam.models.kernels import SourceMatrix
 from pam.models.options import Options
-from pam.models.output_kernels import PositionLikelihood
-from pam.models.posterior import Observation
+from pam.models.outputs import SourceReadout, TokenDistribution
+from pam.models.packing import taken
 from pam.models.schedules import Schedule, final
-from pam.models.search_layer import SearchLayer
 
 Hidden = tuple[tuple[Tensor, Tensor], ...]  # the decoder's state: per layer (h, c), each (n, H)
 Embed = Callable[[Tensor], Tensor]
@@ -88,12 +87,9 @@ class Memory:
     keys: Any  # the score's view of the values: (n, m, .), or a kernel
     start: Hidden  # the decoder's first state
     cells: tuple[Cell, ...]  # the decoder's layers
-    project: Callable[[Tensor], Tensor]  # W_s s + b, the readout's view of a query
+    readout: SourceReadout  # the output layer, and its view of the values
     gates: Callable[[Tensor], Tensor] | None = None  # `Decoder.gates`, for steps that choose symbols
-    viewed: Contexts | None = None  # W_x c, the readout's view of contexts, where steps read them
-    views: Tensor | None = None  # (B, m, R) W_x h_a, the readout's view of the values, where positions have outputs
-    layer: SearchLayer | None = None  # the output layer, for steps that give the probability of every symbol
-    likelihood: PositionLikelihood | None = None  # p(y_t | s_t, h_a) of given symbols, under teacher forcing
+    viewed: Contexts | None = None  # the contexts that the readout is given, where it reads any
     transitions: Tensor | None = None  # what the coupling computes once, (m, m), or None
     readout_shift: Tensor | None = None  # (n, R) what a latent vector of the sentence adds to W_s s, or None
     variance: Tensor | None = None  # (n, m, D) of the Gaussian around each value, or None
@@ -104,8 +100,10 @@ class Memory:
     beam: int = 1  # hypotheses of each sentence
 
     def first(self, rows: int) -> Memory:
-        """That of the first rows, which have not ended."""
-        return self._changed(lambda part: part[:rows], lambda source: source)
+        """Keep the first rows, which have not ended. Kernels take as many as they are given."""
+        if rows == len(self.mask):
+            return self
+        return self._changed(lambda part: part[:rows], None)
 
     def for_beam(self, beam: int) -> Memory:
         """The memory of so many hypotheses of each sentence, one after another."""
@@ -121,19 +119,22 @@ class Memory:
         each = torch.arange(self.beam, device=sentences.device)
         rows = (sentences[:, None] * self.beam + each).flatten()
         chosen = self._changed(lambda part: part.index_select(0, rows), lambda source: source.select(sentences))
-        return replace(chosen, values=self.values.index_select(0, sentences), views=taken(self.views, sentences))
+        values, readout = self.values.index_select(0, sentences), self.readout.select(sentences)
+        return replace(chosen, values=values, readout=readout)
 
-    def _changed(self, change: Callable[[Tensor], Tensor], of_source: Callable[[SourceMatrix], SourceMatrix]) -> Memory:
-        """With all that has a row for each row of a step changed, and what kernels read."""
+    def _changed(
+        self, change: Callable[[Tensor], Tensor], of_source: Callable[[SourceMatrix], SourceMatrix] | None
+    ) -> Memory:
+        """With all that has a row for each row of a step changed, and what kernels read, if that does."""
         changed: dict[str, Any] = {"start": tuple((change(h), change(c)) for h, c in self.start)}
         names = "mask", "fed", "viewed", "keys", "readout_shift", "variance", "log_ratios", "cost", "copied", "pointed"
         for name in names:
             part = getattr(self, name)
             if isinstance(part, Tensor):
                 changed[name] = change(part)
-            elif isinstance(part, SourceMatrix):
+            elif isinstance(part, SourceMatrix) and of_source is not None:
                 changed[name] = of_source(part)
-            elif isinstance(part, Contexts):
+            elif isinstance(part, Contexts) and of_source is not None:
                 changed[name] = part.change(of_source)
         return replace(self, **changed)
 
@@ -174,68 +175,6 @@ class Noise:
     def at(self, t: int, rows: int) -> Noise:
         """That of the first rows of one step."""
         return Noise(self.gumbel[t, :rows], self.normal[t, :rows])
-
-
-@dataclass(frozen=True)
-class Attention:
-    """What a step attends to, before its symbol is chosen."""
-
-    query: Tensor  # (n, H) s_t
-    log_prior: Tensor  # (n, m) log of the alignment before y_t is seen
-    prior: Tensor  # the alignment itself
-    hidden: Hidden  # the decoder's new state
-    shift: Tensor | None = None  # (n, D) what the latent adds to a context, or None
-    cost: Tensor | None = None  # (n,) nats that the objective pays for that, or None
-    gumbel: Tensor | None = None  # (n, m) the noise of the step, or None
-
-    def select(self, rows: Tensor) -> Attention:
-        query, log_prior, prior = (rows_of(part, rows) for part in (self.query, self.log_prior, self.prior))
-        hidden = tuple((rows_of(h, rows), rows_of(c, rows)) for h, c in self.hidden)
-        return Attention(
-            query, log_prior, prior, hidden, *(taken(part, rows) for part in (self.shift, self.cost, self.gumbel))
-        )
-
-
-def rows_of(part: Tensor, rows: Tensor | slice) -> Tensor:
-    """Some rows; by their numbers several times as fast as `part[rows]`."""
-    return part[rows] if isinstance(rows, slice) else part.index_select(0, rows)
-
-
-def taken(part: Tensor | None, rows: Tensor | slice) -> Tensor | None:
-    """Rows of what may not be there."""
-    return None if part is None else rows_of(part, rows)
-
-
-class Origin(NamedTuple):
-    """Whether n rows generate or copy."""
-
-    p_gen: Tensor  # (n,) probability that a symbol is generated, whichever it is
-    copied: Tensor  # (n,) log p(y_t, and it is copied)
-
-
-class Emission(ABC):
-    """What a step says of its symbol, computed when it is asked for."""
-
-    @property
-    @abstractmethod
-    def log_probs(self) -> Tensor:
-        """(n, V) log p(y_t | y_<t, x). Whoever asks may overwrite it."""
-
-    def observe(self, symbol: Tensor) -> Observation:
-        """What each position makes of the symbols (n,) that were written."""
-        raise NotImplementedError("this marginalization has no likelihood of single positions")
-
-    def exact(self, symbol: Tensor) -> Tensor | None:
-        """(n,) log p(y_t | y_<t, x) over all positions, where the sum is cut short; else None."""
-        return None
-
-    def origin(self, symbol: Tensor) -> Origin | None:
-        """How the symbols (n,) come to be written, where some can be copied; else None."""
-        return None
-
-    @abstractmethod
-    def select(self, rows: Tensor) -> Emission:
-        """That of the given hypotheses."""
 
 
 class Component(nn.Module, ABC):
@@ -350,9 +289,9 @@ class InputFeeding(Component):
         return None
 
     @abstractmethod
-    def forward(self, attention: Attention, seen: Observation | None, symbol: Tensor, mask: Tensor) -> Tensor:
-        """The alignment handed on, (n, m), given the symbol y_t (n,) that was written, and what each position makes of
-        it: `seen`, None unless `needs_positions`; `mask` is (n, m)."""
+    def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Tensor:
+        """The alignment handed on, (n, m), once the symbol y_t (n,) is written, by the distribution that
+        the step gave it; `mask` is (n, m)."""
 
 
 class Inference(Component):
@@ -372,23 +311,12 @@ class Inference(Component):
         """
 
 
-class Gold(Protocol):
-    """What the readout says of symbols y_t that are known, a row each."""
-
-    def mixture(self, weights: Tensor, kept: Tensor, summed: bool = True) -> Tensor:
-        """log sum_a exp(weights(a)) p(y_t | s_t, h_a), or sum_a weights(a) log p, over the positions `kept` (N, m), for
-        weights (N, m): (N,)."""
-
-    def at(self, weights: Tensor) -> Tensor:
-        """log p(y_t | s_t, sum_a weights(a) h_a) for weights (N, m) that sum to one: (N,)."""
-
-
 class Estimator(Component):
     """How a bound's expectation of log p(y_t | s_t, h_a) is computed, and its gradient."""
 
     draws = True  # whether it draws positions
 
     @abstractmethod
-    def forward(self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None) -> Tensor:
-        """E_q[log p(y_t | s_t, h_a)] or an estimate of it, (N,), from what the readout says of y_t, `log_q` and
-        `log_prior` (N, m), and standard Gumbel noise (N, m), None if nothing is drawn."""
+    def forward(self, output: TokenDistribution, symbols: Tensor, log_q: Tensor) -> Tensor:
+        """E_q[log p(y_t | s_t, h_a)] or an estimate of it, (N,), of symbols y_t (N,), by their
+        distribution and `log_q` (N, m)."""

@@ -136,6 +136,3 @@ class Ved(Latent):
             divergence = (mean**2 + log_variance.exp() - 1 - log_variance).sum(1) / 2
             cost = self.weight * divergence
         return replace(memory, readout_shift=self.of_latent(latent), cost=cost)
-
-
-LATENTS: dict[str, type[Latent]] = {"none": NoLatent, "acvi": Acvi, "ved": Ved}

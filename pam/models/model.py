@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from pam.data.vocabulary import BOS, EOS
-from pam.models.interfaces import Component, Origin
+from pam.models.interfaces import Component
+from pam.models.outputs import TokenDistribution
 
 
 def without_end(source: Tensor, lengths: Tensor) -> Tensor:
@@ -68,8 +69,8 @@ class Step(Protocol):
     """A step before its symbol is chosen."""
 
     @property
-    def log_probs(self) -> Tensor:
-        """(n, V) log p(y_t | y_<t, x)."""
+    def output(self) -> TokenDistribution:
+        """p(y_t | y_<t, x)."""
 
     @property
     def log_prior(self) -> Tensor:
@@ -122,28 +123,31 @@ class Model(nn.Module, ABC):
         columns: list[tuple[Tensor, ...]] = []
         for symbol in target.unbind(1):
             step = self.step(memory, state, before)
-            log_probs, exact = step.log_probs, self.exact(step, symbol)
-            gold, correct = log_probs.gather(1, symbol[:, None]).squeeze(1), log_probs.argmax(1) == symbol
-            posterior, origin = self.posterior(step, symbol), self.origin(step, symbol)
+            output: TokenDistribution = step.output
+            log_probs = output.log_probs()
+            log_prob = log_probs.gather(1, symbol[:, None]).squeeze(1)
+            correct = log_probs.argmax(1) == symbol
+            uncut = output.exact()
+            exact = log_prob if uncut is output else uncut.log_prob(symbol)
+            posterior = output.posterior(symbol).alignment if output.gives_positions else None
+            origin = output.origin(symbol)
+            positions = output.positions()
+
             state, before = self.update(memory, step, symbol), symbol
-            exact, one = gold if exact is None else exact, torch.ones_like(symbol)
-            known = state.alignment if posterior is None else posterior
-            whence = () if origin is None else (origin.p_gen, (origin.copied - gold).exp().clamp_max(1))
-            columns.append((gold, exact, correct, step.log_prior.exp(), state.alignment, known, one, *whence))
+            columns.append(
+                (
+                    log_prob,
+                    exact,
+                    correct,
+                    step.log_prior.exp(),
+                    state.alignment,
+                    state.alignment if posterior is None else posterior,
+                    torch.ones_like(symbol) if positions is None else positions,
+                )
+            )
+            if origin is not None:
+                columns[-1] += (origin.p_gen, (origin.copied - log_prob).exp().clamp_max(1))
         return TeacherForced(*(torch.stack(column, 1) for column in zip(*columns, strict=True)))
-
-    def exact(self, step: Any, symbol: Tensor) -> Tensor | None:
-        """(n,) log p over all source positions, where the model leaves some out."""
-        return None
-
-    def posterior(self, step: Any, symbol: Tensor) -> Tensor | None:
-        """(n, m) the alignment once y_t = `symbol` (n,) is seen; None where that is what is handed on, or where
-        positions have no likelihood of their own."""
-        return None
-
-    def origin(self, step: Any, symbol: Tensor) -> Origin | None:
-        """How y_t = `symbol` (n,) comes to be written, where the model can copy symbols; else None."""
-        return None
 
     def use_bf16(self, bf16: bool) -> None:
         """Sets `bf16` of this model and of those that it is made of. On CUDA it stays off, and products are in TF32: a

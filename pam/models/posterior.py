@@ -8,26 +8,28 @@ import torch
 from torch import Tensor
 
 
-@dataclass(frozen=True)
-class Observation:
+@dataclass(frozen=True, eq=False)
+class Posterior:
     """What source positions make of a symbol that was written."""
 
-    posterior: Tensor  # (n, m)
+    alignment: Tensor  # (n, m) postr_t
     evidence: Tensor  # (n,) log p(y_t | y_<t, x)
     truncated: Tensor | None = None  # (n,) which sums are cut to K positions, or None: none is
 
 
-def posterior(log_prior: Tensor, log_likelihood: Tensor, truncated: Tensor | None = None) -> Observation:
-    """postr_t(a) = prior_t(a) p(y_t | s_t, h_a) / sum_a' prior_t(a') p(y_t | s_t, h_a') (Shankar & Sarawagi 2019,
-    equations 12 and 13), with the log of the denominator as evidence.
+def bayes(joint: Tensor, truncated: Tensor | None = None) -> Posterior:
+    """Normalize the joint probability of position and symbol (Shankar & Sarawagi 2019, equations 12
+    and 13),
+
+        postr_t(a) = p(a, y_t | y_<t, x) / sum_a' p(a', y_t | y_<t, x),
+
+    with the log of the denominator as evidence. Without copying, log p(a, y_t | y_<t, x) =
+    log prior_t(a) + log p(y_t | s_t, h_a).
 
     Args:
-        log_prior: (n, m), `ZERO` at positions that are not summed over; log_likelihood: (n, m), without meaning there.
+        joint: (n, m) log p(a, y_t | y_<t, x), about `ZERO` at positions that are not summed over.
+        truncated: (n,) which sums are cut to K positions, or None.
     """
-    return normalized(log_prior + log_likelihood, truncated)
-
-
-def normalized(joint: Tensor, truncated: Tensor | None = None) -> Observation:
-    """The same of log p(a, y_t | y_<t, x), (n, m)."""
     evidence = torch.logsumexp(joint, dim=1)
-    return Observation((joint - evidence[:, None]).exp(), evidence, truncated)
+    alignment = (joint - evidence[:, None]).exp()
+    return Posterior(alignment, evidence, truncated)

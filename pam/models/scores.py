@@ -205,9 +205,3 @@ def _window(half: int | None, units: int) -> nn.Conv1d | None:
     if half is None:
         return None
     return nn.Conv1d(1, units, 2 * half + 1, padding=half, bias=False)
-
-
-SCORES: dict[str, type[Score]] = {
-    "general": General, "dot": Dot, "concat": Concat, "mlp": Mlp, "location": Location,
-    "structural": Structural, "coverage": Coverage, "none": NoScore,
-}  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +12,7 @@ from pam.data.vocabulary import BOS
 from pam.models.interfaces import AttentionHistory
 from pam.models.logspace import safe_log
 from pam.models.model import Model
+from pam.models.outputs import TokenDistribution
 from pam.models.search_layer import SearchLayer
 
 
@@ -59,6 +59,20 @@ class Prefix:
         return Prefix(tuple(layer[rows] for layer in self.seen), self.history.select(rows))
 
 
+@dataclass(eq=False)
+class LinearOutput(TokenDistribution):
+    """p(y_t) = softmax(W z + b) of the decoder's last state z (n, d)."""
+
+    layer: SearchLayer
+    state: Tensor
+
+    def log_probs(self) -> Tensor:
+        return self.layer.log_probs(self.state)
+
+    def select(self, rows: Tensor) -> LinearOutput:
+        return LinearOutput(self.layer, self.state[rows])
+
+
 @dataclass(frozen=True)
 class Next:
     """A step: the output layer, log of the alignment (B, m), the last state (B, d), and the prefix."""
@@ -69,9 +83,9 @@ class Next:
     seen: tuple[Tensor, ...]
     history: AttentionHistory
 
-    @cached_property
-    def log_probs(self) -> Tensor:
-        return self.layer.log_probs(self.query)
+    @property
+    def output(self) -> LinearOutput:
+        return LinearOutput(self.layer, self.query)
 
     def select(self, rows: Tensor) -> Next:
         seen = tuple(layer[rows] for layer in self.seen)

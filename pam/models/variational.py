@@ -7,9 +7,10 @@ from torch import Tensor, nn
 
 from pam.data.vocabulary import PAD
 from pam.models import options
-from pam.models.interfaces import Embed, Estimator, Gold, Inference, Sizes
-from pam.models.logspace import draw, is_possible, masked_log_softmax, relax
+from pam.models.interfaces import Embed, Estimator, Inference, Sizes
+from pam.models.logspace import draw, masked_log_softmax, relax
 from pam.models.lstm import lstms, run_lstms
+from pam.models.outputs import TokenDistribution
 from pam.models.scores import scale_of
 
 
@@ -76,8 +77,8 @@ class Exact(Estimator):
 
     draws = False
 
-    def forward(self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None) -> Tensor:
-        return gold.mixture(log_q.exp(), is_possible(log_q), summed=False)
+    def forward(self, output: TokenDistribution, symbols: Tensor, log_q: Tensor) -> Tensor:
+        return output.expected_log_prob(log_q.exp(), symbols)
 
 
 class Gumbel(Estimator):
@@ -94,9 +95,10 @@ class Gumbel(Estimator):
         super().__init__()
         self.follow("temperature", options.temperature)
 
-    def forward(self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None) -> Tensor:
-        assert gumbel is not None
-        return gold.at(relax(log_q, gumbel, self.temperature).exp())
+    def forward(self, output: TokenDistribution, symbols: Tensor, log_q: Tensor) -> Tensor:
+        assert output.attention.gumbel is not None
+        weights = relax(log_q, output.attention.gumbel, self.temperature).exp()
+        return output.at(weights).log_prob(symbols)
 
 
 class Reinforce(Estimator):
@@ -123,33 +125,32 @@ class Reinforce(Estimator):
         self.follow("entropy", options.entropy)
         self.register_buffer("average", torch.zeros(()))
 
-    def forward(self, gold: Gold, log_q: Tensor, log_prior: Tensor, gumbel: Tensor | None) -> Tensor:
-        assert gumbel is not None
-        position = draw(log_q.detach(), gumbel)
+    def forward(self, output: TokenDistribution, symbols: Tensor, log_q: Tensor) -> Tensor:
+        assert output.attention.gumbel is not None
+        position = draw(log_q.detach(), output.attention.gumbel)
         drawn = torch.ones_like(log_q[:, 0])
         if self.training and self.expected:
             drawn = (torch.rand_like(drawn) >= self.expected).to(drawn)
             position = torch.where(drawn[:, None] > 0, position, log_q.exp())
-        likelihood = gold.at(position)
+        likelihood = output.at(position).log_prob(symbols)
         log_chosen = (log_q * position.detach()).sum(1) * drawn
         with torch.no_grad():
-            reward = likelihood - self._baseline(gold, log_prior, likelihood)
+            if self.baseline == "soft":
+                baseline = output.at(output.attention.prior).log_prob(symbols)
+            else:
+                baseline = self._mean_reward(likelihood)
+            reward = likelihood - baseline
         # The second term is zero, and so is not its gradient.
         value = likelihood + reward * (log_chosen - log_chosen.detach())
         if self.training and self.entropy:
             value = value - self.entropy * (log_q.exp() * log_q).sum(1)
         return value
 
-    def _baseline(self, gold: Gold, log_prior: Tensor, likelihood: Tensor) -> Tensor:
-        if self.baseline == "soft":
-            return gold.at(log_prior.exp())
+    def _mean_reward(self, likelihood: Tensor) -> Tensor:
+        """The moving average of log p (N,) before this step, or 0."""
         if self.baseline == "none":
             return torch.zeros_like(likelihood)
         before = self.average.to(likelihood)
         if self.training:
             self.average.mul_(self.decay).add_((1 - self.decay) * likelihood.mean())
         return before
-
-
-INFERENCES: dict[str, type[Inference]] = {"none": NoInference, "prior": PriorInference, "bilstm": BiLSTM}
-ESTIMATORS: dict[str, type[Estimator]] = {"exact": Exact, "reinforce": Reinforce, "gumbel": Gumbel}

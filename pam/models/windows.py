@@ -63,6 +63,3 @@ class Predictive(Window):
         share = torch.sigmoid(self.weight(torch.tanh(self.hidden(query))))
         centre: Tensor = (mask.sum(1, keepdim=True) - 1) * share
         return centre
-
-
-WINDOWS: dict[str, type[Window]] = {"none": NoWindow, "monotonic": Monotonic, "predictive": Predictive}

@@ -65,6 +65,10 @@ class Item:
     controls: tuple[str, ...] = ()  # outputs that no model made, whose scores it shows below the models'
     trained: bool = False  # whether it shows only models with a training of their own
 
+    def of_runs(self) -> set[str]:
+        """The options whose files are in the folders of runs."""
+        return {option for option, pattern in self.files.items() if pattern.startswith("{run}")}
+
     def shows(self, experiment: Experiment, kinds: Mapping[str, str]) -> list[str]:
         """The tasks of an experiment that it shows, by the kind of each."""
         return [
@@ -107,8 +111,8 @@ _TABLE2 = _inflection(
     metrics=("accuracy",), paper="table2", front=True,
 )  # fmt: skip
 _PARADIGMS = _inflection(
-    "Whole paradigms", title="Accuracy over whole paradigms: lemmas with every form right",
-    metrics=("paradigm_accuracy",),
+    "Whole paradigms", title="Accuracy over whole paradigms (lemmas with every form right), and character error rate",
+    metrics=("paradigm_accuracy", "form_cer"),
 )  # fmt: skip
 _TABLE3 = _translation(
     "Table 3: alignment", title="Agreement of attention with gold word alignments (the paper's Table 3)",
@@ -133,9 +137,9 @@ TABLES: dict[str, TableSpec] = {
     "table1": _TABLE1,
     "table1_gains": gains_of(_TABLE1, "Table 1: gains over the baseline"),
     "table1_more": _translation(
-        "sacreBLEU, chrF, exact perplexity",
-        title="sacreBLEU and chrF of readable text, and perplexity with the exact sum over positions",
-        metrics=("sacrebleu_b*", "chrf_b*", "ppl_exact"),
+        "sacreBLEU, chrF, error rates, exact perplexity",
+        title="sacreBLEU and chrF of readable text, error rates, and perplexity with the exact sum over positions",
+        metrics=("sacrebleu_b*", "chrf_b*", "wer_b*", "cer_b*", "ser_b*", "ppl_exact"),
         files=SCORES | {"significance": "{task}/significance/seed{seed}.json"}),
     "lengths": _translation(
         "Length penalties", title="Length penalties chosen on the development split", builder="lengths",

@@ -17,7 +17,7 @@ from pam.evaluation.bootstrap import LEVEL, MANY, RESAMPLES, RESAMPLES_OF_MANY, 
 from pam.evaluation.metrics import Floats, Metric, metric_of
 from pam.reporting.catalogue import PaperTable, TableSpec, check_rows
 from pam.reporting.render import FINEST
-from pam.reporting.runs import TaskRuns, check_known, load_runs
+from pam.reporting.runs import DEVICES, ScoredRun, TaskRuns, check_known, load_runs, whole_cost
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ class Row(NamedTuple):
     same_data: bool  # whether the paper's value was measured on this data set
     verdict: Word
     reason: str
-    cpu_s: float | None  # mean over seeds of training plus decoding; None if unknown
-    gpu_s: float | None
+    seconds: Mapping[str, float]  # by device, of training plus decoding: mean over the seeds with both on that one
+    divided: bool  # whether a seed was trained on one device and decoded on another one, which no mean counts
     members: tuple[str, ...]  # models of which it is an ensemble, whose trainings are their own cost
     gain: float | None = None
     gain_low: float | None = None
@@ -127,6 +127,17 @@ class Row(NamedTuple):
     @property
     def seeds(self) -> int:
         return len(self.values)
+
+    @property
+    def cpu_s(self) -> float | None:
+        """Processor seconds, of seeds that ran on no other device; None where no seed did or they are unknown."""
+        return self.seconds.get("CPU")
+
+    @property
+    def gpu_s(self) -> float | None:
+        """The same of GPU seconds; 0 where all seeds ran on the processor."""
+        only_cpu = list(self.seconds) == ["CPU"] and not self.divided
+        return 0.0 if only_cpu else self.seconds.get("GPU")
 
     @property
     def told(self) -> str | None:
@@ -156,8 +167,9 @@ def _alike(ends: tuple[float | None, float | None], digits: int) -> bool:
 def frame_of(rows: Sequence[Row]) -> pd.DataFrame:
     """The rows as a frame, with `n` seeds and the metric's name."""
     frame = pd.DataFrame(rows, columns=Row._fields, dtype=object)
-    differences = pd.Series([row.difference for row in rows], dtype=object)
-    return frame.assign(metric=[row.metric.name for row in rows], n=[row.seeds for row in rows], difference=differences)
+    properties = ("difference", "cpu_s", "gpu_s")
+    derived = {name: pd.Series([getattr(row, name) for row in rows], dtype=object) for name in properties}
+    return frame.assign(metric=[row.metric.name for row in rows], n=[row.seeds for row in rows], **derived)
 
 
 def compare(
@@ -214,7 +226,7 @@ def _rows(task: TaskRuns, metric: Metric, measured: Measured, baseline: str, pap
             paper_gain = None if own is None or other is None else sign * (own - other)
             gain = {"gain": value, "gain_low": paired.low, "gain_high": paired.high, "p": p, "paper_gain": paper_gain}
             verdict = judge(paper_gain, paired, same_data, min(len(values), len(base_values)), gain=True)
-        cpu_s, gpu_s = (_mean_if_known([getattr(run.scores.cost, key) for run in runs]) for key in ("cpu_s", "gpu_s"))
+        seconds, divided = _seconds_by_device(runs)
         # By the folders of their models, MODEL/seedN/model.
         members = tuple(Path(one).parts[-3:][0] for one in runs[0].scores.training.get("members", []))
         yield Row(
@@ -232,14 +244,26 @@ def _rows(task: TaskRuns, metric: Metric, measured: Measured, baseline: str, pap
             same_data=same_data,
             verdict=verdict.word,
             reason=verdict.reason,
-            cpu_s=cpu_s,
-            gpu_s=gpu_s,
+            seconds=seconds,
+            divided=divided,
             members=members,
             **gain,
         )
 
 
-def _mean_if_known(values: Sequence[float | None]) -> float | None:
-    """The mean over runs; None unless it is known of each."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
+def _seconds_by_device(runs: Sequence[ScoredRun]) -> tuple[dict[str, float], bool]:
+    """Return mean seconds of a model's runs by device, and whether some run was divided between two devices.
+
+    The means are unknown where the cost of a run is.
+    """
+    costs = [whole_cost(run) for run in runs]
+    is_known = [run.scores.cost.cpu_s is not None for run in runs]
+    if not all(is_known):
+        return {}, False
+    known = [cost for cost in costs if cost is not None]
+    seconds = {}
+    for device in DEVICES:
+        own = [spent for name, spent in known if name == device]
+        if own:
+            seconds[device] = sum(own) / len(own)
+    return seconds, None in costs

@@ -82,7 +82,7 @@ OVERHEAD_NOTE = (
 def overhead(spec: TableSpec, inputs: Inputs) -> Table:
     """Seconds by task, phase and model, of the GPU where one was used, else of the processor, and over the baseline's.
 
-    There is no ratio between times on different kinds of processor.
+    There is no ratio between times on different kinds of processor, and no mean of them.
     """
     baseline, paper = inputs.experiment.baseline, inputs.paper(spec)
     notes = [OVERHEAD_NOTE.format(baseline), *([f"Paper: {paper.source}. {paper.note}"] if paper else [])]
@@ -92,16 +92,16 @@ def overhead(spec: TableSpec, inputs: Inputs) -> Table:
         times = pd.DataFrame([time for run in task.runs for time in _times(run)], columns=columns)
         # Training, then decoding by beam, of every model that has a time of it.
         for phase in times["phase"].unique():
-            by_model = dict(list(times[times["phase"] == phase].groupby("model", sort=False)))
-            base = by_model.get(baseline)
-            for model, own in by_model.items():
-                seconds, ratio = float(own["seconds"].mean()), None
-                if base is not None and len({*own["processor"], *base["processor"]}) == 1:
-                    ratio = seconds / float(base["seconds"].mean())
+            # Seeds on different kinds of processor have a row for each kind.
+            groups = times[times["phase"] == phase].groupby(["model", "processor"], sort=False)
+            by_device = {key: own["seconds"] for key, own in groups}
+            for (model, processor), own in by_device.items():
+                base = by_device.get((baseline, processor))
+                seconds = float(own.mean())
+                ratio = None if base is None else seconds / float(base.mean())
                 told = paper.value(TIME_RATIO, ANY_ROW, str(model)) if paper else None
                 labels = task.label, task.models[str(model)][0].label
-                measured = own["processor"].iloc[0], seconds, ratio, len(own), told
-                rows.append((task.name, phase, model, *measured, *labels))
+                rows.append((task.name, phase, model, processor, seconds, ratio, len(own), told, *labels))
     frame = pd.DataFrame(rows, columns=[*OVERHEAD, "task_label", "label"], dtype=object)
     return table_of(inputs.title(spec), frame, OVERHEAD, {"seconds": 3, "ratio": 3}, OVERHEAD_SHOWN, notes, group=2)
 

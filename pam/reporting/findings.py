@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from pam.config import Experiment
-from pam.evaluation.metrics import Metric
+from pam.evaluation.metrics import Metric, metric_of
 from pam.reporting.render import interval, signed
 
 # What was found.
@@ -82,17 +82,48 @@ def _seeds(rows: pd.DataFrame) -> str:
 RISE, FALL = 0.005, 0.01  # of accuracy, and of a loss as a share of itself, by which a last epoch still improves
 
 
-def cautions(experiment: Experiment, summaries: Mapping[str, Any], histories: pd.DataFrame) -> dict[str, list[str]]:
+def cautions(
+    experiment: Experiment,
+    summaries: Mapping[str, Any],
+    histories: pd.DataFrame,
+    comparisons: Sequence[pd.DataFrame] = (),
+) -> dict[str, list[str]]:
     """What a reader of a task's figures has to know, task by task.
 
     Args:
-        summaries: `summary.json` of each task's prepared data. histories: the data of the figure of learning curves.
+        summaries: `summary.json` of each task's prepared data.
+        histories: the data of the figure of learning curves.
+        comparisons: the data of the tables that compare models.
     """
     found = {}
     for task, own in experiment.tasks.items():
         other = ["the paper's figures are of other data than ours"] if own.paper_reference and not own.paper else []
         trained = _of_training(histories[histories["task"] == task])
-        found[task] = [*summaries[task].get("warnings", []), *trained, *other]
+        extremes = _extremes(task, experiment.models_of(task), comparisons)
+        found[task] = [*summaries[task].get("warnings", []), *extremes, *trained, *other]
+    return found
+
+
+def _extremes(task: str, models: Sequence[str], comparisons: Sequence[pd.DataFrame]) -> list[str]:
+    """Name the metrics by which all models of a task have the lowest or the highest possible value."""
+    labels: dict[tuple[str, str], list[str]] = {}
+    for table in comparisons:
+        rows = table[(table["task"] == task) & table["model"].isin(list(models)) & (table["mean"] != "")]
+        for name, of_metric in rows.groupby("metric", sort=False):
+            metric = metric_of(str(name))
+            values = set(of_metric["mean"].astype(float))
+            if metric.span is not None and len(values) == 1 and values <= set(metric.span):
+                (value,) = values
+                same = labels.setdefault((f"{value:g}", metric.unit), [])
+                if metric.label not in same:
+                    same.append(metric.label)
+    found = []
+    for (text, unit), names in labels.items():
+        score = f"{text} {unit}" if unit else text
+        found.append(
+            f"{', '.join(names)}: {score} for all models, which training too short, a wrong code of the language, an "
+            "unfit tokenizer or test rows that training has can cause; look at the outputs"
+        )
     return found
 
 

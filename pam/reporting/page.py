@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
+from fnmatch import fnmatchcase
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -47,6 +48,7 @@ class Files:
     summaries: Mapping[str, Summary]  # of each task's data
     gold: Mapping[str, Summary]  # of word alignments
     texts: Path  # folder with captions and `page/`
+    left_out: Sequence[str] = ()  # sentences about what is not shown, as restored runs have no weights
 
 
 class Download(NamedTuple):
@@ -93,7 +95,9 @@ class Page:
         self.demonstrations = shown
         self.real = [task for task in self.labels if task not in shown]
         self.first = next(iter(self.real or shown))
-        self.cautions = cautions(self.experiment, files.summaries, read_csv(files.folder / "figures/curves.csv"))
+        compared = [self.data("tables", name) for name in files.tables if TABLES[name].builder == "comparison"]
+        curves = read_csv(files.folder / "figures/curves.csv")
+        self.cautions = cautions(self.experiment, files.summaries, curves, compared)
 
     def content(self) -> dict[str, Any]:
         """What the template shows."""
@@ -112,6 +116,7 @@ class Page:
             "front": front,
             "rule": paragraph_of(RULE),
             "spent": self.spent(),
+            "left_out": self.files.left_out,
             "sections": sections,
             "style": self.text("page.css"),
             "script": self.text("page.js"),
@@ -187,16 +192,20 @@ class Page:
         return None
 
     def finding(self, main: str) -> str:
-        pattern = TABLES[main].finding or TABLES[main].metrics[0]
         rows = self.data("tables", main)
-        rows = rows[(rows["task"] == self.first) & rows["metric"].str.fullmatch(pattern.replace("*", ".*"))]
-        name = str(rows["metric"].iloc[0])
+        names = list(rows["metric"][rows["task"] == self.first])
+        # Where scoring has left out the metric that the finding is of, it is of the table's first.
+        patterns = filter(None, [TABLES[main].finding, *TABLES[main].metrics])
+        name = next((name for one in patterns for name in names if fnmatchcase(name, one)), None)
+        if name is None:
+            return ""
+        rows = rows[rows["task"] == self.first]
         gained = self.files.folder / f"tables/{main}_gains.csv"
         gains = read_csv(gained) if gained.is_file() else pd.DataFrame(columns=["task", "metric", "model"])
         gains = gains[(gains["task"] == self.first) & (gains["metric"] == name)]
         models = self.experiment.models_of(self.first)
-        names = {model: label for model, label in self.model_labels().items() if model in models}
-        return finding(self.labels[self.first], metric_of(name), rows[rows["metric"] == name], gains, names)
+        labels = {model: label for model, label in self.model_labels().items() if model in models}
+        return finding(self.labels[self.first], metric_of(name), rows[rows["metric"] == name], gains, labels)
 
     def model_labels(self) -> dict[str, str]:
         """Model to label, by the tables that name both."""
@@ -205,8 +214,11 @@ class Page:
 
     def spent(self) -> str:
         costs = self.data("tables", "costs")
-        seconds = pd.to_numeric(costs["cpu_s"]).sum()
-        return f"{len(costs)} trainings, {seconds:,.0f} CPU seconds with decoding"
+        cpu_seconds, gpu_seconds = (pd.to_numeric(costs[name]).sum() for name in ("cpu_s", "gpu_s"))
+        spent = f"{cpu_seconds:,.0f} CPU seconds"
+        if gpu_seconds:
+            spent += f" and {gpu_seconds:,.0f} GPU seconds"
+        return f"{len(costs)} trainings, {spent} with decoding"
 
     # Blocks.
 

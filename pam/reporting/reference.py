@@ -46,6 +46,8 @@ from pam.io import (
     write_text,
 )
 from pam.reporting.runs import load_experiment
+from pam.restored import Name, data_of, decoding_of, identity_of
+from pam.run_folder import RunFolder
 
 ARCHIVE, RECORD, SCORES, EXPERIMENT = "runs.tar.xz", "record.json", "scores.json", "experiment.yaml"
 
@@ -53,7 +55,6 @@ MEASURED = ("run.yaml", "training.json", "history.csv", "decoding.json", "*score
 TEXTS = ("predictions.tsv", "attention.json")  # those that hold text of the data, which not every license lets pass on
 SHOWN = {"tables": (".csv", ".md"), "figures": (".svg", ".png")}
 UNPACKED = 2**30  # bytes of all runs of an experiment, as they are unpacked
-Name = tuple[str, str, int]  # a run: task, model, seed
 
 
 def run_path(name: Name) -> str:
@@ -93,7 +94,8 @@ def store(results: Path, out: Path, command: str, commit: str) -> None:
         row = {key: scores[key] for key in ("task", "model", "seed")}
         for content in (scores, *map(read_json, sorted((results / run).glob("*_scores.json")))):
             row |= {name: round(metric["value"], 4) for name, metric in content["metrics"].items()}
-        rows.append(row | {key: round(value or 0, 1) for key, value in scores["cost"].items()})
+        costs = {key: None if value is None else round(value, 1) for key, value in scores["cost"].items()}
+        rows.append(row | costs)
     pd.DataFrame(rows).to_csv(made / "scores.csv", index=False, lineterminator="\n")
     write_json(made / RECORD, made_by)
     shutil.rmtree(out, ignore_errors=True)
@@ -161,20 +163,25 @@ def record(results: Path, runs: Sequence[str], call: dict[str, Any], out: Path) 
 
 @dataclass
 class Outcome:
-    """What became of the runs of a plan: restored, present before, stored with another configuration, not stored."""
+    """What became of the runs of a plan: restored, present before, stored with another configuration, not stored.
+
+    `again` are those restored now or before whose weights the last two need, to start or to be joined from.
+    """
 
     restored: list[Name] = field(default_factory=list)
     present: list[Name] = field(default_factory=list)
     differing: list[Name] = field(default_factory=list)
     missing: list[Name] = field(default_factory=list)
+    again: list[Name] = field(default_factory=list)
 
 
 def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
     """Restores the stored runs whose configuration and data are the plan's, but those that have scores.
 
     The stored experiment may be another one. All files of a run get the same time, which is later than its data's: the
-    workflow takes them as up to date, and trains only what is missing. A UserError says that none of the plan's tasks
-    or no runs are stored, or a task has no prepared data yet.
+    workflow takes them as up to date, and trains only what is missing. A record beside them says that the run has no
+    weights, and what it was trained with. A UserError says that none of the plan's tasks or no runs are stored, or a
+    task has no prepared data yet.
     """
     experiment, other = plan.experiment, read_yaml(stored / EXPERIMENT)
     tasks = other.get("tasks", {}) if isinstance(other, dict) else {}
@@ -193,7 +200,7 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
             words, place = f"the data of task `{task}` is not prepared: {words}", results / task / "data"
             raise UserError(words, file=place, hint="run `snakemake --cores all data --configfile ...` before")
     found = Outcome()
-    changed = {task for task, own in experiment.tasks.items() if _data_of(dict(own)) != _data_of(tasks.get(task, {}))}
+    changed = {task for task, own in experiment.tasks.items() if data_of(dict(own)) != data_of(tasks.get(task, {}))}
     with unpacked(stored) as folder:
         for name in experiment.runs():
             source, target = folder / run_path(name), results / run_path(name)
@@ -207,18 +214,31 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
                 found.restored.append(name)
                 if other.get("experiment") != experiment.experiment:
                     _rename(source, experiment.experiment)
+                write_json(RunFolder(target).restored, identity_of(plan, name))
                 now, files = time.time_ns(), whole_files(source, below=True)
                 # The scores come last, as they make a run present.
                 for path in sorted(files, key=lambda path: (path == source / SCORES, path)):
                     with atomic_write(target / path.relative_to(source)) as temporary:
                         shutil.copyfile(path, temporary)
                         os.utime(temporary, ns=(now, now))
+    found.again = _needed_again(plan, results, [*found.missing, *found.differing])
     return found
 
 
-def _data_of(task: Mapping[str, Any]) -> list[Any]:
-    """What decides which data a task has."""
-    return [task.get(key) or None for key in ("dataset", "format", "trained_on", "word_alignments")]
+def _needed_again(plan: Plan, results: Path, untrained: Sequence[Name]) -> list[Name]:
+    """Return the restored runs whose weights some runs that are still to be trained need."""
+    needed: dict[Name, None] = {}
+    waiting = list(untrained)
+    while waiting:
+        task, model, seed = waiting.pop(0)
+        base = plan.experiment.training_task(task)
+        models = [*plan.starts(model), *plan.members(model)] if base == task else [model]
+        for source in models:
+            name = (base, source, seed)
+            if name not in needed and RunFolder(results / run_path(name)).lacks_weights:
+                needed[name] = None
+                waiting.append(name)
+    return list(needed)
 
 
 def _rename(run: Path, experiment: str) -> None:
@@ -235,5 +255,4 @@ def _same_configuration(stored: Path, run: RunConfig) -> bool:
         found = load_run(stored)
     except UserError:  # of an earlier form, which is not read any more
         return False
-    decoding = [one.decoding.model_dump(exclude={"batch_size"}) for one in (found, run)]
-    return found.training_config() == run.training_config() and decoding[0] == decoding[1]
+    return found.training_config() == run.training_config() and decoding_of(found) == decoding_of(run)

@@ -16,7 +16,7 @@ import numpy as np
 from pam.config import Experiment, TaskConfig, load_run
 from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import columns_of, load, read_predictions
-from pam.evaluation.metrics import Floats, metric_of
+from pam.evaluation.metrics import METRICS, Floats, metric_of
 from pam.evaluation.scores import Scores
 from pam.io import UserError, parse, read_yaml, unknown
 
@@ -173,9 +173,27 @@ def _check_comparable(first: ScoredRun, other: ScoredRun) -> None:
     raise UserError(words, file=other.path, line=line, hint="predict and score both runs on the same prepared data")
 
 
+class LeftOutError(UserError):
+    """Metrics that scoring has left out of all tasks, with its reasons as the message."""
+
+
+def reasons_left_out(tasks: Sequence[TaskRuns]) -> list[str]:
+    """Why metrics are left out of scores, each reason once."""
+    details = [run.scores.details for task in tasks for run in task.runs]
+    return list(dict.fromkeys(reason for own in details for reason in own.get("left_out", ())))
+
+
 def check_known(patterns: Sequence[str], tasks: Sequence[TaskRuns]) -> None:
-    """Raises a `UserError` if no task has a metric that matches; it names the closest that there is."""
+    """Raise a `UserError` if no task has a metric that matches.
+
+    It is a `LeftOutError` if scoring may have left out the metric, else one that names the closest
+    metric that there is.
+    """
     if not any(task.metrics(patterns) for task in tasks):
+        reasons = reasons_left_out(tasks)
+        names = [*METRICS, *(f"{name}_b1" for name in METRICS)]
+        if reasons and any(fnmatchcase(name, pattern) for pattern in patterns for name in names):
+            raise LeftOutError("; ".join(reasons), hint="choose another metric")
         known = dict.fromkeys(name for task in tasks for name in task.metrics(["*"]))
         raise unknown("metric", ", ".join(patterns), list(known))
 
@@ -184,6 +202,26 @@ def processor_seconds(recorded: dict[str, Any]) -> tuple[str, float] | None:
     """Which processor did a piece of work, the GPU where one was used, and its seconds."""
     known = (("GPU", "gpu_s"), ("CPU", "cpu_s"))
     return next(((processor, float(recorded[key])) for processor, key in known if recorded.get(key)), None)
+
+
+DEVICES = ("CPU", "GPU")
+
+
+def whole_cost(run: ScoredRun) -> tuple[str, float] | None:
+    """The device that both trained and decoded a run, and its seconds.
+
+    None where these were not measured, or one device trained and another one decoded: their sum says nothing.
+    """
+    cost = run.scores.cost
+    pieces = [processor_seconds(piece) for piece in (run.scores.training, run.main_decoding)]
+    devices = {piece[0] for piece in pieces if piece is not None}
+    if not devices:
+        devices = {"GPU" if cost.gpu_s else "CPU"}
+    if len(devices) > 1:
+        return None
+    (device,) = devices
+    seconds = cost.gpu_s if device == "GPU" else cost.cpu_s
+    return None if seconds is None else (device, seconds)
 
 
 def load_analyses(paths: Sequence[Path], experiment: Experiment) -> ByTask[Analysis]:

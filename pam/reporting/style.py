@@ -27,7 +27,7 @@ from pam.io import atomic_write, write_text
 Drawn = TypeVar("Drawn")  # what is drawn of a task, or of a row
 WIDTH = 7.2  # width of a figure in inches: a text column, and what the report shows without scaling
 ACROSS = 3  # panels of tasks side by side, at most
-_LETTERS = 63  # of a heading, in the width of a figure
+LETTERS = 63  # of a heading, in the width of a figure
 INK = PAPER = "#222222"  # color of lines and texts, and of whatever a paper reports
 
 _SETTINGS: dict[Any, Any] = {
@@ -147,16 +147,29 @@ def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figu
     return figure, list(axes.flat)
 
 
+def in_words(text: str) -> Drawing:
+    """A figure of a sentence, where there is nothing to draw, and data without a row."""
+    lines = fill(text, 90)
+    figure = plt.figure(figsize=(WIDTH, 0.5 + 0.2 * lines.count("\n")))
+    figure.text(0.02, 0.5, lines, va="center")
+    return Drawing(figure, pd.DataFrame(columns=["task", "model", "metric"]))
+
+
 def draw_tasks(
-    tasks: Sequence[tuple[str, Drawn]], draw: Callable[..., None], height: float, left: Sequence[str] = ("",)
+    tasks: Sequence[tuple[str, Drawn]],
+    draw: Callable[..., None],
+    height: float,
+    left: Sequence[str] = ("",),
+    most: int = ACROSS,
 ) -> Figure:
     """Panels for each task below its heading, with room for a legend below all; `height` in inches of a line of tasks.
 
     Args:
         draw: takes what is drawn of a task, then its panels.
         left: words at the axes of a task's panels, from top to bottom, where they are at the left edge.
+        most: panels of tasks side by side.
     """
-    columns, deep = min(ACROSS, len(tasks)), len(left)
+    columns, deep = min(most, len(tasks)), len(left)
     lines = -(-len(tasks) // columns)
     figure, axes = panels(lines * deep, columns, height=0.35 + lines * height)
     grid = np.array(axes).reshape(lines, deep, columns)
@@ -165,7 +178,7 @@ def draw_tasks(
         draw(drawn, *own)
         head(own[0], label)
         for panel, words in zip(own, left, strict=True):
-            if words and place % ACROSS == 0:
+            if words and place % columns == 0:
                 panel.set_ylabel(words)
     for unused in grid[-1, :, (len(tasks) - 1) % columns + 1 :].flat:
         unused.set_visible(False)
@@ -176,7 +189,7 @@ def head(axes: Axes, text: str, across: int = 1) -> None:
     """A panel's heading, in as many lines as it needs to stay above `across` panels of its row."""
     spec = axes.get_subplotspec()
     columns = 1 if spec is None else spec.get_gridspec().ncols
-    axes.set_title(fill(text, _LETTERS * across // columns))
+    axes.set_title(fill(text, LETTERS * across // columns))
 
 
 def legend_models(figure: Figure, labels: Mapping[str, str], title: str | None = None, **options: Any) -> None:

@@ -25,7 +25,16 @@ from pam.reporting import data_and_cost, lengths
 from pam.reporting.catalogue import CAPTIONING, INFLECTION, SUMMARIZATION, TABLES, TRANSLATION, TableSpec, gains_of
 from pam.reporting.comparison import RULE_NOTE, Inputs, Row, compare, frame_of
 from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, interval, probability, signed, table_of
-from pam.reporting.runs import ScoredRun, label_of, load_outputs, load_runs, processor_seconds
+from pam.reporting.runs import (
+    LeftOutError,
+    ScoredRun,
+    TaskRuns,
+    label_of,
+    load_outputs,
+    load_runs,
+    processor_seconds,
+    reasons_left_out,
+)
 from pam.run_folder import RunFolder
 
 
@@ -63,6 +72,8 @@ OURS_NOTE = (
 GAIN_NOTE = (
     "Gain: over {0}, positive where the model is better. p: paired bootstrap against {0}, two-sided, (c + 1) / (n + 1)."
 )
+DEVICES_NOTE = "CPU s is of the seeds that were trained and decoded on a CPU, GPU s of those on a GPU."
+DIVIDED_NOTE = "Trained on a GPU and decoded on a CPU, or the other way round, and in neither column: {}."
 SACREBLEU_NOTE = (
     "p, sacreBLEU: by sacreBLEU's own paired bootstrap, each seed against the baseline's same seed. It differs from "
     "ours in two points: it is one-sided in effect, so that of a clear gain it is half of ours, and it does not "
@@ -72,7 +83,7 @@ SACREBLEU_NOTE = (
 
 def comparison(spec: TableSpec, inputs: Inputs) -> Table:
     """Ours with the paper's, one row per task, metric and model."""
-    rows = compare(inputs.tasks, inputs.experiment, spec.metrics, inputs.paper(spec))
+    rows = _compared(spec, inputs)
     frame = _with_texts(rows).rename(columns={"p": "p_vs_soft"})
     csv, sacrebleu = COMPARISON, _p_by_sacrebleu(rows, inputs.significance)
     if sacrebleu is not None:
@@ -82,7 +93,7 @@ def comparison(spec: TableSpec, inputs: Inputs) -> Table:
         *(*names, *paper, Column("Ours", "{ours}"), Column("95 % interval", "{interval}"), *gained),
         *([Column("p, sacreBLEU", "{p_sacrebleu}")] if sacrebleu else []),
         *(SEEDS, Column("CPU s", "{cpu_s:,.0f}")),
-        *([Column("GPU s", "{gpu_s:,.0f}")] if any(row.gpu_s for row in rows) else []),
+        *([Column("GPU s", "{gpu_text}")] if any(row.gpu_s for row in rows) else []),
         *verdict,
     ]
     known = [task.runs[0].scores.details.get("signatures", {}) for task in inputs.tasks]
@@ -90,16 +101,24 @@ def comparison(spec: TableSpec, inputs: Inputs) -> Table:
     signatures = dict.fromkeys(signed_by)
     said = [f"Signatures of sacreBLEU: {'; '.join(signatures)}."] if signatures else []
     said += [SACREBLEU_NOTE] if sacrebleu else []
-    runs = [run.scores.details for task in inputs.tasks for run in task.runs]
-    said += [f"Left out: {why}." for why in dict.fromkeys(one for own in runs for one in own.get("left_out", ()))]
+    said += _devices_notes(rows)
+    said += [f"Left out: {reason}." for reason in reasons_left_out(inputs.tasks)]
     notes = _notes(spec, inputs, rows, OURS_NOTE, said)
     return table_of(inputs.title(spec), frame, csv, DIGITS, shown, notes, group=len(names) - 1)
+
+
+def _compared(spec: TableSpec, inputs: Inputs) -> list[Row]:
+    """The rows of a comparison, none where scoring has left out all of its metrics."""
+    try:
+        return compare(inputs.tasks, inputs.experiment, spec.metrics, inputs.paper(spec))
+    except LeftOutError:
+        return []
 
 
 def gains(spec: TableSpec, inputs: Inputs) -> Table:
     """Gains over the baseline with paired intervals, and what decided each verdict."""
     baseline = inputs.experiment.baseline
-    rows = compare(inputs.tasks, inputs.experiment, spec.metrics, inputs.paper(spec))
+    rows = _compared(spec, inputs)
     frame = _with_texts(rows).drop(columns=["low", "high"]).rename(columns={"gain_low": "low", "gain_high": "high"})
     frame["baseline"] = baseline
     names, _, gained, verdict = _columns(rows, baseline)
@@ -107,6 +126,14 @@ def gains(spec: TableSpec, inputs: Inputs) -> Table:
     title = f"Gain over {_label(rows, baseline)}. {inputs.title(spec)}"
     notes = _notes(spec, inputs, rows, "{units} {gain}")
     return table_of(title, frame[frame["gain"].notna()], GAINS, DIGITS, shown, notes, group=len(names) - 1)
+
+
+def _devices_notes(rows: Sequence[Row]) -> list[str]:
+    """Say whose seconds stand in which column, where some runs used a GPU."""
+    divided = list(dict.fromkeys(f"{row.label} on {row.task_label}" for row in rows if row.divided))
+    if not divided and not any(row.gpu_s for row in rows):
+        return []
+    return [DEVICES_NOTE, *([DIVIDED_NOTE.format(", ".join(divided))] if divided else [])]
 
 
 def _with_texts(rows: Sequence[Row]) -> pd.DataFrame:
@@ -124,6 +151,7 @@ def _with_texts(rows: Sequence[Row]) -> pd.DataFrame:
             "gain_interval": interval(row.gain_low, row.gain_high, digits, sign=True),
             "p_text": None if row.p is None else probability(row.p),
             "told": row.told,
+            "gpu_text": f"{row.gpu_s:,.0f}" if row.gpu_s else None,
             "paper_gain_text": paper_gain and paper_gain + mark,
             # No word about a claim that the paper does not make.
             "verdict_text": row.verdict if row.paper is not None else None,
@@ -166,7 +194,7 @@ def _notes(spec: TableSpec, inputs: Inputs, rows: Sequence[Row], first: str, mor
     reported = [row.same_data for row in rows if row.paper is not None]
     paper = inputs.paper(spec) if reported else None
     return [
-        first.format(units="; ".join(sorted(units)) + ".", gain=gain),
+        *([first.format(units="; ".join(sorted(units)) + ".", gain=gain)] if rows else []),
         *(f"{label}: {noted[task].note}" for task, label in labels.items() if noted[task].note),
         *more,
         *([OTHER_DATA_NOTE] if not all(reported) else []),
@@ -211,11 +239,16 @@ GLANCE_NOTE = (
     "main beam, per processor second, or per GPU second where one was used; other work on the machine blurs both, "
     "`python -m pam bench` takes the models in turns."
 )
+SEVERAL_DEVICES_NOTE = "No rate is shown where a model's seeds ran on different devices."
+
+
+# Of each task the first that it has: what follows stands in where scoring has left out the one before.
+QUALITIES = ("accuracy", "bleu_b*", "rouge1", "cider", "chrf_b*", "rouge_coco")
 
 
 def attentions(spec: TableSpec, inputs: Inputs) -> Table:
     """One row per task and model, means over seeds; what was not measured is empty."""
-    rows = compare(inputs.tasks, inputs.experiment, ("accuracy", "bleu_b*", "rouge1", "cider"), None, first=True)
+    rows = compare(inputs.tasks, inputs.experiment, QUALITIES, None, first=True)
     gold = load_runs(inputs.gold_scores, inputs.experiment) if inputs.gold_scores else []
     aligned = compare(gold, inputs.experiment, ["one_minus_aer"], None, first=True) if gold else []
     certain = []
@@ -225,28 +258,56 @@ def attentions(spec: TableSpec, inputs: Inputs) -> Table:
     quality = [_spread(row, row.digits) for row in rows]
     intervals = [interval(row.low, row.high, row.digits) for row in rows]
     frame = frame_of(rows).assign(quality=quality, interval=intervals)
-    for measured, columns in (
-        ([_speed_and_size(run) for task in inputs.tasks for run in task.runs], GLANCE[10:13]),
+    sizes = [(run.task, run.model, run.scores.training.get("parameters")) for task in inputs.tasks for run in task.runs]
+    rates = {name: _rates(inputs.tasks, measure) for name, measure in RATES.items()}
+    measurements: list[tuple[Sequence[tuple[Any, ...]], Sequence[str]]] = [
+        *((own, (name,)) for name, own in rates.items()),
+        (sizes, ("parameters",)),
         (certain, ("ppl", "entropy")),
         ([(row.task, row.model, row.mean) for row in aligned], ("one_minus_aer",)),
-    ):
+    ]
+    for measured, columns in measurements:
         frame = frame.merge(_means(measured, columns), how="left", on=["task", "model"])
     names = dict.fromkeys(f"{row.metric.label} on {row.task_label}" for row in rows)
-    notes = QUALITY_NOTE.format(", ".join(names)), GLANCE_NOTE
+    notes = [QUALITY_NOTE.format(", ".join(names)), GLANCE_NOTE]
+    seeds = [runs for task in inputs.tasks for runs in task.models.values()]
+    if any(_differ([measure(run) for run in runs]) for runs in seeds for measure in RATES.values()):
+        notes.append(SEVERAL_DEVICES_NOTE)
     return table_of(inputs.title(spec), frame, GLANCE, GLANCE_DIGITS, GLANCE_SHOWN, notes)
 
 
-def _speed_and_size(run: ScoredRun) -> tuple[str, str, float | None, float | None, int | None]:
-    """Task, model, examples and rows per processor or GPU second, and the number of parameters."""
-    training, decoding = run.scores.training, run.main_decoding
-    trained, decoded = processor_seconds(training), processor_seconds(decoding)
-    rate, rows = training.get("examples_per_second"), decoding.get("sentences")
-    return (
-        *(run.task, run.model),
-        rate * training["wall_s"] / trained[1] if trained and rate else None,
-        rows / decoded[1] if decoded and rows else None,
-        training.get("parameters"),
-    )
+def _trained_per_s(run: ScoredRun) -> tuple[str, float] | None:
+    """The device that trained a run, and examples per second of it."""
+    training = run.scores.training
+    spent, rate = processor_seconds(training), training.get("examples_per_second")
+    return (spent[0], rate * training["wall_s"] / spent[1]) if spent and rate else None
+
+
+def _decoded_per_s(run: ScoredRun) -> tuple[str, float] | None:
+    """The device that decoded a run's test split, and rows per second of it."""
+    spent, rows = processor_seconds(run.main_decoding), run.main_decoding.get("sentences")
+    return (spent[0], rows / spent[1]) if spent and rows else None
+
+
+RATES = {"trained_per_s": _trained_per_s, "decoded_per_s": _decoded_per_s}
+
+
+def _rates(
+    tasks: Sequence[TaskRuns], measure: Callable[[ScoredRun], tuple[str, float] | None]
+) -> list[tuple[str, str, float | None]]:
+    """Return task, model and rate of each run; unknown where a model's seeds ran on different devices."""
+    records = []
+    for task in tasks:
+        for model, runs in task.models.items():
+            rates = [measure(run) for run in runs]
+            is_comparable = not _differ(rates)
+            records += [(task.name, model, rate[1] if rate and is_comparable else None) for rate in rates]
+    return records
+
+
+def _differ(rates: Sequence[tuple[str, float] | None]) -> bool:
+    """Whether rates are of different devices."""
+    return len({rate[0] for rate in rates if rate is not None}) > 1
 
 
 def _means(records: Sequence[tuple[Any, ...]], columns: Sequence[str]) -> pd.DataFrame:

@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 
-import pam
 from pam.io import UserError
 from pam.models.kernels import Products
 from pam.runtime import processor
+from pam.version import __version__
 
 PACKAGES = ("torch", "numpy", "snakemake", "pandas", "matplotlib", "sacrebleu")
 
@@ -129,7 +129,7 @@ def hardware(device: torch.device) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Versions of Python, of this package and of those that results depend on."""
-    found = {"python": platform.python_version(), "pam": pam.__version__}
+    found = {"python": platform.python_version(), "pam": __version__}
     for name in PACKAGES:
         with suppress(PackageNotFoundError):
             found[name] = version(name)

@@ -33,6 +33,7 @@ from pam.models.checkpoint import load_tensors, save_tensors
 FORMAT = "pam-state-1"
 CURRENT, PREVIOUS = "state.safetensors", "previous.safetensors"
 SPARE, FINISHED = f"{PREVIOUS}.new", "finished.json"
+REPLACED = "replaced"  # folder of the results of the training before, which was another one
 SAVING_SHARE = 0.05  # of the time of a training: the part that saving within an epoch may take
 log = logging.getLogger(__name__)
 
@@ -186,9 +187,34 @@ class Results:
             return False
 
     def clear(self) -> None:
-        """Removes what an unfinished training, or another one, has left."""
-        if self.folder.exists():
+        """Removes what an unfinished training has left; whole results of another one are kept in `replaced`."""
+        if not self.folder.exists():
+            return
+        if self._is_of_another():
+            replaced = self.folder.with_name(REPLACED)
+            shutil.rmtree(replaced, ignore_errors=True)
+            self.folder.rename(replaced)
+            log.info("the results of the training before, which was another one, are kept in %s", replaced)
+        else:
             shutil.rmtree(self.folder)
+
+    def take_back(self) -> None:
+        """Makes results of this very training that were replaced the present ones again, and keeps the present ones."""
+        replaced = Results(self.folder.with_name(REPLACED), self.key)
+        if self.whole() or not replaced.whole():
+            return
+        aside = self.folder.with_name(f"{REPLACED}-before")
+        shutil.rmtree(aside, ignore_errors=True)
+        replaced.folder.rename(aside)
+        self.clear()
+        aside.rename(self.folder)
+
+    def _is_of_another(self) -> bool:
+        """Whether the folder holds the results of a finished training with another key."""
+        try:
+            return bool(read_json(self.folder / FINISHED).get("key") != self.key)
+        except (UserError, AttributeError):
+            return False
 
     def complete(self) -> None:
         """Marks what is in the folder as whole."""

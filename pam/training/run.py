@@ -84,6 +84,8 @@ def _train_in_group(
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     with locked(state) if group.is_main else nullcontext():
         results, states = Results(state / "finished", key), StateFolder(state, key)
+        if group.is_main:
+            results.take_back()
         # The other processes wait here for the first, which has waited for the lock.
         if any(group.gather(group.is_main and results.whole())[0]):
             log.info("finished already: to train it once more, delete %s and call snakemake -f", results.folder)
@@ -176,7 +178,7 @@ def join(run: RunFolder) -> None:
         raise UserError(f"`{config.model}` has a training of its own", file=run.config_file, hint=hint)
     members = [load_model(folder) for folder in folders]
     for folder, member in zip(folders[1:], members[1:], strict=True):
-        for name in belongings(member.task):
+        for name in belongings(member.task, folder):
             first = folders[0] / name
             if not first.is_file() or sha256_of(first) != sha256_of(folder / name):
                 hint = "join models that were trained on the same prepared data"
@@ -213,7 +215,7 @@ def reuse(run: RunFolder, trained: RunFolder, data: Path) -> None:
     for file in (trained.training, trained.history):
         if not file.is_file():
             raise UserError("no such file", file=file, hint="train the model first")
-    for name in belongings(load_model(trained.model).task):
+    for name in belongings(load_model(trained.model).task, trained.model):
         own, other = Prepared(data).file(name), trained.model / name
         if sha256_of(own) != sha256_of(other):
             hint = f"prepare the data once more, with the task's data of {trained.path} as `--base`"

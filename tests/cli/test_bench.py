@@ -15,6 +15,7 @@ from pam.io import UserError, read_json
 from pam.models.kernels import LSTMCell
 from pam.models.output_kernels import Mixture, OutputLayer, mixture_log_likelihood
 from tests.training import runs, small
+from tests.variants import model_named
 
 LITTLE = ["--rounds", "2", "--batches", "2", "--warm-up", "1", "--encoder", "8", "--decoder", "8"]
 ROWS = 16  # need no rows of zeros
@@ -100,7 +101,8 @@ def test_a_sum_is_cut_by_what_follows_the_name() -> None:
     assert cuts["prior-joint:0.9"] | {"top_k": None, "mass": 0.9} == cuts["prior-joint:0.9"]
     both = named_model("prior-joint:0.9:3").marginalization.model_dump()
     assert (both["top_k"], both["mass"]) == (3, 0.9)
-    again = named_model("postr-joint-mass0.99:6").marginalization.model_dump()
+    variants = {"mine": model_named("postr-joint-mass0.99")}
+    again = named_model("mine:6", variants).marginalization.model_dump()
     assert (again["top_k"], again["mass"]) == (6, None)
     assert named_model("variational:4").marginalization.model_dump()["q_top_k"] == 4
 

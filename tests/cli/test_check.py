@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from pam import workflow
+from pam.cli import main
 from pam.experiment import load_plan
 from pam.io import dump_yaml
 from pam.runtime import processor
@@ -22,6 +27,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     monkeypatch.chdir(tmp_path)
     made = with_own_data(Checkout(tmp_path))
     made.edit("own/experiment.yaml", "config/datasets.yaml, ", "")
+    made.edit("own/experiment.yaml", "batch_size: 16", "batch_size: 16, warmup_steps: 1")
     return made
 
 
@@ -35,7 +41,7 @@ def test_a_right_experiment_is_told_with_what_it_takes_and_leaves_nothing_behind
     assert "experiment tiny: 1 tasks, 2 runs; the configuration is right" in said.out
     assert re.search(r"`small`, 3 files here; first row: \w+ \| number=singular \| \w+", said.out)
     for model in ("soft", "mono-postr-joint"):
-        assert re.search(rf"nouns +{model} +1 +\d+\.\d +\d+ MB", said.out)
+        assert re.search(rf"nouns +{model} +1 +\d+\.\d +\d+ MB +5\n", said.out)
     assert re.search(r"in all about \d+ min, .* GB of disk .* MB of memory", said.out)
     assert sorted(own.folder.rglob("*")) == before
 
@@ -106,3 +112,87 @@ def test_what_is_trained_takes_nothing(own: Checkout, called: Call) -> None:
         own.write(f"results/tiny/nouns/{model}/seed1/run.yaml", dump_yaml(plan.run("nouns", model, 1)))
     assert called(*CHECK, "--brief").out == "no training is left to do\n"
     assert called(*CHECK, "--brief", "--config", "training={epochs: 100}").out != "no training is left to do\n"
+
+
+def test_a_target_after_the_configuration_is_told_from_one(own: Checkout, called: Call) -> None:
+    for target in ("train", "results/tiny/tables/table2.csv"):
+        message, hint = called(*CHECK, target).message()
+        assert message == f"`{target}` stands after `--configfile` and is no configuration"
+        assert hint.endswith(f"--configfile own/experiment.yaml -- {target}")
+
+
+@pytest.mark.parametrize("variable", ["HOME", "XDG_CACHE_HOME"])
+def test_a_home_that_cannot_be_written_to_is_answered_with_the_variable_to_set(
+    own: Checkout, called: Call, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv(variable, "/dev/null")
+    message, hint = called(*CHECK).message()
+    assert message.startswith("/dev/null/") and message.endswith("Snakemake cannot keep its cache here")
+    assert "XDG_CACHE_HOME=FOLDER" in hint
+
+
+def test_braces_in_the_name_of_the_folder_are_refused_before_anything_is_made(
+    tmp_path: Path, called: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a{x}b").mkdir()
+    monkeypatch.chdir(tmp_path / "a{x}b")
+    with_own_data(Checkout(Path.cwd()))
+    message, _ = called(*CHECK).message()
+    assert message.endswith("a{x}b: braces in the name of a folder, which Snakemake takes for wildcards")
+    with pytest.raises(SystemExit, match="braces in the name of a folder"):
+        workflow.or_exit(workflow.check_place)
+
+
+def test_what_is_said_is_utf8_whatever_the_language_settings(own: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (own.folder / "own/train.tsv").read_text(encoding="utf-8")
+    own.write("own/train.tsv", "日本ü\tnumber=singular\t語\n" + text)
+    written = {name: io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict") for name in ("stdout", "stderr")}
+    for name, stream in written.items():
+        monkeypatch.setattr(sys, name, stream)
+    assert main(CHECK) == 0
+    written["stdout"].flush()
+    assert "日本ü | number=singular | 語" in written["stdout"].buffer.getvalue().decode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "line"),
+    [
+        ("own/experiment.yaml", "own/datasets.yaml", "{}", 7),
+        ("own/experiment.yaml", "device: cpu", "mirror: {}", 8),
+        ("own/datasets.yaml", "{path: train.tsv}", "{{path: {}}}", 6),
+    ],
+)
+@pytest.mark.parametrize("name", ["x" * 256, "ü" * 128, "/".join(["abcdefg"] * 513)])
+def test_a_path_that_no_file_can_have_is_named_by_file_and_line(
+    own: Checkout, called: Call, file: str, old: str, new: str, line: int, name: str
+) -> None:
+    own.edit(file, old, new.format(name))
+    message, hint = called(*CHECK).message()
+    assert message.startswith(f"{file}:{line}: ") and "longer than the file system allows" in message
+    assert "255 bytes" in hint
+
+
+def test_a_path_on_the_command_line_that_no_file_can_have_is_one_message(own: Checkout, called: Call) -> None:
+    assert called("check", "--configfile", "x" * 300).message()[0].endswith("no such file")
+    message, _ = called("score", "--run", "x" * 300).message()
+    assert message.startswith("xxx") and os.sep in message
+
+
+def test_settings_that_little_data_cannot_fill_are_warned_of(own: Checkout, called: Call) -> None:
+    own.edit("own/experiment.yaml", "batch_size: 16, warmup_steps: 1", "batch_size: 100, warmup_steps: 9")
+    said = called(*CHECK, "--config", "decoding={beam: 500}")
+    assert said.code == 0
+    warned = [line.removeprefix("warning: soft, mono-postr-joint on nouns: ") for line in said.err.splitlines()]
+    assert len(warned) == 3
+    assert warned[0].startswith("the warm-up of 9 steps is as long as the training of 1 or longer: its rate stays")
+    assert warned[1].startswith("a batch of 100 is more than all 80 training rows: each epoch is one step")
+    assert re.match(r"a beam of 500 is more than the \d+ symbols of the vocabulary", warned[2])
+
+
+def test_runs_of_another_configuration_are_told_of_before_they_are_replaced(own: Checkout, called: Call) -> None:
+    plan = load_plan(files=["own/experiment.yaml"])
+    own.write("results/tiny/nouns/soft/seed1/training.json", "{}")
+    own.write("results/tiny/nouns/soft/seed1/run.yaml", dump_yaml(plan.run("nouns", "soft", 1)))
+    said = called(*CHECK, "--config", "training={epochs: 2}")
+    assert "1 run of nouns had another configuration and will be trained from the first epoch" in said.out

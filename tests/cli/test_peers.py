@@ -31,7 +31,7 @@ def test_all_that_can_run_have_their_turns(
     small.prepare(tmp_path / "data/nouns")
     entries = [
         tables.Entry("pam", "soft", ("float32", "bf16"), ("float32",)),
-        tables.Entry("pam", "postr-joint-mass0.9", batches=2),
+        tables.Entry("pam", "postr-joint:0.9", batches=2),
         tables.Entry("joeynmt", "soft"),
         tables.Entry("pam", "no-such-model"),
     ]
@@ -39,7 +39,7 @@ def test_all_that_can_run_have_their_turns(
     record = run.measure(table, tmp_path)
     found = [(row["work"], row["model"], row["setting"]) for row in record["rows"]]
     bf16 = [("pam soft", "bf16")] if processor.try_bfloat16().pays else []
-    trained = [("pam soft", "float32"), *bf16, ("pam postr-joint-mass0.9", "float32")]
+    trained = [("pam soft", "float32"), *bf16, ("pam postr-joint:0.9", "float32")]
     assert found == [*(("training", *one) for one in trained), ("decoding", "pam soft", "float32")]
     for row in record["rows"]:
         assert 0 < row["lowest"] <= row["per_second"] <= row["highest"]

@@ -78,7 +78,8 @@ def test_composed_and_decomposed_letters_are_the_same(called: Call, trained: Pat
     ("line", "message"),
     [
         (b"Haus", "expected a lemma, a tab and features"),
-        (b"Haus\tcase=dative\tHaus", "expected a lemma, a tab and features"),
+        (b"Haus\tcase=dative\tHaus\tx", "expected a lemma, a tab and features"),
+        (b'<seg id="1">Haus</seg>', 'markup in a file that is read as lines: `<seg id="1">`'),
         (b" \tcase=dative", "expected a lemma, a tab and features"),
         (b"H\xe4user\tcase=dative", "not UTF-8 text"),
     ],
@@ -90,6 +91,22 @@ def test_a_faulty_line_is_named_after_the_good_ones_were_answered(
     said = called("predict", "--model", trained / "model", typed=typed)
     assert said.message()[0] == f"standard input:4: {message}"
     assert len(said.out.splitlines()) == 3
+
+
+@pytest.mark.parametrize("blank", ["\a", " \x85\u2028", "\ufeff"])
+def test_a_line_that_shows_nothing_has_a_blank_answer(called: Call, trained: Path, tmp_path: Path, blank: str) -> None:
+    first, second = TYPED.splitlines()
+    typed = f"{first}\n{blank}\n{second}\n"
+    said = called("predict", "--model", trained / "model", typed=typed)
+    assert (said.code, said.out.split("\n")[1]) == (0, "")
+    assert said.out.count("\n") == 3
+    (tmp_path / "a").write_text(typed, encoding="utf-8")
+    assert called("predict", "--model", trained / "model", "--input", tmp_path / "a").out == said.out
+
+
+def test_lines_that_end_with_cr_are_lines(called: Call, trained: Path) -> None:
+    said = called("predict", "--model", trained / "model", typed=TYPED)
+    assert called("predict", "--model", trained / "model", typed=TYPED.replace("\n", "\r")).out == said.out
 
 
 def test_unseen_characters_are_reported_and_no_crash(called: Call, trained: Path) -> None:

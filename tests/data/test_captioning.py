@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +17,11 @@ import torch
 
 from pam.data.captioning import read_captions
 from pam.data.dataset import Examples, Prepared
-from pam.data.download import fetch
+from pam.data.download import fetch, size_of
 from pam.data.features import Frames, clips_in, read_array, spaced
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset
+from pam.experiment import check_local
 from pam.io import UserError
 
 CAPTIONS = {f"clip{n}": [f"A dog barks {n} .", "a cat"] for n in range(6)}
@@ -122,6 +125,36 @@ def test_hdf5_holds_what_a_folder_of_arrays_does(tmp_path: Path) -> None:
     for file in ("features.npy", "train.safetensors", "source.vocab"):
         first, other = ((tmp_path / name / "out" / file).read_bytes() for name in ("folder", "file"))
         assert first == other
+
+
+def test_each_clip_of_a_folder_is_an_input_of_the_workflow(tmp_path: Path) -> None:
+    dataset, _ = fetched(tmp_path)
+    files = check_local("mine", dataset)
+    folder = Path(str(dataset.files["features.tar"].path))
+    assert folder.is_dir() and set(folder.iterdir()) < set(files)
+    assert folder not in files and size_of(folder) == sum(file.stat().st_size for file in folder.iterdir())
+    (folder / "a{b}.npy").touch()
+    with pytest.raises(UserError, match="a name with braces") as caught:
+        check_local("mine", dataset)
+    assert caught.value.file == str(folder / "a{b}.npy")
+    shutil.rmtree(folder)
+    folder.mkdir()
+    with pytest.raises(UserError, match="the folder is empty"):
+        check_local("mine", dataset)
+
+
+def test_what_captions_and_features_are_is_told_by_their_content(tmp_path: Path) -> None:
+    _, raw = fetched(tmp_path, hdf5=True)
+    (raw / "features.h5").rename(raw / "features")
+    with clips_in(raw / "features") as (names, read):
+        assert names == sorted(CAPTIONS) and read("clip0").shape == (2, UNITS)
+    text = "\ufeff" + (raw / "captions.json").read_text(encoding="utf-8")
+    (raw / "captions.json").write_bytes(gzip.compress(text.encode()))
+    assert read_captions(raw / "captions.json") == CAPTIONS
+    (raw / "captions.json").write_text('{"clip0":\n ["a",]}')
+    with pytest.raises(UserError, match="this is not valid JSON") as caught:
+        read_captions(raw / "captions.json")
+    assert caught.value.line == 2
 
 
 def test_a_folder_is_packed_to_the_same_bytes_wherever_it_lies(tmp_path: Path) -> None:

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from pam.data.dataset import SPLITS, Prepared, write_summary
 from pam.data.inflection import Index, InflectionFormat, Row, read_rows
 from pam.data.registry import load_task
-from pam.data.tokenizers import InflectionCodec
+from pam.data.tokenizers import InflectionCodec, split_features
 from pam.io import UserError
 
 GOOD = "Haus\tcase=dative,number=plural\tHäusern\n"
@@ -22,14 +23,14 @@ def written(tmp_path: Path, content: str | bytes) -> Path:
     ("content", "line", "message"),
     [
         ("", None, "the file is empty"),
-        ("\n \n", 1, "the line is blank"),
+        ("\n \n", None, "the file is empty"),
         (GOOD + "Maus\tcase=dative\n", 2, "2 columns instead of 3"),
         (GOOD + "Maus\tcase=dative\tMaus\tx\n", 2, "4 columns instead of 3"),
         (GOOD + "\n" + GOOD, 2, "the line is blank"),
         (GOOD + "\tcase=dative\tMaus\n", 2, "the lemma is empty"),
         (GOOD + GOOD + "Maus\tcase=dative\t \n", 3, "the form is empty"),
         (GOOD.encode() + "Mäuse\tx\ty\n".encode("latin-1"), 2, "not UTF-8 text: byte 0xe4"),
-        (GOOD.encode("utf-16"), 1, "not UTF-8 text"),
+        (GOOD.encode("utf-16"), 1, "not UTF-8 text, but looks like UTF-16"),
         (GOOD + "Ma\rus\tx=y\tz\n", 2, "control character U\\+000D"),
         (GOOD + "Ma\0us\tx=y\tz\n", 2, "control character U\\+0000"),
     ],
@@ -54,7 +55,95 @@ def test_windows_files_and_decomposed_letters_are_read_as_any_other(tmp_path: Pa
 def test_other_orders_of_columns_and_separators_can_be_named(tmp_path: Path) -> None:
     layout = InflectionFormat(columns=["lemma", "form", "features"], separator=";")
     path = written(tmp_path, "Haus\tHäusern\tN;DAT;PL\n")
-    assert read_rows(path, layout) == [Row("Haus", "N,DAT,PL", "Häusern")]
+    assert read_rows(path, layout) == [Row("Haus", "N;DAT;PL", "Häusern")]
+
+
+def test_features_are_split_outside_of_brackets() -> None:
+    assert split_features("N;NOM(PL;PSS(1,PL))", ";") == ["N", "NOM(PL;PSS(1,PL))"]
+    assert split_features("N, NOM[a,b],{c,d}", ",") == ["N", "NOM[a,b]", "{c,d}"]
+    assert split_features("N;:);SG", ";") == ["N", ":)", "SG"]
+    assert split_features("N;(PL;SG", ";") == ["N", "(PL", "SG"]
+    assert split_features(" ; ", ";") == []
+
+
+NESTED = "bana\tN;NOM(PL;PSS(1,PL))\tbanaebi\nsaxli\tN;NOM(PL)\tsaxlebi\nkaci\tN;1,2;NOM(PL)\tkacebi\n"
+
+
+def test_nested_features_survive_every_file_on_the_way(tmp_path: Path) -> None:
+    layout = InflectionFormat(separator=";")
+    files = {}
+    for split in SPLITS:
+        files[split] = tmp_path / split
+        files[split].write_text(NESTED, encoding="utf-8")
+    write_summary(tmp_path / "out", {"task": "inflection", **Index(files, layout, tmp_path / "out").run()})
+    data = Prepared(tmp_path / "out")
+    assert data.source.symbols[:4] == ("1,2", "NOM(PL)", "NOM(PL;PSS(1,PL))", "a")
+    assert data.rows("test")[0] == ("bana", "N;NOM(PL;PSS(1,PL))", "banaebi")
+    for text, row, ids in zip(NESTED.splitlines(), data.rows("dev"), data.split("dev").sources, strict=True):
+        # What `predict` makes of a line, with or without its form, is what was prepared.
+        for typed in (text, text.rpartition("\t")[0]):
+            symbols = data.codec.source_symbols(data.codec.typed_source(typed))
+            assert data.source.encode(symbols) == ids.tolist()[:-1]
+        assert data.codec.source_symbols(row[:2]) == symbols
+
+
+def test_the_separator_is_that_of_the_data_and_commas_are_read_where_it_is_missing(tmp_path: Path) -> None:
+    codec = InflectionFormat(separator=";", delimiter=",", quotes=True).codec()
+    assert codec.typed_source("Haus\tADJ;DAT(PL)") == ("Haus", "ADJ;DAT(PL)")
+    assert codec.typed_source("Haus\tADJ,DAT(PL)") == ("Haus", "ADJ;DAT(PL)")
+    assert codec.typed_source('Haus,"ADJ;DAT(PL,SG)",Häusern') == ("Haus", "ADJ;DAT(PL,SG)")
+    codec.save(tmp_path)
+    assert InflectionCodec.load(tmp_path).settings == codec.settings
+    InflectionFormat().codec().save(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert InflectionCodec.load(tmp_path).typed_source("Haus\ta,b") == ("Haus", "a,b")
+
+
+def test_a_prepared_codec_that_is_lost_is_missed(tmp_path: Path) -> None:
+    files = dict.fromkeys(SPLITS, written(tmp_path, NESTED))
+    write_summary(
+        tmp_path / "out",
+        {"task": "inflection", **Index(files, InflectionFormat(separator=";"), tmp_path / "out").run()},
+    )
+    (tmp_path / "out/codec.json").unlink()
+    with pytest.raises(UserError, match="no such file"):
+        _ = Prepared(tmp_path / "out").codec
+
+
+def test_a_test_split_alone_is_written_in_the_symbols_of_other_data(tmp_path: Path) -> None:
+    base, out = tmp_path / "base", tmp_path / "out"
+    files = dict.fromkeys(SPLITS, written(tmp_path, NESTED))
+    write_summary(base, {"task": "inflection", **Index(files, InflectionFormat(separator=";"), base).run()})
+    path = tmp_path / "far.csv"
+    path.write_text('form,lemma,features\nbanebi,bana,"N,NOM(PL)"\nx,saxli,"N,GEN"\n', encoding="utf-8")
+    layout = InflectionFormat(columns=["form", "lemma", "features"], delimiter=",", quotes=True, heading=True)
+    counts = Index({"test": path}, layout, out, base).run()
+    write_summary(out, {"task": "inflection", **counts})
+    data = Prepared(out)
+    assert list(data.rows("test")) == [("bana", "N;NOM(PL)", "banebi"), ("saxli", "N;GEN", "x")]
+    assert data.source.digest == Prepared(base).source.digest
+    assert data.codec.source_symbols(("bana", "N;NOM(PL)"))[:2] == ["feature=N", "NOM(PL)"]
+    assert counts["splits"]["test"]["unseen_source"] == {"GEN": 1}
+    assert counts["splits"]["train"] == Prepared(base).summary["splits"]["train"]
+    assert counts["lemmas_in_two_splits"]["train and test"]["examples"] == ["bana", "saxli"]
+    assert not (out / "train.tsv").exists() and len(data.split("dev")) == 3
+
+
+def test_all_faulty_lines_are_counted_and_the_first_ones_shown(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD + 3 * f"\n{GOOD}" + "Maus\tx\n" + "\t\t\n" + "a\0\tb\tc\n")
+    with pytest.raises(UserError) as caught:
+        read_rows(path, InflectionFormat())
+    assert caught.value.line == 2 and "blank_lines: drop" in str(caught.value.hint)
+    assert caught.value.message.startswith("the line is blank; 6 lines are faulty: rows.tsv:2, rows.tsv:4, ")
+    assert caught.value.message.endswith("rows.tsv:9, ...")
+
+
+def test_blank_lines_are_left_out_and_counted_where_that_is_asked_for(tmp_path: Path) -> None:
+    path = written(tmp_path, f"\n{GOOD}\n \n\x07\n{GOOD}")
+    layout = InflectionFormat(blank_lines="drop")
+    assert len(read_rows(path, layout)) == 2
+    counts = Index(dict.fromkeys(SPLITS, path), layout, tmp_path / "out").run()["splits"]
+    assert (counts["dev"]["rows"], counts["dev"]["blank_lines"]) == (2, 4)
 
 
 def test_source_is_features_then_letters_and_a_one_letter_feature_is_no_letter() -> None:

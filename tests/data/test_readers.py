@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import json
+import lzma
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pam.data.readers import Columns, Line, Pair, Segments, lines_of, read_lines
+from pam.data.dataset import SPLITS, Prepared
+from pam.data.readers import Columns, JsonLines, Lines, Pair, Segments
 from pam.data.registry import Dataset
 from pam.data.sampling import Divide, divided
+from pam.data.text_files import Line, lines_of, read_lines
 from pam.io import UserError, write_text
 
-from .pairs import columns, prepared
+from .pairs import columns, prepared, ready
 
 LANGUAGES = ("de", "en")
 
@@ -146,12 +154,16 @@ def test_compressed_files_are_read_as_they_are(tmp_path: Path) -> None:
     assert [line.text for line in lines_of(path)] == ["Größe", "zwei"]
 
 
-@pytest.mark.parametrize(
-    "content", [gzip.compress(b"line\n" * 900)[:-9], b"no gzip at all"], ids=["cut short", "no gzip at all"]
-)
-def test_a_damaged_compressed_file_is_an_error(tmp_path: Path, content: bytes) -> None:
+def test_a_text_whose_name_says_that_it_is_compressed_is_read_as_the_text_that_it_is(tmp_path: Path) -> None:
     path = tmp_path / "a.de.gz"
-    path.write_bytes(content)
+    path.write_text("no gzip at all\n")
+    assert read_lines(path) == ["no gzip at all"]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress])
+def test_a_damaged_compressed_file_is_an_error(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "a.de.gz"
+    path.write_bytes(pack(b"line\n" * 900)[:-9])
     with pytest.raises(UserError, match="damaged or cut short") as caught:
         list(lines_of(path))
     assert caught.value.file == str(path)
@@ -171,6 +183,90 @@ def test_bytes_that_are_not_utf8_are_named_with_their_line(tmp_path: Path) -> No
     assert caught.value.line == 3
 
 
+# All that Unicode or Python's `str.splitlines` takes for the end of a line, but for LF.
+SEPARATORS = ["\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
+
+
+@pytest.mark.parametrize("separator", SEPARATORS)
+def test_separators_inside_a_line_shift_no_pair(tmp_path: Path, separator: str) -> None:
+    texts = {split: [(f"ein{separator}Haus {n}", f"a {n} house") for n in range(3)] for split in SPLITS}
+    folder = ready(tmp_path, texts, tokenize="none")
+    for split in SPLITS:
+        assert columns(folder, split) == [(f"ein Haus {n}", f"a {n} house") for n in range(3)]
+        assert list(Prepared(folder).rows(split)) == columns(folder, split)
+    reading = {"kind": "columns", "columns": {"de": 0, "en": 1}}
+    path = tmp_path / "pairs.tsv"
+    path.write_bytes(f"a{separator}b\tx\nc\ty\n".encode())
+    made = list(Columns.model_validate(reading).pairs("train", path, LANGUAGES))
+    assert texts_of(made) == [(f"a{separator}b", "x"), ("c", "y")]
+    path.write_bytes((json.dumps({"de": f"a{separator}b", "en": "x"}, ensure_ascii=False) + "\n").encode())
+    if separator >= " ":  # JSON has no control characters as they are
+        assert texts_of(list(JsonLines().pairs("train", path, LANGUAGES))) == [(f"a{separator}b", "x")]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_the_ends_of_lines_are_told_by_the_content(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "a"
+    lines = [f"line {number}" for number in range(9000)]
+    path.write_bytes(end.join(lines).encode())
+    assert read_lines(path) == lines
+    path.write_bytes(gzip.compress((end.join(lines) + end).encode()))
+    assert read_lines(path) == lines
+
+
+def test_mixed_ends_of_lines_are_refused_with_their_line(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"line\r" * 20_000 + b"one\ntwo\r")
+    with pytest.raises(UserError, match="some lines end with CR and others with LF") as caught:
+        list(lines_of(path))
+    assert caught.value.line == 20_001
+
+
+def test_byte_order_marks_of_joined_files_are_no_letters(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes("\ufeffone\n\ufefftwo\n".encode())
+    assert read_lines(tmp_path / "a") == ["one", "two"]
+    (tmp_path / "a").write_bytes("\ufeff\n".encode())
+    with pytest.raises(UserError, match="the file is empty"):
+        read_lines(tmp_path / "a")
+
+
+def test_a_pipe_is_read_from_its_beginning(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"one\ntwo\n")
+    os.close(writing)
+    assert read_lines(f"/dev/fd/{reading}") == ["one", "two"]
+    os.close(reading)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text", "told", "reads"),
+    [
+        ("utf-16", "Größe\n", "looks like UTF-16", ""),
+        ("utf-16-le", "Ein Haus\n", "looks like UTF-16", ""),
+        ("utf-16-be", "Мэр открыл школу\n", "looks like UTF-16", ""),
+        ("utf-32", "Größe\n", "looks like UTF-32", ""),
+        ("latin-1", "ein Wort\nGröße\n", "byte 0xf6", "ISO-8859-1, in which the line reads `Größe`"),
+        ("cp1252", "ein „Wort“\n", "byte 0x84", "Windows-1252, in which the line reads `ein „Wort“`"),
+        ("gb18030", "狗看见一只猫在房子里\n", "byte 0xb9", "gb18030, in which the line reads `狗看见"),
+    ],
+)
+def test_other_encodings_are_refused_with_what_they_seem_to_be(
+    tmp_path: Path, encoding: str, text: str, told: str, reads: str
+) -> None:
+    (tmp_path / "a").write_bytes(text.encode(encoding))
+    with pytest.raises(UserError, match=told) as caught:
+        read_lines(tmp_path / "a")
+    assert caught.value.line == text.count("\n")
+    assert reads in str(caught.value.hint) and "iconv -f" in str(caught.value.hint)
+
+
+def test_an_archive_in_place_of_a_text_is_called_so(tmp_path: Path) -> None:
+    with ZipFile(tmp_path / "a.txt", "w") as archive:
+        archive.writestr("a", "text")
+    with pytest.raises(UserError, match="this is a zip archive, not a text"):
+        read_lines(tmp_path / "a.txt")
+
+
 SGM = """<refset setid="newsdev2016" srclang="any" trglang="en">
 <doc docid="one">
 <p>
@@ -182,10 +278,10 @@ SGM = """<refset setid="newsdev2016" srclang="any" trglang="en">
 """
 
 
-def read(folder: Path, english: str) -> list[tuple[str, str]]:
-    source, target = folder / "dev.ro", folder / "dev.en.sgm"
+def read(folder: Path, english: str | bytes, name: str = "dev.en.sgm") -> list[tuple[str, str]]:
+    source, target = folder / "dev.ro", folder / name
     source.write_text("Smith și fiii\n<b> este aldin.\n", encoding="utf-8")
-    target.write_text(english, encoding="utf-8")
+    target.write_bytes(english.encode() if isinstance(english, str) else english)
     files = {"dev": {"ro": source, "en": target}}
     ((split, pairs),) = Segments().read(files, ("ro", "en"))
     assert split == "dev"
@@ -196,9 +292,40 @@ def test_segments_are_paired_with_lines_and_unescaped(tmp_path: Path) -> None:
     assert read(tmp_path, SGM) == [("Smith și fiii", "Smith & Sons"), ("<b> este aldin.", "<b> is bold.")]
 
 
+@pytest.mark.parametrize("name", ["dev.en.xml", "dev.en.sgm.gz", "dev.en", "dev.sgml.xz"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress])
+def test_whether_a_file_has_segments_is_told_by_its_content(
+    tmp_path: Path, name: str, pack: Callable[[bytes], bytes]
+) -> None:
+    expected = [("Smith și fiii", "Smith & Sons"), ("<b> este aldin.", "<b> is bold.")]
+    assert read(tmp_path, pack(SGM.encode()), name) == expected
+    joined = '<?xml version="1.0"?>\n' + "".join(SGM.splitlines())
+    assert read(tmp_path, pack(joined.encode()), name) == expected
+
+
+@pytest.mark.parametrize("name", ["test.de.xml", "test.de.sgm.gz", "test.de"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_markup_in_a_file_of_lines_is_an_error_with_its_line(
+    tmp_path: Path, name: str, pack: Callable[[bytes], bytes]
+) -> None:
+    (tmp_path / name).write_bytes(pack(SGM.encode()))
+    with pytest.raises(UserError, match="markup in a file that is read as lines: `<refset") as caught:
+        list(Lines().lines(tmp_path / name))
+    assert caught.value.line == 1 and "read: segments" in str(caught.value.hint)
+    (tmp_path / name).write_bytes(pack(b"a <b> word\n<s> a </s>\n<unk>\n  <seg id='3'>x</seg>\n"))
+    with pytest.raises(UserError, match="markup") as caught:
+        list(Lines().lines(tmp_path / name))
+    assert caught.value.line == 4
+    assert len(list(Lines(markup="keep").lines(tmp_path / name))) == 4
+
+
 @pytest.mark.parametrize(
     ("english", "message", "line"),
     [
+        ("one\ntwo\n", "no segments", None),
+        (SGM.replace("<p>", "a line"), "text outside of segments", 3),
+        (SGM.replace("<doc ", '<ref lang="en" '), "segments of several languages", 2),
+        (SGM.replace("</seg>\n<seg", "<seg"), "does not end in its line", 4),
         (SGM.replace(" </seg>", ""), "does not end in its line", 4),
         (SGM.replace("seg", "s"), "no segments", None),
         (SGM.replace('<seg id="2"> &lt;b&gt; is bold.</seg>\n', ""), "2 lines, but", None),
@@ -208,6 +335,90 @@ def test_a_faulty_file_is_named(tmp_path: Path, english: str, message: str, line
     with pytest.raises(UserError, match=message) as raised:
         read(tmp_path, english)
     assert raised.value.line == line
+
+
+def json_lines(folder: Path, *records: dict[str, Any], **options: Any) -> list[Pair]:
+    path = folder / "a.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return list(JsonLines(**options).pairs("train", path, ("src", "ref")))
+
+
+def test_a_list_has_several_references_or_one_text_in_pieces(tmp_path: Path) -> None:
+    ((source, target),) = json_lines(tmp_path, {"src": "x", "ref": ["a b", "c d"]})
+    assert (source.text, target.text, target.more) == ("x", "a b", ("c d",))
+    ((source, target),) = json_lines(tmp_path, {"src": ["x", "y"], "ref": ["a", "b"]}, joined=["src", "ref"])
+    assert (source.text, target.text, target.more) == ("x y", "a b", ())
+    ((_, target),) = json_lines(tmp_path, {"src": "x", "ref": [["a", "b"], ["c"]]}, joined=["ref"])
+    assert (target.text, target.more) == ("a b", ("c",))
+
+
+@pytest.mark.parametrize(
+    ("record", "options", "message", "hint"),
+    [
+        ({"src": ["x", "y"], "ref": "a"}, {}, "`src` is a list, and a source is one text", "joined: [src]"),
+        ({"src": [["x"], ["y"]], "ref": "a"}, {"joined": ["src"]}, "`src` is a list, and a source is one text", ""),
+        ({"src": "x", "ref": [["a"], ["b"]]}, {}, "`ref` is not text", "a list of strings"),
+        ({"src": "x", "ref": [["a"], "b"]}, {"joined": ["ref"]}, "`ref` is not a list of pieces", ""),
+        ({"src": "x", "ref": 3}, {}, "`ref` is not text", ""),
+    ],
+)
+def test_lists_that_mean_nothing_are_refused_with_their_line(
+    tmp_path: Path, record: dict[str, Any], options: dict[str, Any], message: str, hint: str
+) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        json_lines(tmp_path, {"src": "x", "ref": "a"}, record, **options)
+    assert caught.value.line == 2 and hint in str(caught.value.hint)
+
+
+def test_of_several_references_the_first_is_learned_and_all_are_kept(tmp_path: Path) -> None:
+    for split in SPLITS:
+        records = [{"de": "ein Haus", "en": "A house."}, {"de": "Ja <ref> ja", "en": ["Yes!", "Indeed.", "Yes."]}]
+        text = "".join(json.dumps(record) + "\n" for record in records)
+        (tmp_path / f"{split}.jsonl").write_text(text, encoding="utf-8")
+    files = {f"{split}.jsonl": {"path": str(tmp_path / f"{split}.jsonl")} for split in SPLITS}
+    layout = {"source": "de", "target": "en", "read": "jsonl", "lowercase": True}
+    splits = {split: f"{split}.jsonl" for split in SPLITS}
+    dataset = Dataset.model_validate({"task": "translation", "files": files, "splits": splits, "format": layout})
+    folder = prepared(dataset, tmp_path)
+    assert columns(folder, "train") == [("ein haus", "a house ."), ("ja < ref > ja", "yes !")]
+    assert read_lines(folder / "test.target.txt") == ["a house.", "yes!"]
+    others = [{"text": "indeed.", "words": "indeed ."}, {"text": "yes.", "words": "yes ."}]
+    assert [json.loads(line) for line in read_lines(folder / "test.references.jsonl")] == [[], others]
+    assert not (folder / "train.references.jsonl").exists()
+    turned = dataset.with_format({"source": "en", "target": "de"})
+    with pytest.raises(UserError, match="`en` is a list, and a source is one text"):
+        prepared(turned, tmp_path)
+
+
+def test_all_blank_lines_of_a_file_are_counted_and_the_first_ones_shown(tmp_path: Path) -> None:
+    texts = {split: [("a", "x"), ("\x07", "y"), ("b", " "), ("c", "z")] for split in SPLITS}
+    with pytest.raises(UserError, match=r"the line is blank; 2 lines are faulty: train\.de:2, train\.en:3") as caught:
+        ready(tmp_path, texts)
+    assert caught.value.line == 2
+
+
+def test_groups_make_the_nearest_size_and_that_is_said(tmp_path: Path) -> None:
+    rows = [f"source {number // 3}\ttarget {number}\n" for number in range(600)]
+    read = {"columns": {"de": 0, "en": 1}, "divide": {"dev": 50, "test": 50}}
+    folder = prepared(own(tmp_path, "".join(rows), **read), tmp_path)
+    assert [len(columns(folder, split)) for split in SPLITS] == [498, 51, 51]
+    warnings = Prepared(folder).summary["warnings"]
+    assert "dev has 51 pairs and not 50, as pairs that belong together stay together" in warnings
+
+
+def test_a_column_that_is_missing_is_not_another_one_counted_from_the_end(tmp_path: Path) -> None:
+    text = "one;eins\n"
+    with pytest.raises(UserError, match="1 columns are too few") as caught:
+        prepared(own(tmp_path, text, columns={"en": 0, "de": -1}), tmp_path)
+    assert "separated by ';'" in str(caught.value.hint)
+
+
+def test_the_reader_that_a_file_of_both_texts_needs_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"article": "a", "summary": "b"}\n')
+    with pytest.raises(UserError, match="has no file for the language `article`") as caught:
+        Lines().pairs("train", path, ("article", "summary"))
+    assert "read: jsonl" in str(caught.value.hint)
 
 
 def test_pairs_of_an_article_stay_together(tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ def test_moses_words_are_those_of_the_published_text(corpora: Path, language: st
         for segment, line in zip(segments, published, strict=True):
             differ += " ".join(tokenizer.tokens(segment)) != unescape_moses(line.strip())
             total += 1
-    assert total == 1553 + 1268 and differ <= 1
+    # Moses tears three mistyped letters from their second mark.
+    assert total == 1553 + 1268 and differ <= (4 if language == "vi" else 1)
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from pam.data.dataset import Examples, Prepared
+from pam.data.languages import language, sentences_of
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset
-from pam.data.summarization import Summarization, sentences_of
+from pam.data.summarization import Summarization
 from pam.data.tokenizers import SummarizationCodec
 from pam.data.vocabulary import EOS
 from pam.io import UserError
@@ -64,7 +65,7 @@ def ready(folder: Path, **changes: Any) -> Prepared:
     ],
 )
 def test_a_sentence_ends_at_a_stop_and_the_marks_that_close_it(text: str, expected: list[str]) -> None:
-    assert [" ".join(sentence) for sentence in sentences_of(text.split())] == expected
+    assert [" ".join(sentence) for sentence in sentences_of(text.split(), language("en"))] == expected
 
 
 def test_records_are_chosen_by_what_their_keys_hold(tmp_path: Path) -> None:

@@ -26,9 +26,9 @@ PLACE = Path("links.txt")
 
 def test_sure_links_are_possible_too_and_all_count_from_0() -> None:
     line = Line("2p3 1-1 3-2 1p1", PLACE, 1)
-    assert parse_links(line, (3, 3), 1) == Links(((0, 0), (2, 1)), ((0, 0), (1, 2), (2, 1)))
-    assert parse_links(Line("", PLACE, 1), (3, 3), 1) == Links((), ())
-    assert parse_links(Line("0-1", PLACE, 1), (1, 2), 0).sure == ((0, 1),)
+    assert parse_links(line, (3, 3), 1)[0] == Links(((0, 0), (2, 1)), ((0, 0), (1, 2), (2, 1)))
+    assert parse_links(Line("", PLACE, 1), (3, 3), 1) == (Links((), ()), 0)
+    assert parse_links(Line("0-1", PLACE, 1), (1, 2), 0)[0].sure == ((0, 1),)
 
 
 def test_flipped_links_are_those_of_the_other_direction() -> None:
@@ -58,6 +58,11 @@ def test_a_link_to_a_word_that_is_not_there_is_named(written: str, first: int, m
     with pytest.raises(UserError, match=f"link `{written}`: {message}") as caught:
         parse_links(Line(written, PLACE, 3), (3, 2), first)
     assert (caught.value.file, caught.value.line) == ("links.txt", 3)
+
+
+def test_links_beyond_a_sentence_can_be_left_out_and_are_counted() -> None:
+    links, left_out = parse_links(Line("1-1 4-1 2p9 2-2", PLACE, 1), (3, 2), 1, "drop")
+    assert (links.sure, left_out) == (((0, 0), (1, 1)), 2)
 
 
 GERMAN = "Das ist ein Hund .\nHeute schläft die Maus\n"
@@ -139,6 +144,22 @@ def test_faults_are_named_with_file_and_line(
         gold(tmp_path, data, **texts)
     assert Path(str(caught.value.file)).name == file and caught.value.line == line
     assert not (tmp_path / "gold").exists()
+
+
+def test_check_reads_all_links_before_anything_is_trained(tmp_path: Path) -> None:
+    own = alignments(tmp_path, links="1-1\n1-5\n")
+    files = {"gold": {name: tmp_path / name for name in own.files}}
+    with pytest.raises(UserError, match="link `1-5`: the target sentence has no word 5") as caught:
+        own.kind.first_rows(files, own.layout, 1)
+    assert caught.value.line == 2 and "unmatched: drop" in str(caught.value.hint)
+    dropping = own.with_format({"unmatched": "drop"})
+    assert own.kind.first_rows(files, dropping.layout, 1) == {"gold": [("Das ist ein Hund .", "This is a dog .")]}
+
+
+def test_sentences_in_the_tags_of_word_alignments_are_no_words(tmp_path: Path) -> None:
+    tagged = "".join(f"<s snum={n}> {line} </s>\n" for n, line in enumerate(GERMAN.splitlines(), 1))
+    with pytest.raises(UserError, match="markup in a file that is read as lines: `<s snum=`"):
+        gold(tmp_path, ready(tmp_path), de=tagged)
 
 
 def test_alignments_of_other_languages_are_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from pam.data.vocabulary import BOS
 from pam.decoding.hypotheses import Hypotheses
 from pam.models.interfaces import AttentionHistory, Memory
-from pam.models.seq2seq import Seq2Seq, State
+from pam.models.seq2seq import Previous, Seq2Seq, State, Step
 from tests.models import plain, tiny
 
 BEAM = 3
@@ -43,17 +43,18 @@ class Alone:
         with plain.plain_kernels():
             return self.model.encoded(*self.sources)
 
-    def step(self, symbol: Tensor) -> plain.PlainStep:
-        gates = self.model.decoder.gates(symbol.flatten())
+    def step(self, symbol: Tensor) -> Step:
+        previous = Previous(self.model.decoder.gates(symbol.flatten()))
         with plain.plain_kernels():
-            self.found = plain.step(self.model, self.memory, self.state, gates, symbol.flatten())
+            self.found = plain.step(self.model, self.memory, self.state, previous, symbol.flatten())
         return self.found
 
     def update(self, parents: Tensor, symbol: Tensor) -> None:
         """Each parent's state after its child's symbol, a child at a time."""
         states, parents = [], BEAM * torch.arange(len(parents))[:, None] + parents
         for parent, written in zip(parents.flatten(), symbol.flatten(), strict=True):
-            after = plain.update(self.found, torch.full_like(symbol.flatten(), int(written)))
+            chosen = torch.full_like(symbol.flatten(), int(written))
+            after = self.model.update(self.memory, self.found, chosen)
             states.append(after.select(parent[None]))
         hidden = tuple(
             tuple(torch.cat([state.hidden[layer][part] for state in states]) for part in (0, 1))
@@ -87,10 +88,11 @@ def test_a_beam_is_its_hypotheses_alone(name: str, changed: dict[str, Any], laye
     symbol = torch.full((5, BEAM), BOS)
     for time in range(4):
         log_probs, wanted = together.step(symbol), alone.step(symbol)
-        impossible = wanted.log_probs < -600  # no word of the source
-        close(log_probs.flatten(0, 1), wanted.log_probs.masked_fill(impossible, -torch.inf))
-        close(together.found.query, wanted.attention.query)
-        close(together.found.log_prior.exp(), wanted.attention.log_prior.exp())
+        expected = wanted.output.log_probs()
+        impossible = expected < -600  # no word of the source
+        close(log_probs.flatten(0, 1), expected.masked_fill(impossible, -torch.inf))
+        close(together.found.query, wanted.query)
+        close(together.found.log_prior.exp(), wanted.log_prior.exp())
         parents = torch.randint(0, BEAM, symbol.shape, generator=generator)
         symbol = torch.randint(4, tiny.VOCABULARY, symbol.shape, generator=generator)
         together.update(parents, symbol)

@@ -33,7 +33,7 @@ def greedy(model: Seq2Seq, source: list[int], limit: int, actions: bool) -> Outp
         total = 0.0
         while len(symbols) < limit:
             step = model.step(memory, state, symbol)
-            log_probs = step.log_probs[0].clone()
+            log_probs = step.output.log_probs()[0].clone()
             log_probs[forbidden_symbols(actions)] = -torch.inf
             symbol = log_probs.argmax()[None]
             total += float(log_probs.max())

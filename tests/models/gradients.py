@@ -42,7 +42,9 @@ def assert_same(kernel: Function, twin: Function, *given: Tensor) -> None:
     for mine, theirs in zip(found[1], wanted[1], strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-11, atol=1e-12)
     # A kernel may keep something for one backward pass alone, and compute it again for another.
-    assert gradcheck(kernel, tuple(part.clone().requires_grad_() for part in given), nondet_tol=1e-12)
+    # A random projection of the Jacobian suffices, as the twin's gradient was compared number by number.
+    leaves = tuple(part.clone().requires_grad_() for part in given)
+    assert gradcheck(kernel, leaves, nondet_tol=1e-12, fast_mode=True)
 
 
 def assert_near(kernel: Function, given: Sequence[Tensor]) -> None:

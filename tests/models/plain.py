@@ -1,33 +1,40 @@
-"""The definition by plain autograd: rows stay in the batch, kernels are their plain twins.
+"""The models written out: plain twins of kernels, and formulas without the models' own code.
 
-Nothing of what makes `Seq2Seq.forward` fast is in here: no row is left out once it has ended, the
-readout runs at every step, distributions of all symbols are made and kept, and gradients are
-torch's own.
+`force` takes the steps of the models themselves, but with plain twins of all kernels, all rows at
+every step, and in place of each distribution a `Table`: the probability of every symbol at every
+context, by the formulas of the papers. Gradients are torch's own. What follows the tables is the
+formulas of one sentence, for tests by enumeration.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pam.data.vocabulary import BOS, PAD, UNK
-from pam.models import couplings, interfaces, lstm, options, readout, scores
+from pam.data.vocabulary import PAD, UNK
+from pam.models import couplings, interfaces, lstm, options
+from pam.models import readout as output_layer
+from pam.models import scores as kinds_of_scores
 from pam.models.agreement import Agreement, turned_round
-from pam.models.distributions import Softmax
-from pam.models.interfaces import Attention, Memory, Noise
+from pam.models.couplings import BOUND, Monotone, Proximity
+from pam.models.distributions import Fusedmax, Softmax, Sparsemax
+from pam.models.interfaces import Hidden, Memory, Noise
 from pam.models.kernels import SourceMatrix, additive_plain, lstm_cell_plain, read_plain, scores_plain
 from pam.models.logspace import ZERO
-from pam.models.marginalization import Bound, Output
-from pam.models.output_kernels import mixture_plain
-from pam.models.posterior import Observation, normalized
-from pam.models.seq2seq import Seq2Seq, State
+from pam.models.marginalization import Bound
+from pam.models.outputs import Attention, TokenDistribution
+from pam.models.packing import PackedTargets
+from pam.models.seq2seq import Previous, Seq2Seq, State, Step
 from tests.models import tiny
+
+# Twins of kernels.
 
 
 class PlainCell:
@@ -78,127 +85,121 @@ def plain_kernels() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lstm, "LSTMCell", PlainCell)
         patch.setattr(lstm._Mirrored, "apply", _turned)
-        patch.setattr(readout, "SharedLinear", PlainLinear)
+        patch.setattr(output_layer, "SharedLinear", PlainLinear)
         patch.setattr(couplings, "coupled_softmax", _coupled)
-        patch.setattr(scores, "additive", additive_plain)
-        for module in (interfaces, scores):
+        patch.setattr(kinds_of_scores, "additive", additive_plain)
+        for module in (interfaces, kinds_of_scores):
             patch.setattr(module, "SourceMatrix", PlainMatrix)
         yield
 
 
-@dataclass(frozen=True)
-class PlainStep:
-    """A step; also `Gold` of one symbol for each row, where an estimator asks for it.
+# Distributions, of every symbol at every context.
+
+
+@dataclass(eq=False)
+class Table(TokenDistribution):
+    """Twin of the distributions of `pam.models.outputs` and of `CopyMixture`.
 
     Attributes:
-        projected: (n, R) W_s s + b, with what a latent vector of the sentence adds.
-        positions: (n, m, V) log p(y | s_t, h_a), or None where positions have no output; with what is copied, that of
-            V + m symbols.
-        kept: (n, m) positions that are summed over, or None where positions have no output.
-        joint: (n, m, V) log p(a, y), likewise.
-        log_probs: (n, V).
+        joint: (n, k, V) log p(k, y) of k contexts, the positions or a single one; with what is
+            copied, that of V + m symbols.
+        positions_log_prob: (n, m, V) log p(y | s_t, h_a), where positions have outputs.
         before: (n,) y_{t-1}.
-        symbol: (n,) y_t, once it is known.
     """
 
     model: Seq2Seq
     memory: Memory
-    state: State
     attention: Attention
-    projected: Tensor
-    positions: Tensor | None
-    kept: Tensor | None
-    joint: Tensor | None
-    log_probs: Tensor
     before: Tensor
-    symbol: Tensor | None = None
+    joint: Tensor
+    positions_log_prob: Tensor | None = None
+    is_truncated: Tensor | None = None
 
-    def observe(self, symbol: Tensor) -> Observation:
-        """What each position makes of y_t."""
+    @classmethod
+    def of_context(
+        cls, model: Seq2Seq, memory: Memory, attention: Attention, before: Tensor, context: Tensor | None
+    ) -> Table:
+        """The table of one context (n, D), or of none."""
+        hidden = projected(model, memory, attention.query)
+        if context is not None:
+            hidden = hidden + model.readout.of_values(context)
+        log_probs = torch.log_softmax(model.readout.output(torch.tanh(hidden)), 1)
+        if context is not None and model.copying.copies:
+            gate = p_gen(model, context, attention.query, before)
+            copied = torch.einsum("nm,nmv->nv", attention.prior, _one_hot(memory))
+            generated = F.pad(log_probs.exp(), (0, copied.shape[1] - log_probs.shape[1]))
+            log_probs = _log(gate * generated + (1 - gate) * copied)
+        return cls(model, memory, attention, before, log_probs[:, None])
+
+    @classmethod
+    def of_positions(cls, model: Seq2Seq, memory: Memory, attention: Attention, before: Tensor) -> Table:
+        """The table of all positions."""
+        hidden = model.readout.of_values(memory.values) + projected(model, memory, attention.query)[:, None]
+        positions = torch.log_softmax(model.readout.output(torch.tanh(hidden)), 2)
+        top_k, mass = model.marginalization.top_k, model.marginalization.mass
+        kept = _kept(attention.log_prior, mass, top_k)
         truncated = None
-        if self.model.marginalization.top_k is not None:
-            truncated = self.kept.sum(1) < _kept(self.model.marginalization, self.attention.log_prior, None).sum(1)
-        assert self.joint is not None
-        index = symbol[:, None, None].expand(-1, self.joint.shape[1], 1)
-        return normalized(self.joint.gather(2, index).squeeze(2), truncated)
+        if top_k is not None:
+            truncated = kept.sum(1) < _kept(attention.log_prior, mass, None).sum(1)
 
-    def of_each(self, symbol: Tensor) -> Tensor:
-        """log p(symbol | s_t, h_a), (n, m)."""
-        assert self.positions is not None
-        index = symbol[:, None, None].expand(-1, self.positions.shape[1], 1)
-        return self.positions.gather(2, index).squeeze(2)
+        gate = torch.ones_like(attention.prior)[:, :, None]
+        if model.copying.copies:
+            gate = p_gen(model, memory.values, attention.query, before)
+        log_weights = _log_weights(model, attention.log_prior, kept, gate.squeeze(2))[:, :, None]
+        joint = log_weights + positions
+        if model.copying.copies:
+            copied = _one_hot(memory)
+            if isinstance(model.marginalization, Bound):
+                copied = torch.einsum("nm,nmv->nv", attention.prior, copied)[:, None]
+            generated = gate * F.pad(positions.exp(), (0, copied.shape[2] - positions.shape[2]))
+            copied = (1 - gate) * copied
+            positions = _log(generated + copied)
+            joint = _log(log_weights.exp() * generated + attention.prior[:, :, None] * copied)
+        return cls(model, memory, attention, before, joint, positions, truncated)
 
-    def each(self) -> Tensor:
-        """log p(y_t | s_t, h_a), (n, m)."""
-        assert self.symbol is not None
-        return self.of_each(self.symbol)
+    def log_probs(self) -> Tensor:
+        return torch.logsumexp(self.joint, 1)
 
-    def mixture(self, weights: Tensor, kept: Tensor, summed: bool = True) -> Tensor:
-        """The mean, or the mixture, of the likelihoods of positions, (n,)."""
-        weights = weights.masked_fill(~kept, -torch.inf if summed else 0.0)
-        return mixture_plain(weights, self.each(), summed)
+    def log_joint(self, symbols: Tensor) -> Tensor:
+        return _of_symbols(self.joint, symbols)
 
-    def at(self, weights: Tensor) -> Tensor:
-        """log p(y_t | s_t, sum_a weights(a) h_a), (n,)."""
-        assert self.symbol is not None
+    def truncated(self) -> Tensor | None:
+        return self.is_truncated
+
+    def of_each(self, symbols: Tensor) -> Tensor:
+        """log p(y | s_t, h_a) of symbols (n,): (n, m)."""
+        assert self.positions_log_prob is not None
+        return _of_symbols(self.positions_log_prob, symbols)
+
+    def expected_log_prob(self, weights: Tensor, symbols: Tensor) -> Tensor:
+        return (weights * self.of_each(symbols)).sum(1)
+
+    def at(self, weights: Tensor) -> Table:
         context = read_plain(self.memory.values, weights)
-        log_probs = _of_context(self.model, self.memory, self.attention, self.projected, context, self.before)
-        return log_probs.gather(1, self.symbol[:, None]).squeeze(1)
+        return Table.of_context(self.model, self.memory, self.attention, self.before, context)
+
+    def select(self, rows: Tensor) -> Table:
+        raise NotImplementedError("rows stay")
 
 
-def step(
-    model: Seq2Seq, memory: Memory, state: State, gates: Tensor, before: Tensor, masks: Tensor | None = None,
-    noise: Noise | None = None,
-) -> PlainStep:  # fmt: skip
-    """One step, with the probability of every symbol at every position."""
-    attention = model.attend(memory, state, gates, masks, noise)
-    made, marginalization = model.readout, model.marginalization
-    projected = made.of_query(attention.query)
-    if memory.readout_shift is not None:
-        projected = projected + memory.readout_shift
-    given = model, memory, state, attention, projected
-    if not marginalization.gives_positions:
-        context = _context(memory, attention, attention.prior) if marginalization.needs_context else None
-        log_probs = _of_context(model, memory, attention, projected, context, before)
-        return PlainStep(*given, None, None, None, log_probs, before)
-    hidden = made.of_values(memory.values) + projected[:, None]
-    positions = torch.log_softmax(made.output(torch.tanh(hidden)), 2)
-    kept = _kept(marginalization, attention.log_prior, marginalization.top_k)
-    copies = model.copying.copies
-    p_gen = _p_gen(model, attention, memory.values, before).squeeze(2) if copies else torch.ones_like(attention.prior)
-    weights = _weights(model, attention.log_prior, kept, p_gen)[:, :, None]
-    joint = weights + positions
-    if model.copying.copies:
-        generated, copied = _with_copies(model, memory, attention, positions, before)
-        positions = _log(generated + copied)
-        joint = _log(weights.exp() * generated + attention.prior[:, :, None] * copied)
-    return PlainStep(*given, positions, kept, joint, torch.logsumexp(joint, 1), before)
+def _of_symbols(table: Tensor, symbols: Tensor) -> Tensor:
+    """The entries (n, k) of a table (n, k, V)."""
+    return table.gather(2, symbols[:, None, None].expand(-1, table.shape[1], 1)).squeeze(2)
 
 
-def _of_context(
-    model: Seq2Seq, memory: Memory, attention: Attention, projected: Tensor, context: Tensor | None, before: Tensor
-) -> Tensor:
-    """log p(y) of all symbols, (n, V) or (n, V + m), of one context (n, D), or of none."""
-    made = model.readout
-    hidden = projected if context is None else projected + made.of_values(context)
-    log_probs = torch.log_softmax(made.output(torch.tanh(hidden)), 1)
-    if not model.copying.copies:
-        return log_probs
-    p_gen = _p_gen(model, attention, context, before)
-    copied = torch.einsum("nm,nmv->nv", attention.log_prior.exp(), _one_hot(model, memory))
-    return _log(p_gen * F.pad(log_probs.exp(), (0, copied.shape[1] - log_probs.shape[1])) + (1 - p_gen) * copied)
+def projected(model: Seq2Seq, memory: Memory, query: Tensor) -> Tensor:
+    """W_s s + b, with what a latent vector of the sentence adds: (n, R)."""
+    hidden: Tensor = model.readout.of_query(query)
+    return hidden if memory.readout_shift is None else hidden + memory.readout_shift
 
 
-def _with_copies(
-    model: Seq2Seq, memory: Memory, attention: Attention, positions: Tensor, before: Tensor
-) -> tuple[Tensor, Tensor]:
-    """p(y is generated | s_t, h_a), by `positions`, and p(y is copied | s_t, h_a), (n, m, V + m) each."""
-    own = _one_hot(model, memory)
-    p_gen = _p_gen(model, attention, memory.values, before)
-    if isinstance(model.marginalization, Bound):
-        own = torch.einsum("nm,nmv->nv", attention.log_prior.exp(), own)[:, None]
-    generated = F.pad(positions.exp(), (0, own.shape[2] - positions.shape[2]))
-    return p_gen * generated, (1 - p_gen) * own
+def p_gen(model: Seq2Seq, context: Tensor, query: Tensor, before: Tensor) -> Tensor:
+    """p_gen of contexts (n, D) or (n, m, D): (n, 1) or (n, m, 1)."""
+    copying, embedding = model.copying, model.decoder.embedding.weight
+    fed = embedding[torch.where(before < len(embedding), before, UNK)]
+    of_row = query @ copying.of_query.weight.t() + copying.of_query.bias + fed @ copying.of_symbol.weight.t()
+    of_row = of_row if context.dim() == 2 else of_row[:, None]
+    return torch.sigmoid(context @ copying.of_values.weight.t() + of_row)
 
 
 def _log(probs: Tensor) -> Tensor:
@@ -206,63 +207,48 @@ def _log(probs: Tensor) -> Tensor:
     return probs.clamp_min(1e-300).log()
 
 
-def _p_gen(model: Seq2Seq, attention: Attention, context: Tensor, before: Tensor) -> Tensor:
-    """p_gen of contexts (n, D) or (n, m, D): (n, 1) or (n, m, 1)."""
-    made, embedding = model.copying, model.decoder.embedding.weight
-    fed = embedding[torch.where(before < len(embedding), before, UNK)]
-    of_row = attention.query @ made.of_query.weight.t() + made.of_query.bias + fed @ made.of_symbol.weight.t()
-    of_row = of_row if context.dim() == 2 else of_row[:, None]
-    return torch.sigmoid(context @ made.of_values.weight.t() + of_row)
-
-
-def _one_hot(model: Seq2Seq, memory: Memory) -> Tensor:
+def _one_hot(memory: Memory) -> Tensor:
     """[x_a = y], (n, m, V + m), zeros at padding."""
-    found = F.one_hot(memory.copied, tiny.VOCABULARY + memory.copied.shape[1])
-    return found.to(memory.values) * memory.mask[:, :, None]
+    assert memory.copied is not None
+    copied = F.one_hot(memory.copied, tiny.VOCABULARY + memory.copied.shape[1])
+    return copied.to(memory.values) * memory.mask[:, :, None]
 
 
-def _kept(marginalization: Output, log_prior: Tensor, top_k: int | None) -> Tensor:
-    """The positions (n, m) that are summed over, at most K."""
-    kept = log_prior > ZERO / 2
-    for row, own in zip(kept, log_prior, strict=True):
-        row &= torch.tensor(_summed(own.exp().tolist(), marginalization.mass, top_k))
-    return kept
+def _kept(log_prior: Tensor, mass: float | None, top_k: int | None) -> Tensor:
+    """The positions (n, m) that are summed over: the likeliest first, until there are enough."""
+    kept = torch.zeros_like(log_prior, dtype=torch.bool)
+    for row, priors in enumerate(log_prior.exp().tolist()):
+        reached = 0.0
+        for count, place in enumerate(sorted(range(len(priors)), key=lambda place: -priors[place])):
+            if count == top_k or (mass or 2.0) <= reached:
+                break
+            kept[row, place], reached = True, reached + priors[place]
+    return kept & (log_prior > ZERO / 2)
 
 
-def _summed(prior: list[float], mass: float | None, top_k: int | None) -> list[bool]:
-    """Which positions of one row are summed over: the likeliest first, until there are enough."""
-    chosen, reached = [False] * len(prior), 0.0
-    for count, place in enumerate(sorted(range(len(prior)), key=lambda place: -prior[place])):
-        if count == top_k or (mass or 2.0) <= reached:
-            break
-        chosen[place], reached = True, reached + prior[place]
-    return chosen
-
-
-def _weights(model: Seq2Seq, log_prior: Tensor, kept: Tensor, p_gen: Tensor) -> Tensor:
+def _log_weights(model: Seq2Seq, log_prior: Tensor, kept: Tensor, gate: Tensor) -> Tensor:
     """Log weights of what is summed over. With a mass, those kept generate all that is generated in training."""
     weights = log_prior.masked_fill(~kept, ZERO)
     if model.training and model.marginalization.mass is not None:
-        generated = log_prior.exp() * p_gen
+        generated = log_prior.exp() * gate
         weights = weights - ((generated * kept).sum(1) / generated.sum(1)).log()[:, None]
     return weights
 
 
-def update(made: PlainStep, symbol: Tensor) -> State:
-    """The state once the symbol is known."""
-    model, memory, attention = made.model, made.memory, made.attention
-    seen = made.observe(symbol) if model.input_feeding.needs_positions else None
-    alignment = model.input_feeding(attention, seen, symbol, memory.mask)
-    context = torch.zeros_like(memory.values[:, 0])
-    if model.input_feeding.feeds:
-        context = _context(memory, attention, alignment)
-    return State(attention.hidden, context, made.state.history.then(alignment))
+# Steps.
 
 
-def _context(memory: Memory, attention: Attention, alignment: Tensor) -> Tensor:
-    """sum_a alignment(a) h_a, with what a latent adds: (n, D)."""
-    context = read_plain(memory.values, alignment)
-    return context if attention.shift is None else context + attention.shift
+def step(model: Seq2Seq, memory: Memory, state: State, previous: Previous, before: Tensor) -> Step:
+    """A step of the model whose distribution is a table, after symbols `before` (n,)."""
+    made = model.step(memory, state, replace(previous, embedded=model.decoder.embedding.weight[:1]))
+    attention = made.output.attention
+    if model.marginalization.gives_positions:
+        return replace(made, output=Table.of_positions(model, memory, attention, before))
+    context = None
+    if model.marginalization.needs_context:
+        context = read_plain(memory.values, attention.prior)
+        context = context if attention.shift is None else context + attention.shift
+    return replace(made, output=Table.of_context(model, memory, attention, before, context))
 
 
 @dataclass(frozen=True)
@@ -288,92 +274,73 @@ def force(model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor, draws
     What is drawn is drawn as `Seq2Seq.forward` does: for rows in the order of falling length, and
     dropout of embeddings for real symbols alone.
     """
-    order = (target != PAD).sum(1).argsort(descending=True, stable=True)
-    with plain_kernels():
-        memory, steps, states = _steps(model, source[order], lengths[order], target[order], draws)
-    back = torch.argsort(order)
-    symbols = [made.symbol for made in steps]
-    gold = [made.log_probs.gather(1, symbol[:, None]).squeeze(1) for made, symbol in zip(steps, symbols, strict=True)]
-    values = gold
+    packed = PackedTargets.of(target)
+    memory, made, states = _steps(model, source, lengths, packed, draws)
+    outputs, symbols = [step.output for step in made], packed.target.unbind(1)
+    log_probs = [output.log_prob(symbol) for output, symbol in zip(outputs, symbols, strict=True)]
+    correct = [output.log_probs().argmax(1) == symbol for output, symbol in zip(outputs, symbols, strict=True)]
+    values = log_probs
     if draws and isinstance(model.marginalization, Bound):
-        log_q = model.inference(source, lengths, target, model.encoder.embed, model.decoder.embed)
-        log_q = None if log_q is None else log_q[order]
-        values = [_bound(made, log_q, t) for t, made in enumerate(steps)]
+        log_q = tiny.infer(model, source, lengths, target)
+        values = []
+        for t, (output, symbol) in enumerate(zip(outputs, symbols, strict=True)):
+            of_step = None if log_q is None else log_q[packed.order, t]
+            values.append(model.marginalization.objective(output, symbol, of_step, model.estimator))
     objective = torch.stack(values, 1)
-    alignment = torch.stack([state.alignment for state in states], 1)
+    prior = torch.stack([output.attention.prior for output in outputs], 1)
+    alignment = torch.stack([state.history.alignment for state in states], 1)
     if draws:
-        objective = objective - _costs(model, memory, steps, alignment, target[order])
-    correct = [made.log_probs.argmax(1) == symbol for made, symbol in zip(steps, symbols, strict=True)]
-    prior = torch.stack([made.attention.log_prior.exp() for made in steps], 1)
-    parts = torch.stack(gold, 1), objective, prior, alignment, torch.stack(correct, 1)
+        costs = [output.attention.cost for output in outputs]
+        if costs[0] is not None:
+            objective = objective - torch.stack([cost for cost in costs if cost is not None], 1)
+        objective = objective - _at_end(model, memory, prior, alignment, packed.target)
+    parts = torch.stack(log_probs, 1), objective, prior, alignment, torch.stack(correct, 1)
+    back = torch.argsort(packed.order)
     return PlainForced(*(part[back] for part in parts))
 
 
 def _steps(
-    model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor, draws: bool
-) -> tuple[Memory, list[PlainStep], list[State]]:
-    memory, real = model.encoded(source, lengths), target != PAD
-    before = torch.cat([torch.full_like(target[:, :1], BOS), target[:, :-1]], 1)
-    longest = max(1, int(real.sum(1).max()))
-    found = model.decoder.gates(before.t()[real.t()])  # step after step, real symbols alone
-    gates = found.new_zeros(*target.t().shape, found.shape[1])
-    gates[real.t()] = found
-    masks = model.decoder.draw_masks(longest, len(target))
-    noise = None
-    if draws and (model.latent.draws or model.input_feeding.draws or model.estimator.draws):
-        noise = Noise.draw(longest, memory.values)
-    state, steps, states = model.start(memory), [], []
-    for t, symbol in enumerate(target.unbind(1)):
-        now = min(t, longest - 1)  # nothing is drawn for what is padding in all rows
-        made = step(
-            model,
-            memory,
-            state,
-            gates[t],
-            before[:, t],
-            None if masks is None else masks[:, now],
-            None if noise is None else noise.at(now, len(target)),
-        )
-        state = update(made, symbol)
-        steps.append(PlainStep(**{**vars(made), "symbol": symbol}))
-        states.append(state)
-    return memory, steps, states
-
-
-def steps(model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor) -> list[PlainStep]:
-    """The steps of targets of one length, without what training draws."""
+    model: Seq2Seq, source: Tensor, lengths: Tensor, packed: PackedTargets, draws: bool
+) -> tuple[Memory, list[Step], list[State]]:
     with plain_kernels():
-        return _steps(model, source, lengths, target, draws=False)[1]
+        memory = model.encoded(source[packed.order], lengths[packed.order])
+        of_token = packed.pad(torch.arange(len(packed.symbols)))
+        gates = model.decoder.gates(packed.previous)[of_token]
+        before = packed.previous[of_token]
+        masks = model.decoder.draw_masks(packed.steps, len(packed.target))
+        noise = None
+        if draws and (model.latent.draws or model.input_feeding.draws or model.estimator.draws):
+            noise = Noise.draw(packed.steps, memory.values)
+        state, made, states = model.start(memory), [], []
+        for t in range(packed.steps):
+            previous = Previous(
+                gates=gates[t],
+                masks=None if masks is None else masks[:, t],
+                noise=None if noise is None else noise.at(t, len(packed.target)),
+            )
+            made.append(step(model, memory, state, previous, before[t]))
+            state = model.update(memory, made[-1], packed.target[:, t])
+            states.append(state)
+    return memory, made, states
 
 
-def _bound(made: PlainStep, log_q: Tensor | None, t: int) -> Tensor:
-    """E_q[log p(y_t | s_t, h_a)] - weight KL(q_t || prior_t) of one step, (B,)."""
-    bound, attention = made.model.marginalization, made.attention
-    assert isinstance(bound, Bound)
-    log_prior = attention.log_prior.clamp_min(ZERO)
-    if log_q is None:
-        known: Tensor = made.model.estimator(made, log_prior, log_prior, attention.gumbel)
-        return known
-    chosen = bound.restrict(log_q[:, t])
-    divergence = (chosen.exp() * (chosen - log_prior)).sum(1)
-    expected: Tensor = made.model.estimator(made, chosen, log_prior, attention.gumbel)
-    return expected - bound.weight * divergence
+def steps(model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor) -> list[tuple[Table, Tensor]]:
+    """Table and symbols (B,) of each step, without what training draws; rows as they are given."""
+    packed = PackedTargets.of(target, drop_ended=False)
+    made = _steps(model, source, lengths, packed, draws=False)[1]
+    tables = [step.output for step in made if isinstance(step.output, Table)]
+    return list(zip(tables, target.unbind(1), strict=True))
 
 
-def _costs(model: Seq2Seq, memory: Memory, steps: list[PlainStep], alignment: Tensor, target: Tensor) -> Tensor:
-    """What latents and scores cost, (B, T); what a whole sentence costs is paid at its end."""
-    costs = torch.zeros(target.shape, dtype=alignment.dtype)
-    each = [made.attention.cost for made in steps]
-    if each[0] is not None:
-        costs = costs + torch.stack([cost for cost in each if cost is not None], 1)
+def _at_end(model: Seq2Seq, memory: Memory, prior: Tensor, alignment: Tensor, target: Tensor) -> Tensor:
+    """What latents and scores cost a whole sentence, at its end: (B, T)."""
     real = target != PAD
-    prior = torch.stack([made.attention.log_prior.exp() for made in steps], 1)
     attended = [(part * real[:, :, None]).transpose(0, 1) for part in (prior, alignment)]
-    of_score = model.score.cost(memory, *attended)
-    at_end = real & (real.sum(1, keepdim=True) == real.cumsum(1))
-    for cost in (memory.cost, of_score):
+    is_end = real & (real.sum(1, keepdim=True) == real.cumsum(1))
+    costs = torch.zeros(target.shape, dtype=alignment.dtype)
+    for cost in (memory.cost, model.score.cost(memory, *attended)):
         if cost is not None:
-            costs = costs + at_end * cost[:, None]
+            costs = costs + is_end * cost[:, None]
     return costs
 
 
@@ -405,3 +372,94 @@ def _agreement(model: Agreement, given: list[Tensor], prior: Tensor) -> Tensor:
         last = int((target[row] != PAD).sum()) - 1
         added = added.index_put((torch.tensor(row), torch.tensor(last)), other + model.weight * trace)
     return added
+
+
+# One sentence.
+
+
+def one_sentence(length: int = 4, target: int = 3) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(5)
+    source = torch.randint(5, tiny.VOCABULARY, (1, length), generator=generator)
+    return source, torch.tensor([length]), torch.tensor([[6, 8, 2]])[:, :target]
+
+
+def readout(model: Seq2Seq, values: Tensor, query: Tensor) -> Tensor:
+    """log p(y | s, values) of values (..., D) and a query (1, H): (..., V)."""
+    made = model.readout
+    z = torch.tanh(values @ made.of_values.weight.t() + query @ made.of_query.weight.t() + made.of_query.bias)
+    return torch.log_softmax(z @ made.output.weight.t() + made.output.bias, dim=-1)
+
+
+def position_log_probs(model: Seq2Seq, memory: Memory, query: Tensor) -> Tensor:
+    """log p(y | s, h_a), (m, V)."""
+    return readout(model, memory.values[0], query)
+
+
+def next_state(model: Seq2Seq, symbol: int, context: Tensor, hidden: Hidden) -> tuple[Tensor, Hidden]:
+    """The query s_t (1, H) and the decoder's state after a symbol, by torch's own cells."""
+    below = torch.cat([model.decoder.embedding.weight[symbol][None], context], dim=1)
+    states = []
+    for cell, state in zip(model.decoder.stack, hidden, strict=True):
+        states.append(cell(below, state))
+        below = states[-1][0]
+    return below, tuple(states)
+
+
+def scores(model: Seq2Seq, memory: Memory, query: Tensor) -> Tensor:
+    """e_t(a) of the score `general`, (m,)."""
+    return memory.values[0] @ model.score.weight.weight.t() @ query[0] / query.shape[1] ** 0.5
+
+
+def distribution(model: Seq2Seq, given: Tensor) -> Tensor:
+    """Scores (m,) to probabilities."""
+    if type(model.distribution) is Sparsemax:
+        return nearest(given)
+    if isinstance(model.distribution, Fusedmax):
+        return nearest(given, model.distribution.weight)
+    return torch.softmax(given, dim=0)
+
+
+def transition(model: Seq2Seq, given: Tensor, previous: int) -> Tensor:
+    """distribution_a(e_t(a) + k(a, a')), from the paper's formulas of the couplings."""
+    coupling = model.coupling
+    energies = torch.zeros_like(given)
+    for a in range(len(given)):
+        if isinstance(coupling, Proximity) and abs(a - previous) < 3:
+            energies[a] = BOUND * torch.tanh(coupling.raw[a - previous + 2] / BOUND)
+        if isinstance(coupling, Monotone) and a > previous:
+            energies[a] = torch.sigmoid(coupling.raw) ** (a - previous - 1)
+    return distribution(model, given + energies)
+
+
+def nearest(given: Tensor, weight: float = 0.0) -> Tensor:
+    """argmin over the simplex of |p - e|^2 / 2 + weight sum_a |p(a+1) - p(a)|, by enumeration.
+
+    Every choice of which neighbours rise, fall or are equal, and of which stretches of equals are
+    zero, leaves a quadratic with one stationary point; the solution is the best that is feasible.
+    """
+    best, least = torch.zeros_like(given), torch.tensor(torch.inf, dtype=given.dtype)
+    for signs in product((-1, 0, 1), repeat=len(given) - 1):
+        for zeros in product((False, True), repeat=1 + sum(sign != 0 for sign in signs)):
+            if all(zeros):
+                continue
+            p = _stationary(given, weight, signs, zeros)
+            cost = ((p - given) ** 2).sum() / 2 + weight * (p[1:] - p[:-1]).abs().sum()
+            if p.min() >= -1e-12 and cost < least:
+                best, least = p, cost
+    return best
+
+
+def _stationary(given: Tensor, weight: float, signs: tuple[int, ...], zeros: tuple[bool, ...]) -> Tensor:
+    """The stationary point for given signs of p(a+1) - p(a) and given stretches of zeros."""
+    ends = [0, *(a + 1 for a, sign in enumerate(signs) if sign), len(given)]
+    jumps = [0, *(sign for sign in signs if sign), 0]
+    pulled = torch.stack(
+        [
+            given[start:end].mean() + weight * (jumps[g + 1] - jumps[g]) / (end - start)
+            for g, (start, end) in enumerate(pairwise(ends))
+        ]
+    )
+    kept = torch.tensor([not zero for zero in zeros], dtype=given.dtype)
+    sizes = torch.tensor(ends[1:]) - torch.tensor(ends[:-1])
+    tau = ((kept * sizes * pulled).sum() - 1) / (kept * sizes).sum()
+    return ((pulled - tau) * kept).repeat_interleave(sizes)

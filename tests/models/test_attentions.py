@@ -23,7 +23,7 @@ from pam.models.logspace import draw
 from pam.models.scores import Dot, places
 from pam.models.seq2seq import Seq2Seq
 from tests.models import plain, tiny
-from tests.models.by_hand import one_sentence
+from tests.models.plain import one_sentence
 
 DOUBLE = torch.float64
 

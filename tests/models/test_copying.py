@@ -17,7 +17,7 @@ from pam.models.copying import pointers_of
 from pam.models.fitting import FitError, check_parts
 from pam.models.seq2seq import Seq2Seq
 from tests.models import plain, tiny
-from tests.models.by_hand import next_state, position_log_probs, readout, scores, transition
+from tests.models.plain import next_state, position_log_probs, readout, scores, transition
 from tests.models.test_teacher_forcing import assert_same, log_likelihood
 
 V = tiny.VOCABULARY
@@ -141,9 +141,10 @@ def test_probabilities_of_all_symbols_those_of_the_source_too_sum_to_one(name: s
     for symbols in ([BOS, BOS, BOS], [V + 1, 6, 7]):
         written = torch.tensor(symbols)
         step = made.step(memory, state, written)
-        assert step.log_probs.shape == (3, V + 6)
-        torch.testing.assert_close(step.log_probs.exp().sum(1), torch.ones(3, dtype=torch.float64))
-        assert (step.log_probs[2, V:] < -600).all()  # its words are all known
+        log_probs = step.output.log_probs()
+        assert log_probs.shape == (3, V + 6)
+        torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(3, dtype=torch.float64))
+        assert (log_probs[2, V:] < -600).all()  # its words are all known
         state = made.update(memory, step, written)
 
 
@@ -219,7 +220,7 @@ def test_a_bound_stays_one_and_is_tight_at_the_true_posterior() -> None:
     likelihood = made.log_likelihood(source, lengths, target)
     assert (made.objective(source, lengths, target) <= likelihood + 1e-9).all()
     steps = plain.steps(made, source, lengths, target)
-    joint = [step.joint[0, :, symbol] for step, symbol in zip(steps, target[0].tolist(), strict=True)]
+    joint = [table.log_joint(symbol)[0] for table, symbol in steps]
     tight = torch.stack([torch.log_softmax(one, 0) for one in joint])[None]
 
     class Known(torch.nn.Module):

@@ -1,4 +1,4 @@
-"""The first losses of every model's training are those of the code that made the stored results.
+"""The first losses of every model and variant are those of the code that made the stored results.
 
 `first_losses.json` was written by the code before the models had one forward pass: a hand-made
 recurrence, whose results are stored; those of sums over a nucleus and of schedules by the code that added them.
@@ -18,12 +18,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pam.config import Network, load_model
+from pam.config import Network
 from pam.data.vocabulary import EOS, PAD, STEP
 from pam.experiment import with_options
 from pam.models.build import build
+from tests.variants import MODELS, model_named, variant_names
 
-MODELS = Path(__file__).resolve().parents[2] / "config" / "models"
 LOSSES = json.loads(Path(__file__).with_name("first_losses.json").read_text(encoding="utf-8"))
 OPTIONS = {
     "window": {"monotonic": {"width": 3}, "predictive": {"width": 3}},  # as narrow as the sentences are short
@@ -77,7 +77,7 @@ def _batches(rng: np.random.Generator, actions: bool) -> Iterator[Given]:
 
 def losses(name: str) -> list[float]:
     """Losses of 20 steps of Adam, in float32 and without dropout."""
-    chosen = with_options(load_model(name, MODELS), OPTIONS)
+    chosen = with_options(model_named(name), OPTIONS)
     reads = chosen.network.get("encoder_reads", "both")
     network = Network(embedding=16, encoder=16, decoder=32, dropout=0.0, encoder_reads=reads)
     torch.manual_seed(1)
@@ -96,7 +96,7 @@ def losses(name: str) -> list[float]:
 
 
 def test_every_model_has_its_losses() -> None:
-    assert sorted(LOSSES) == sorted(file.stem for file in MODELS.glob("*.yaml"))
+    assert sorted(LOSSES) == sorted([*(file.stem for file in MODELS.glob("*.yaml")), *variant_names()])
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from pam.models.fitting import FitError, check_fit
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "config"
-EXPERIMENTS = [file for file in sorted(CONFIG.glob("*.yaml")) if "experiment" in read_yaml(file)]
+EXPERIMENTS = [file for file in sorted(CONFIG.rglob("*.yaml")) if "experiment" in read_yaml(file)]
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from pam.data.vocabulary import BOS, STEP
 from pam.models import options
 from pam.models.couplings import BOUND, Monotone, Proximity
 from tests.models import plain, tiny
-from tests.models.by_hand import distribution, next_state, one_sentence, position_log_probs, readout, scores, transition
+from tests.models.plain import distribution, next_state, one_sentence, position_log_probs, readout, scores, transition
 
 
 def test_prior_joint_sums_over_every_alignment_sequence() -> None:
@@ -123,7 +123,7 @@ def test_next_symbol_probabilities_sum_to_one(name: str) -> None:
     for symbol in (BOS, 6):
         symbols = torch.full((len(source),), symbol)
         step = model.step(memory, state, symbols)
-        torch.testing.assert_close(step.log_probs.exp().sum(1), torch.ones(len(source), dtype=torch.float64))
+        torch.testing.assert_close(step.output.log_probs().exp().sum(1), torch.ones(len(source), dtype=torch.float64))
         state = model.update(memory, step, symbols)
 
 
@@ -155,10 +155,10 @@ def test_half_of_the_posterior_is_fed_back_where_the_sum_leaves_positions_out(mi
     source, _, target = tiny.batch()
     source, lengths = source[:1].expand(4, -1), torch.tensor([6, 4, 3, 2])
     found = model.teacher_force(source, lengths, target).alignment
-    for t, step in enumerate(plain.steps(model, source, lengths, target)):
-        prior = step.attention.prior
+    for t, (table, symbol) in enumerate(plain.steps(model, source, lengths, target)):
+        prior = table.attention.prior
         kept = torch.zeros_like(prior).scatter(1, prior.topk(3).indices, 1.0)
-        joint = kept * prior * step.each().exp()
+        joint = kept * prior * table.of_each(symbol).exp()
         for row, length in enumerate(lengths.tolist()):
             share = mix or (0.5 if length > 3 else 1.0)
             wanted = share * joint[row] / joint[row].sum() + (1 - share) * prior[row]

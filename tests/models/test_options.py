@@ -2,41 +2,93 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from typing import Any
 
 import pytest
+import torch
 from pydantic import ValidationError
 
 from pam.config import ModelConfig, Network
 from pam.io import UserError, parse
 from pam.models import options
-from pam.models.build import build, recurrent
+from pam.models.build import build, implementation, recurrent
+from pam.models.copying import Copying
+from pam.models.interfaces import (
+    AttentionHistory,
+    Coupling,
+    Distribution,
+    Estimator,
+    Inference,
+    InputFeeding,
+    Latent,
+    Score,
+    Sizes,
+    Window,
+)
+from pam.models.logspace import ZERO
+from pam.models.marginalization import Marginalization
 from pam.models.model import Model
-from pam.models.options import COMPONENTS, MODULES, Options, implementation_of, register
+from pam.models.options import COMPONENTS, PARTS, Options, register
 from pam.models.seq2seq import Seq2Seq
 
-DICTIONARIES = {
-    name: kinds
-    for name, kinds in vars(options).items()
-    if name.isupper() and any(kinds is known for known in COMPONENTS.values())
+BASES = {
+    "score": Score,
+    "window": Window,
+    "distribution": Distribution,
+    "coupling": Coupling,
+    "latent": Latent,
+    "marginalization": Marginalization,
+    "input_feeding": InputFeeding,
+    "inference": Inference,
+    "estimator": Estimator,
+    "copying": Copying,
 }
-MODULE_OF = {id(kinds): MODULES[component] for component, kinds in COMPONENTS.items()}
+SIZES = Sizes(query=4, values=6, embedding=5, direction=3, layers=1, rate=0.0, source=9, target=9)
 KINDS = [(component, kind) for component, kinds in COMPONENTS.items() for kind in kinds]
+DEFAULTS = {name: value for name, value in vars(Options).items() if isinstance(value, bool)}
+FLAGS = list(DEFAULTS)
+LONG = 60  # source positions, more than the windows show
 
 
-@pytest.mark.parametrize("name", DICTIONARIES)
-def test_every_kind_has_options_and_a_class_of_the_same_name(name: str) -> None:
-    computed = getattr(import_module(MODULE_OF[id(DICTIONARIES[name])]), name)
-    (component,) = (key for key, kinds in COMPONENTS.items() if kinds is DICTIONARIES[name])
-    assert {kind: f"{made.__module__}:{made.__name__}" for kind, made in computed.items()} == {
-        kind: implementation_of(component, made()) for kind, made in DICTIONARIES[name].items()
-    }
+def implementation_of(component: str, kind: str) -> Any:
+    """The class that computes a kind, or the function that builds an architecture."""
+    return implementation(COMPONENTS[component][kind]())
 
 
-def test_every_component_is_a_key_of_a_model_with_a_dictionary_and_a_module() -> None:
-    assert len(DICTIONARIES) == len(COMPONENTS)
-    assert list(COMPONENTS) == list(MODULES)
+@pytest.mark.parametrize(("component", "kind"), KINDS)
+def test_every_kind_names_what_computes_it(component: str, kind: str) -> None:
+    made = implementation_of(component, kind)
+    base = BASES.get(component)
+    assert callable(made) if base is None else issubclass(made, base)
+
+
+def test_every_component_is_a_key_of_a_model() -> None:
     assert [key for key in ModelConfig.model_fields if key in COMPONENTS] == list(COMPONENTS)
+    assert BASES.keys() == set(PARTS) == COMPONENTS.keys() - {"architecture"}
+
+
+@pytest.mark.parametrize(("component", "kind"), KINDS)
+def test_options_and_the_class_that_computes_them_say_the_same_of_a_kind(component: str, kind: str) -> None:
+    chosen = COMPONENTS[component][kind]()
+    made = implementation(chosen)
+    computed = {flag: getattr(made, flag) for flag in FLAGS if isinstance(getattr(made, flag, None), bool)}
+    if component in ("window", "distribution"):
+        computed["has_zeros"] = leaves_positions_out(component, made(chosen, SIZES))
+    if component == "architecture":
+        model = build(ModelConfig(label="Mine", architecture=chosen), Network(), 9, 9)
+        computed["has_components"] = all(hasattr(model, part) for part in PARTS)
+    # A flag that says nothing of a component has its default.
+    assert {flag: getattr(chosen, flag) for flag in FLAGS} == DEFAULTS | computed
+
+
+def leaves_positions_out(component: str, made: Any) -> bool:
+    """Whether some positions get no probability, of scores that are far apart."""
+    scores = torch.linspace(-5, 5, LONG)[None]
+    mask = torch.ones(1, LONG, dtype=torch.bool)
+    if component == "window":
+        _, shown = made(scores, torch.ones(1, SIZES.query), mask, AttentionHistory())
+        return not bool(shown.all())
+    return bool((made(scores, mask) <= ZERO).any())
 
 
 @pytest.mark.parametrize(("component", "kind"), KINDS)
@@ -110,13 +162,6 @@ def test_what_is_no_kind_cannot_be_registered(component: str, made: type[Options
         register(component, made)
 
 
-def test_implementations_are_named_by_module_and_class() -> None:
-    assert implementation_of("score", options.General()) == "pam.models.scores:General"
-    assert implementation_of("coupling", options.PointerCoupling()) == ("pam.models.couplings:PointerCoupling")
-    transformer = options.TransformerOptions()
-    assert implementation_of("architecture", transformer) == "pam.models.build:transformer"
-
-
 class Tiny(Options):
     kind: str = "tiny"
     implementation = "tests.models.test_options:tiny"
@@ -128,8 +173,7 @@ def tiny(components: ModelConfig, network: Network, source: int, target: int) ->
 
 
 def test_an_architecture_of_ones_own_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(options, "ARCHITECTURES", dict(options.ARCHITECTURES))
-    monkeypatch.setitem(COMPONENTS, "architecture", options.ARCHITECTURES)
+    monkeypatch.setitem(COMPONENTS, "architecture", dict(COMPONENTS["architecture"]))
     register("architecture", Tiny)
     model = build(ModelConfig(label="Mine", architecture="tiny"), Network(), 9, 9)
     assert isinstance(model, Seq2Seq) and model.decoder.hidden == 2

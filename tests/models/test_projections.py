@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
+import entmax
 import pytest
 import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
 from pam.models import options
-from pam.models.distributions import Fusedmax, Projection, Sparsemax, denoise
+from pam.models.distributions import Entmax, Fusedmax, Projection, Sparsemax, denoise
 from pam.models.logspace import ZERO
 from tests.models import tiny
-from tests.models.by_hand import nearest
+from tests.models.plain import nearest
 
+ROOT = Path(__file__).resolve().parents[2]
 WEIGHTS = (0.0, 0.05, 0.3, 1.0)
 
 
@@ -148,3 +154,57 @@ def test_the_authors_example_fuses_the_two_near_scores() -> None:
     scores = torch.tensor([[1.0, 2.1, 1.9]], dtype=torch.float64)
     found = Fusedmax(options.Fusedmax(), tiny.SIZES).project(scores, torch.ones(1, 3, dtype=torch.bool))
     torch.testing.assert_close(found, torch.tensor([[0.0, 0.5, 0.5]], dtype=torch.float64))
+
+
+def entmax_of(alpha: float, learned: bool = False) -> Entmax:
+    return Entmax(options.Entmax(alpha=alpha, learned=learned), tiny.SIZES).double()
+
+
+@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("alpha", [1.2, 1.5, 1.9])
+def test_entmax_of_the_positions_that_are_there_is_that_of_its_package(alpha: float, learned: bool) -> None:
+    scores, mask = rows(8, 7, spread=2.0)
+    probabilities = entmax_of(alpha, learned)(scores, mask).exp()
+    for row, row_scores, real in zip(probabilities, scores, mask, strict=True):
+        size = int(real.sum())
+        expected = entmax.entmax_bisect(row_scores[:size], alpha)
+        torch.testing.assert_close(row[:size], expected, atol=1e-7, rtol=0)
+        assert (row[size:] == 0).all()
+    assert (probabilities[mask] == 0).any()
+
+
+def test_entmax_lies_between_softmax_and_sparsemax() -> None:
+    scores, mask = rows(8, 7, spread=2.0)
+    soft = torch.softmax(scores.masked_fill(~mask, -torch.inf), dim=-1)
+    sparse = Sparsemax(options.Sparsemax(), tiny.SIZES)(scores, mask).exp()
+    torch.testing.assert_close(entmax_of(1.01)(scores, mask).exp(), soft, atol=0.02, rtol=0)
+    torch.testing.assert_close(entmax_of(1.99)(scores, mask).exp(), sparse, atol=0.02, rtol=0)
+
+
+@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("alpha", [1.3, 1.5])
+def test_gradients_of_entmax_equal_differences(alpha: float, learned: bool) -> None:
+    scores, mask = rows(6, 5, spread=2.0)
+    distribution = entmax_of(alpha, learned)
+    chosen = distribution(scores, mask).exp() > 0.02
+
+    def log_probs(scores: Tensor, *parameters: Tensor) -> Tensor:
+        return distribution(scores, mask)[chosen]
+
+    assert gradcheck(log_probs, (scores.requires_grad_(), *distribution.parameters()))
+    assert len(list(distribution.parameters())) == learned
+
+
+def test_entmax_is_imported_by_the_models_that_use_it_alone() -> None:
+    program = """if True:
+        import sys
+        import torch
+        from pam.models.distributions import Entmax, Softmax
+        from pam.models.options import Entmax as Options
+        given = torch.zeros(1, 3), torch.ones(1, 3, dtype=torch.bool)
+        Softmax()(*given)
+        assert "entmax" not in sys.modules
+        Entmax(Options(), None)(*given)
+        assert "entmax" in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)

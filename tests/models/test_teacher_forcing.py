@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from pam.data.vocabulary import PAD
 from pam.models import output_kernels
+from pam.models.packing import PackedTargets
 from pam.models.seq2seq import Seq2Seq
 from pam.runtime import processor
 from tests.models import plain, tiny
@@ -129,17 +131,14 @@ def made(name: str, changed: dict[str, Any], layers: int = 1) -> Seq2Seq:
     return tiny.model(tiny.components(name, **changed), layers=layers, dropout=0.3).train()
 
 
-@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(
+    ("lengths", "layers"),
+    [([5, 5, 5, 5], 1), ([6, 4, 4, 1], 2), ([2, 6, 3, 6], 1)],
+    ids=["equal lengths", "sorted lengths and two layers", "unsorted lengths"],
+)
 @pytest.mark.parametrize(("name", "changed"), VARIANTS)
-def test_objectives_and_gradients_are_those_of_plain_autograd(name: str, changed: dict[str, Any], layers: int) -> None:
-    assert_same(made(name, changed, layers))
-
-
-@pytest.mark.parametrize("lengths", [[6, 4, 4, 1], [2, 6, 3, 6]], ids=["sorted", "unsorted"])
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize(("name", "changed"), VARIANTS)
-def test_rows_that_end_early_give_the_same_values_and_gradients(
-    name: str, changed: dict[str, Any], layers: int, lengths: list[int]
+def test_objectives_and_gradients_are_those_of_plain_autograd(
+    name: str, changed: dict[str, Any], lengths: list[int], layers: int
 ) -> None:
     assert_same(made(name, changed, layers), shortened(lengths))
 
@@ -152,13 +151,10 @@ def test_a_vocabulary_too_large_to_store_gives_the_same_values_and_gradients(
     assert_same(made(name, changed), shortened([2, 5, 3, 5]))
 
 
-@pytest.mark.parametrize("lengths", [[5, 5, 5, 5], [2, 6, 3, 6]], ids=["equal", "unsorted"])
 @pytest.mark.parametrize(("name", "changed"), VARIANTS)
-def test_likelihoods_and_gradients_are_those_of_plain_autograd(
-    name: str, changed: dict[str, Any], lengths: list[int]
-) -> None:
+def test_likelihoods_and_gradients_are_those_of_plain_autograd(name: str, changed: dict[str, Any]) -> None:
     model = tiny.model(tiny.components(name, **changed))
-    assert_same(model, shortened(lengths), (log_likelihood, plain.log_likelihood))
+    assert_same(model, shortened([2, 6, 3, 6]), (log_likelihood, plain.log_likelihood))
 
 
 @pytest.mark.parametrize("chunk", [160, output_kernels.CHUNK])
@@ -204,6 +200,18 @@ def test_neither_the_order_of_rows_nor_padding_of_targets_changes_a_value(name: 
     wide = model.log_likelihood(source, lengths, torch.nn.functional.pad(target, (0, 3)))
     assert wide.shape == (4, 9) and (wide[:, 6:] == 0).all()
     torch.testing.assert_close(wide[:, :6], wanted, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", [*tiny.NAMED, "agreement"])
+def test_steps_of_all_rows_have_the_values_and_gradients_of_steps_that_drop_ended_ones(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows of a step are decided in one place."""
+    model, given = tiny.model(tiny.components(name)).train(), shortened([6, 4, 4, 1])
+    wanted = by(objective, model, given)
+    monkeypatch.setattr(PackedTargets, "of", partial(PackedTargets.of, drop_ended=False))
+    found = by(objective, model, given)
+    torch.testing.assert_close(found, wanted, rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.processor

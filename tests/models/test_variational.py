@@ -11,13 +11,12 @@ from torch import Tensor, nn
 from pam.config import Network
 from pam.data.vocabulary import BOS, PAD
 from pam.models.build import build
-from pam.models.logspace import is_possible
 from pam.models.marginalization import Bound
-from pam.models.readout import TokenGold
+from pam.models.outputs import TokenDistribution
 from pam.models.seq2seq import Seq2Seq
 from pam.models.variational import BiLSTM
 from tests.models import plain, tiny
-from tests.models.by_hand import next_state, one_sentence, position_log_probs
+from tests.models.plain import next_state, one_sentence, position_log_probs
 
 Given = tuple[Tensor, Tensor, Tensor]
 
@@ -101,8 +100,8 @@ def test_with_the_true_posterior_the_bound_is_the_likelihood(name: str, layers: 
     model = variational(layers, score=tiny.components(name).score)
     given = tiny.batch()
     posteriors = []
-    for step in plain.steps(model, *given):
-        joint = step.attention.prior * step.each().exp()
+    for table, symbol in plain.steps(model, *given):
+        joint = table.attention.prior * table.of_each(symbol).exp()
         posteriors.append((joint / joint.sum(1, keepdim=True)).clamp_min(1e-300).log())
     model.inference = Known(torch.stack(posteriors, 1))
     torch.testing.assert_close(model.objective(*given), model.log_likelihood(*given))
@@ -195,8 +194,8 @@ def test_dropout_of_the_inference_network_leaves_the_likelihood_as_it_is(monkeyp
     """What is drawn for q is drawn last, so that any way to compute the rest sees the same."""
     model = variational(layers=2, dropout=0.3).train()
 
-    def likelihood_of(self: Bound, gold: TokenGold, *others: Any) -> Tensor:
-        return gold.mixture(gold.tokens.log_prior, is_possible(gold.tokens.log_prior))
+    def likelihood_of(self: Bound, output: TokenDistribution, symbols: Tensor, *others: Any) -> Tensor:
+        return output.log_prob(symbols)
 
     monkeypatch.setattr(Bound, "objective", likelihood_of)
     torch.manual_seed(3)

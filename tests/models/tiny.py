@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pam.config import ModelConfig, Network, load_model
+from pam.config import ModelConfig, Network
 from pam.models.build import build
 from pam.models.distributions import Projection
 from pam.models.interfaces import Sizes
 from pam.models.seq2seq import Seq2Seq
+from tests.variants import model_named
 
 VOCABULARY = 9
 SIZES = Sizes(query=5, values=6, embedding=4, direction=3, layers=1, rate=0.0)
@@ -23,12 +24,12 @@ NAMED = (
     *("structural", "fertility", "local-m", "local-p", "structured"),
     *("soft-pointer", "soft-pointer-coverage", "postr-joint-pointer"),
 )
-"""Models of `config/models`, one or more with each kind of component."""
+"""Models and variants of `config`, one or more with each kind of component."""
 
 
 def components(name: str = "soft", **changed: Any) -> ModelConfig:
     """A named model's components, some of them changed."""
-    return ModelConfig(**{**load_model(name).model_dump(), "network": {}, **changed})
+    return ModelConfig(**{**model_named(name).model_dump(), "network": {}, **changed})
 
 
 def model(chosen: ModelConfig, layers: int = 1, dropout: float = 0.0, seed: int = 1, **sizes: Any) -> Seq2Seq:

@@ -109,6 +109,39 @@ def test_a_joined_model_costs_what_its_members_do(tmp_path: Path) -> None:
         assert marks(figure.axes[0], style.look("postr-joint").marker) == []
 
 
+def on_gpu(made: MadeExperiment, model: str, seed: int, *, decoded_too: bool = True) -> None:
+    """Make a run one that was trained, and decoded, on a GPU in seven seconds each."""
+    path = made.run("de-noun", model, seed) / "scores.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["training"]["gpu_s"] = 7.0
+    content["decoding"]["1"]["gpu_s"] = 7.0 if decoded_too else 0.0
+    content["cost"]["gpu_s"] = 14.0 if decoded_too else 7.0
+    write_json(path, content)
+
+
+def test_costs_on_different_devices_are_in_different_panels_which_name_what_they_leave_out(tmp_path: Path) -> None:
+    names = ["soft", "postr-joint", "mono-postr-joint"]
+    made = make_experiment(tmp_path, models=names, seeds=[1, 2], tasks=["de-noun"])
+    with drawn("cost", made) as figure:
+        (panel,) = figure.axes
+        costs = {name: marks(panel, style.look(name).marker)[0][0] for name in names}
+        assert panel.get_xlabel() == "CPU seconds of training and decoding"
+    # One of two seeds of a model is on a GPU; of another model both are trained there and decoded elsewhere.
+    on_gpu(made, "postr-joint", 1)
+    for seed in (1, 2):
+        on_gpu(made, "mono-postr-joint", seed, decoded_too=False)
+    with drawn("cost", made) as figure:
+        processor, card = figure.axes
+        soft, joint, mono = (style.look(name).marker for name in names)
+        assert marks(processor, soft)[0][0] == costs["soft"]
+        assert marks(processor, joint)[0][0] == pytest.approx(costs["postr-joint"], rel=0.1)
+        assert marks(card, joint)[0][0] == 14.0
+        assert marks(processor, mono) == marks(card, mono) == marks(card, soft) == []
+        assert processor.get_title(loc="left").endswith("on a CPU")
+        assert " ".join(processor.get_xlabel().split()).endswith("on a CPU alone: Mono-Postr-Joint")
+        assert " ".join(card.get_xlabel().split()).endswith("on a GPU alone: Soft, Mono-Postr-Joint")
+
+
 def test_a_metric_of_a_main_beam_is_found_by_its_pattern(translated: MadeExperiment) -> None:
     with drawn("quality", translated, "--metric", "bleu_b*", "--paper-table", "table1") as figure:
         assert figure.axes[0].get_xlabel() == "BLEU, beam 4"

@@ -22,11 +22,12 @@ from test_datasets import LINKS, NOUNS, TALKS
 
 from pam.data.vocabulary import Vocabulary
 from pam.evaluation.metrics import METRICS
+from pam.io import UserError
 from pam.reporting import figures, render
 from pam.reporting.catalogue import FIGURES, TABLES, load_papers
-from pam.reporting.comparison import RULE, Inputs
+from pam.reporting.comparison import RULE, Inputs, compare
 from pam.reporting.findings import cautions, finding
-from pam.reporting.page import Files, examples, maps, marked, pieces, write
+from pam.reporting.page import Files, Page, examples, maps, marked, pieces, write
 from pam.reporting.runs import load_experiment
 from pam.reporting.tables import build
 
@@ -374,6 +375,59 @@ def test_what_the_data_warn_of_and_figures_of_other_data_bear_on_a_task() -> Non
     experiment = load_experiment_of({"nouns": {"dataset": "nouns", "paper_reference": "de-N"}})
     found = cautions(experiment, {"nouns": {"warnings": [SHARED]}}, histories(("Soft", [0.8])))
     assert found["nouns"] == [SHARED, "the paper's figures are of other data than ours"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "means", "told"),
+    [
+        ("bleu_b4", ["0.0", "0.0"], ["BLEU, beam 4: 0 for all models"]),
+        ("accuracy", ["100.0", "100.0"], ["Accuracy: 100 % for all models"]),
+        ("wer_b4", ["100.0", "100.0"], ["Word error rate, beam 4: 100 % for all models"]),
+        ("rouge_coco", ["1.0", "1.0"], ["ROUGE-L: 1 for all models"]),
+        ("bleu_b4", ["0.0", "0.1"], []),
+        # What judges no output may be nothing for all.
+        ("novel_words", ["0.0", "0.0"], []),
+        ("length_ratio_b4", ["0.0", "0.0"], []),
+    ],
+)
+def test_a_score_that_is_the_lowest_or_highest_for_all_models_is_a_caution(
+    metric: str, means: list[str], told: list[str]
+) -> None:
+    experiment = load_experiment_of({"nouns": {"dataset": "nouns"}}).model_copy(update={"models": ["soft", "hard"]})
+    rows = [("nouns", model, metric, mean) for model, mean in zip(("soft", "hard"), means, strict=True)]
+    # What is no model of the experiment, as a control, does not count.
+    table = pd.DataFrame([*rows, ("nouns", "lead", metric, "50.0")], columns=["task", "model", "metric", "mean"])
+    found = cautions(experiment, {"nouns": {}}, histories(("Soft", [0.8])), [table])["nouns"]
+    assert [words.partition(", which")[0] for words in found] == told
+
+
+REASON = "BLEU is not defined for these references, none of which has four words"
+
+
+def test_a_page_whose_main_metric_was_left_out_says_why(tmp_path: Path) -> None:
+    made = make_translations(tmp_path, models=["soft", "postr-joint"], count=20, seeds=(1,))
+    for path in made.scores:
+        scores = json.loads(path.read_text(encoding="utf-8"))
+        scores["metrics"] = {key: one for key, one in scores["metrics"].items() if "bleu" not in key}
+        scores["details"]["left_out"] = [REASON]
+        path.write_text(json.dumps(scores), encoding="utf-8")
+    experiment = load_experiment(made.config)
+    inputs = Inputs(experiment, load_papers(made.paper), scores=made.scores)
+    tables = ["table1", "table1_gains", "table_acvi_mt", "attentions", "costs", "environment"]
+    for name in tables:
+        render.write(build(name, inputs), made.folder / "tables", name)
+    assert f"Left out: {REASON}." in (made.folder / "tables/table_acvi_mt.md").read_text(encoding="utf-8")
+    names = ["bleu", "bleu_gains", "bleu_by_length", "bleu_cost", "curves"]
+    for name in names:
+        out = ["--out", str(made.folder / f"figures/{name}.svg")]
+        figures.write(FIGURES[name].draws, [*options_of(name, made, "translation"), *out])
+    files = Files(experiment, made.folder, tables, names, {"de-en": TALKS}, {}, ROOT / "workflow/report")
+    found = Page(files).content()
+    assert found["finding"].startswith("On ") and "perplexity" in found["finding"]
+    # The metric that is there is compared; a figure of one that is not has no row.
+    assert [one.name for one in found["front"]] == ["table1", "bleu_gains"]
+    with pytest.raises(UserError, match="unknown metric `bluu_b"):
+        compare(inputs.tasks, experiment, ["bluu_b*"], None)
 
 
 def load_experiment_of(tasks: dict[str, Any]) -> Any:

@@ -81,6 +81,19 @@ def later_run(made: MadeExperiment, tmp_path: Path) -> Path:
     return results
 
 
+def registry_of(text: str, links: str) -> dict[str, object]:
+    """A registry of sentence pairs and of word alignments, whose files are nowhere."""
+    files = {name: {"urls": [f"https://example.org/{name}"]} for name in ("a.de", "a.en", "a.links")}
+    sides = {"de": "a.de", "en": "a.en"}
+    entry = {"title": "Made up", "licence": "none", "files": files}
+    language = {"source": "de", "target": "en"}
+    return {
+        text: entry
+        | {"task": "translation", "splits": dict.fromkeys(("train", "dev", "test"), sides), "format": language},
+        links: entry | {"task": "alignment", "splits": {"gold": sides | {"links": "a.links"}}, "format": language},
+    }
+
+
 def archived(stored: Path) -> list[str]:
     with tarfile.open(stored / "runs.tar.xz") as archive:
         return archive.getnames()
@@ -192,6 +205,9 @@ def test_runs_are_restored_to_the_byte_and_later_than_their_data(
     found = reference.restore(stored, results, plan_of(finished))
     assert found.restored == [SOFT, JOINT]
     files = [path for path in (results / "de-en").glob("*/seed1/**/*") if path.is_file()]
+    records = [path for path in files if path.name == "restored.json"]
+    assert len(records) == len(found.restored)
+    files = [path for path in files if path not in records]
     assert sorted(path.relative_to(results).as_posix() for path in files) == archived(stored)
     data = (results / "de-en/data/summary.json").stat().st_mtime_ns
     for path in files:
@@ -252,6 +268,9 @@ def test_the_scripts_store_and_say_what_is_restored_and_what_is_to_be_trained(
     changed = finished.run("de-en", "soft")
     shutil.rmtree(changed)
     config = read_yaml(finished.config)
+    config["registries"] = [str(tmp_path / "registry.yaml")]
+    write_json(tmp_path / "registry.yaml", registry_of("de-en", "some-gold"))
+    write_json(tmp_path / "same.yaml", config)
     config["tasks"]["de-en"]["training"] = {"epochs": 3}
     write_json(tmp_path / "other.yaml", config)
     words = ["restore", stored, results, "--configfile"]
@@ -260,9 +279,12 @@ def test_the_scripts_store_and_say_what_is_restored_and_what_is_to_be_trained(
     said = "0 runs restored, 1 already there\n0 not stored, to be trained\n"
     said += "1 configured otherwise, to be trained\n  de-en/soft/seed1\n"
     assert capsys.readouterr().out == said
-    monkeypatch.setattr(sys, "argv", [*words, str(finished.config)])
+    monkeypatch.setattr(sys, "argv", [*words, str(tmp_path / "same.yaml")])
     assert script("restore_reference").main() == 0
-    assert "1 runs restored, 1 already there" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "1 runs restored, 1 already there" in said
+    assert "Alignments on de-en: left out, as it needs 1 restored run to be trained again" in said
+    assert "ask Snakemake for its file by name" in said
     shutil.rmtree(finished.folder / "de-en/data")
     assert script("restore_reference").main() == 2
     assert "is not prepared" in capsys.readouterr().err

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import pytest
 from made_runs import LABELS
@@ -11,7 +9,9 @@ from made_translations import LABELS as TRANSLATORS
 from matplotlib.artist import Artist
 from matplotlib.text import Text
 
+from pam.config import model_files
 from pam.reporting import style
+from tests.variants import MODELS, variant_names
 
 
 def test_named_models_are_told_apart_by_color_and_mark() -> None:
@@ -21,8 +21,7 @@ def test_named_models_are_told_apart_by_color_and_mark() -> None:
 
 
 def test_no_two_models_of_the_family_look_the_same() -> None:
-    folder = Path(__file__).resolve().parents[2] / "config" / "models"
-    looks = [style.look(file.stem) for file in folder.glob("*.yaml")]
+    looks = [style.look(name) for name in [*model_files(MODELS), *variant_names()]]
     assert len({(look.color, look.marker) for look in looks}) == len(looks)
     assert len({(look.color, look.dashes) for look in looks}) == len(looks)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests import warm
 from tests.slurm.cluster import Cluster
 from tests.workflow.checkouts import ROOT, Checkout, Outcome
 
@@ -151,7 +152,18 @@ class Login:
         own, out = self.results / model / "seed1", self.made.folder / "undisturbed" / model
         out.mkdir(parents=True)
         shutil.copy2(own / "model/config.yaml", out / "run.yaml")
-        command = [sys.executable, "-m", "pam", "train", "--run", str(out), "--device", "cpu"]
-        data = ["--data", str(self.results / "data")]
-        subprocess.run([*command, *data], cwd=ROOT, check=True, capture_output=True)
+        data = str(self.results / "data")
+        command = [
+            str(warm.bin_folder() / "python"),
+            "-m",
+            "pam",
+            "train",
+            "--run",
+            str(out),
+            "--device",
+            "cpu",
+            "--data",
+            data,
+        ]
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
         return self.outcome(model, out)

@@ -130,7 +130,8 @@ def _arm(fault: Fault) -> None:
     def faulty(*args: Any, **named: Any) -> Any:
         number = next(calls)
         if fault.effect == "noted":
-            os.write(1, f"call {number}\n".encode())
+            sys.stdout.write(f"call {number}\n")
+            sys.stdout.flush()
         if fault.effect in SIGNALS and number == fault.number:
             os.kill(os.getpid(), SIGNALS[fault.effect])
         if fault.effect == "confined" and number == fault.number:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pam.config import ModelConfig, RunConfig, load_model
+from pam.config import ModelConfig, RunConfig
 from pam.data.dataset import write_summary
 from pam.data.inflection import Index, InflectionFormat
 from pam.io import dump_yaml, write_text
+from tests.variants import model_named
 
 ROOT = Path(__file__).resolve().parents[2]
 FEATURES = ("case=nominative,number=singular", "case=genitive,number=singular", "case=nominative,number=plural")
@@ -49,7 +50,7 @@ def prepare(folder: Path, rows: Mapping[str, Sequence[tuple[str, ...]]] | None =
 
 def components(model: str = "soft") -> ModelConfig:
     """A named model's components without its own sizes."""
-    return load_model(model, ROOT / "config" / "models").model_copy(update={"network": {}})
+    return model_named(model).model_copy(update={"network": {}})
 
 
 def run(model: str = "soft", seed: int = 1, **training: Any) -> RunConfig:

@@ -17,12 +17,13 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import pam
 from pam.config import load_run
 from pam.data.dataset import Prepared
+from pam.io import write_text
 from pam.models.checkpoint import load_model, load_tensors
 from pam.runtime import processor
 from pam.runtime.devices import versions
 from pam.training import logging as training_logging
 from pam.training import trainer as training_loop
-from pam.training.checkpoint import Progress, StateFolder
+from pam.training.checkpoint import Progress, Results, StateFolder
 from pam.training.learning_rate import learning_rate
 from tests.training import runs, small
 from tests.training.runs import Fault
@@ -248,3 +249,30 @@ def test_progress_comes_back_from_json_as_it_was(tmp_path: Path) -> None:
     found = states.load()
     assert found is not None and found[1] == before
     assert json.loads(json.dumps(found[1].history)) == before.history
+
+
+def written(folder: Path, key: str) -> Results:
+    """Results of a training, whole."""
+    results = Results(folder / "finished", key)
+    results.take_back()
+    if not results.whole():
+        results.clear()
+        write_text(results.folder / "model/weights", key)
+        results.complete()
+    return results
+
+
+def test_results_of_another_configuration_are_kept_and_come_back_with_it(tmp_path: Path) -> None:
+    two, four = (f"{epochs} epochs" for epochs in ("two", "four"))
+    written(tmp_path, two)
+    written(tmp_path, four)
+    assert (tmp_path / "replaced/model/weights").read_text(encoding="utf-8") == two
+    before = (tmp_path / "replaced/model/weights").stat().st_ino
+    back = written(tmp_path, two)
+    assert (back.folder / "model/weights").stat().st_ino == before
+    assert (tmp_path / "replaced/model/weights").read_text(encoding="utf-8") == four
+    # What is damaged is made again and takes nobody's place.
+    (back.folder / "model/weights").write_text("torn", encoding="utf-8")
+    assert (written(tmp_path, two).folder / "model/weights").read_text(encoding="utf-8") == two
+    assert (tmp_path / "replaced/model/weights").read_text(encoding="utf-8") == four
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["finished", "replaced"]

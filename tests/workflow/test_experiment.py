@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from pam.config import ModelConfig, load_run
+from pam.config import load_run
 from pam.experiment import Plan, load_plan
-from pam.io import RENAMED_FILES, RENAMED_KEYS, RENAMED_MODELS, UserError, dump_yaml, read_yaml
+from pam.io import UserError, dump_yaml, read_yaml
 from pam.models import options
 from pam.models.fitting import check_fit
 from pam.reporting.catalogue import check_rows, load_papers
@@ -217,54 +217,10 @@ def test_parts_that_do_not_fit_have_their_place(added: str, line: int, message: 
     assert message in error.message and hint in str(error.hint)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "line", "message"),
-    [
-        ("tasks:\n", "training: {watch: true}\ntasks:\n", 6, "`training.watch` is called `eval_m"),
-        ("tasks:\n", "training: {optimiser: sgd}\ntasks:\n", 6, "is called `optimizer` now"),
-        (
-            "dataset: de-noun",
-            "dataset: de-noun\n    gold: x",
-            9,
-            "the key `tasks.nouns.gold` is called `word_alignments` now",
-        ),
-        (
-            "dataset: de-noun",
-            "dataset: de-noun\n    paper_beside: x",
-            9,
-            "the key `tasks.nouns.paper_beside` is called `paper_reference` now",
-        ),
-        (
-            "tasks:\n",
-            "options:\n  feedback: {posterior: {mix: 1}}\ntasks:\n",
-            7,
-            "component `feedback` is called `input_feeding` now",
-        ),
-        ("- postr-joint", "- soft-unfed", 5, "`soft-unfed` is called `soft-no-input-feeding` now"),
-    ],
-)
-def test_an_old_name_is_answered_with_the_new_one(old: str, new: str, line: int, message: str) -> None:
-    assert old in RIGHT
-    error = fault(RIGHT.replace(old, new, 1))
-    assert (error.file, error.line) == ("mine.yaml", line)
-    assert message in error.message
-    assert str(error.hint).startswith("write `")
-
-
-@pytest.mark.parametrize(("old", "new"), RENAMED_KEYS.items())
-def test_an_old_key_of_a_model_is_answered_where_a_model_has_the_new_one(old: str, new: str) -> None:
-    error = written(f"{old}: none")
-    told = f"the key `{old}` is called `{new}` now"
-    expected = told if new in ModelConfig.model_fields else f"unknown key `{old}`"
-    assert error.message == expected and error.line == 2
-
-
-def test_new_names_are_names() -> None:
-    for new in RENAMED_MODELS.values():
-        assert Path(f"config/models/{new}.yaml").is_file()
-    for old, new in RENAMED_FILES.items():
-        with pytest.raises(UserError, match=f"it is called `{new}` now"):
-            read_yaml(old)
+def test_a_file_that_is_elsewhere_is_named() -> None:
+    with pytest.raises(UserError, match="no such file") as caught:
+        read_yaml("config/nucleus.yaml")
+    assert caught.value.hint == "did you mean `config/studies/nucleus.yaml`?"
 
 
 def test_without_soft_the_first_model_is_the_baseline() -> None:

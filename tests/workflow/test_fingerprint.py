@@ -16,7 +16,8 @@ import pytest
 
 from pam import fingerprint as fingerprints
 from pam.config import Decoding, Member, Network, RunConfig, Training, load_model
-from pam.fingerprint import CHOICES, IGNORED_MODULES, closure, fingerprint, model_modules
+from pam.fingerprint import IGNORED_MODULES, TABLES, choices, closure, fingerprint, model_modules
+from pam.models.options import COMPONENTS, is_shipped
 from tests.workflow.checkouts import ROOT
 
 MADE_UP = {
@@ -79,10 +80,17 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Change]
     for name, text in MADE_UP.items():
         (folder / name).write_text(dedent(text), encoding="utf-8")
     monkeypatch.setattr(fingerprints, "PACKAGE", folder)
-    monkeypatch.setattr(fingerprints, "CHOICES", MODULES)
+    monkeypatch.setattr(fingerprints, "TABLES", MODULES)
 
     def forget() -> None:
-        for cached in (fingerprints.fingerprint, fingerprints.source_of, fingerprints._find, fingerprints._kept):
+        functions = (
+            fingerprints.fingerprint,
+            fingerprints.choices,
+            fingerprints.source_of,
+            fingerprints._find,
+            fingerprints._kept,
+        )
+        for cached in functions:
             cached.cache_clear()
 
     def change(file: str, old: str, new: str) -> None:
@@ -290,7 +298,26 @@ def test_modules_that_are_left_out_exist(module: str) -> None:
     assert fingerprints.exists(module)
 
 
-@pytest.mark.parametrize("module", CHOICES)
+@pytest.mark.parametrize("module", TABLES)
 def test_dictionaries_of_choices_exist(module: str) -> None:
-    for name in CHOICES[module]:
+    for name in TABLES[module]:
         assert isinstance(getattr(import_module(module), name), dict)
+
+
+def test_every_class_that_computes_a_kind_counts_by_itself() -> None:
+    for kinds in COMPONENTS.values():
+        for options in filter(is_shipped, kinds.values()):
+            module, _, name = options.implementation.partition(":")
+            assert module in choices()
+            assert name in fingerprints.source_of(module).definitions
+
+
+def test_soft_attention_does_not_depend_on_the_code_of_sparsemax() -> None:
+    soft = code_of("soft", "pam.models.distributions")
+    assert "class Softmax" in soft and "class Sparsemax" not in soft
+    assert "class Sparsemax" in code_of("sparsemax", "pam.models.distributions")
+
+
+def code_of(model: str, module: str) -> str:
+    """The code of a module on which a training of a model depends."""
+    return fingerprints._reach(("pam.training.run:train", *model_modules(run(model))))[module]

@@ -58,7 +58,7 @@ def test_sizes_that_a_model_cannot_take_end_the_run_before_its_first_job(fresh: 
         ("soft", "input_feeding: posterior", "config/models/odd.yaml:2: the posterior needs"),
         ("soft", "marginalization: {kind: output, top_k: six}", "odd.yaml:2: `marginalization.top"),
         ("soft", "label: Twice", "config/models/odd.yaml:2: `label` is given twice"),
-        ("soft", "feedback: none", "odd.yaml:2: the key `feedback` is called `input_feeding` now"),
+        ("soft", "feedback: none", "odd.yaml:2: unknown key `feedback`"),
         ("sotf", "", "own/experiment.yaml:5: unknown baseline `sotf`"),
     ],
 )

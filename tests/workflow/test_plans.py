@@ -74,23 +74,19 @@ def test_table_1_of_the_paper_is_five_directions_each_job_with_gpu_memory_and_ti
 
 
 RECIPES = ("fertility-delayed", "variational-annealed", "hard-steadied")
-FIRST = {"fertility", "variational-kl0.1", "hard-moving"}  # as first written
-CAPTIONING = ("structured-mlp", "acvi-mlp", "ved-mlp")
-SWEPT = ("acvi-linear", "acvi-literal-kl")  # how their names begin
+FIRST = {"fertility", "hard-moving"}  # as first written
 
 
 def test_the_attentions_is_every_model_on_nouns_and_phrases_three_times(tmp_path: Path) -> None:
     outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/attentions.yaml")
     assert outcome.code == 0, outcome.said
-    known = {path.stem for path in (ROOT / "config/models").glob("*.yaml")}
+    files = {path.stem for path in (ROOT / "config/models").glob("*.yaml")}
     joined = {"ensemble", "acvi-sampled", "ved-sampled"}
     named = {name.split(" on ")[0] for name in outcome.trained}
-    known = {name for name in known if "-pointer" not in name and name != "transformer-256"}  # in summaries*.yaml
-    # In ablation.yaml, nucleus.yaml, variational.yaml, acvi-sweep.yaml and captions-paper.yaml.
-    elsewhere = ("luong-", "postr-joint-mass", "postr-joint-top", "soft-mlp", *SWEPT, *CAPTIONING)
-    started = {"fertility-init", "agreement-init", "soft-reversed"}  # and what they start from
-    known -= {*joined, *started, *FIRST, "sparsemax"}
-    assert named == {name for name in known if not name.startswith(elsewhere)}
+    copying = {name for name in files if "-pointer" in name}  # in summaries.yaml
+    no_experiment = {"soft-reversed", "sparsemax", "soft-entmax"}
+    variants = set(load_plan(files=[ROOT / "config/attentions.yaml"]).experiment.variants())
+    assert named == (files | variants) - joined - copying - no_experiment - {*FIRST, "soft-mlp"}
     trained = Counter(re.search(r" on ([^,]*)", name)[1] for name in outcome.trained)
     # Hard monotonic attention writes no translations.
     translating = len(named) - 1
@@ -104,7 +100,7 @@ def test_the_attentions_is_every_model_on_nouns_and_phrases_three_times(tmp_path
 
 
 def test_the_recipes_train_each_model_as_it_was_and_with_another_recipe(tmp_path: Path) -> None:
-    outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/recipes.yaml")
+    outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/studies/recipes.yaml")
     assert outcome.code == 0, outcome.said
     named = {name.split(" on ")[0] for name in outcome.trained}
     assert named >= {"soft", "acvi", "acvi-literal", "fertility", "variational", "hard-moving", *RECIPES}
@@ -112,11 +108,12 @@ def test_the_recipes_train_each_model_as_it_was_and_with_another_recipe(tmp_path
 
 
 def test_the_sweep_trains_each_form_of_acvi_beside_soft(tmp_path: Path) -> None:
-    outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/acvi-sweep.yaml")
+    outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/studies/acvi-sweep.yaml")
     assert outcome.code == 0, outcome.said
-    forms = {path.stem for path in (ROOT / "config/models").glob("acvi*.yaml")}
-    forms -= {"acvi-sampled", "acvi-pointer-coverage", "acvi-pointer-coverage-last0", "acvi-mlp"}
-    assert outcome.trained == {f"{name} on ddn13-de-noun, seed 1" for name in {"soft", *forms}}
+    variants = {f"acvi-literal-kl{weight}" for weight in ("0.01", "0.001")}
+    variants |= {f"acvi-linear{form}" for form in ("", "-kl0", "-kl0.01", "-start0", "-annealed")}
+    models = {"soft", "acvi", "acvi-literal", *variants}
+    assert outcome.trained == {f"{name} on ddn13-de-noun, seed 1" for name in models}
 
 
 @pytest.mark.parametrize(
@@ -154,7 +151,7 @@ def test_captions_at_the_papers_size_have_its_attention(tmp_path: Path) -> None:
     assert outcome.code == 0, outcome.said
     assert len(outcome.trained) == 5 * 3
     plan = load_plan(files=[ROOT / "config/captions-paper.yaml"])
-    for model in plan.experiment.models:
+    for model in plan.experiment.model_names:
         run = plan.run("youtube2text", model, 1)
         assert run.components.score == options.Mlp(units=100)
 
@@ -166,17 +163,17 @@ def test_table_2_is_planned_on_both_tasks_with_five_seeds(tmp_path: Path) -> Non
 
 
 def test_an_end_symbol_is_compared_with_none_on_the_same_pairs(tmp_path: Path) -> None:
-    outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/source-eos.yaml")
+    outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/studies/source-eos.yaml")
     assert outcome.code == 0, outcome.said
     assert len(outcome.trained) == 2 * 4 + 2 * 2 * 3
-    experiment = load_plan(files=[ROOT / "config/source-eos.yaml"]).experiment
+    experiment = load_plan(files=[ROOT / "config/studies/source-eos.yaml"]).experiment
     assert {name: own.format["source_eos"] for name, own in experiment.tasks.items()} == {
         name + bare: not bare for name in ("multi30k-de-en", "ddn13-de-noun") for bare in ("", "-bare")
     }
 
 
 def test_the_nucleus_trains_one_model_per_cut_of_its_sum(tmp_path: Path) -> None:
-    outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/nucleus.yaml")
+    outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/studies/nucleus.yaml")
     assert outcome.code == 0, outcome.said
     models = {name.split(" on ")[0] for name in outcome.trained}
     cuts = ("-mass0.999", "-mass0.99", "-mass0.9", "-top6", "-mass0.99-top6")

@@ -3,11 +3,107 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from pam.experiment import load_plan
-from pam.reporting.reference import restore, store
-from tests.workflow.checkouts import Checkout
+from pam.io import UserError, read_yaml, write_json, write_text
+from pam.reporting.reference import ARCHIVE, EXPERIMENT, Outcome, restore, store
+from pam.workflow import ReportFiles, Workflow
+from tests.workflow.checkouts import ROOT, Checkout, checkout
 from tests.workflow.conftest import OWN
+
+STORED = [path.parent for path in sorted(ROOT.glob(f"results/reference/*/{ARCHIVE}"))]
+
+
+def restored(stored: Path, results: Path, config: Path | None = None) -> tuple[Workflow, Outcome]:
+    """The workflow of a stored experiment whose runs are restored beside files that stand for its prepared data."""
+    flow = Workflow(None, [str(config or stored / EXPERIMENT)], results)
+    for task, own in flow.experiment.tasks.items():
+        for pattern in [*flow.prepared("train", "dev", "test"), *(flow.prepared_gold() if own.word_alignments else [])]:
+            write_text(pattern.format(task=task), "")
+    return flow, restore(stored, results, flow.plan)
+
+
+def files_of_the_page(flow: Workflow) -> list[str]:
+    """The files of runs that tables and figures of a page are made of."""
+    shown = ReportFiles(flow)
+    files = flow.of_runs("scores.json")
+    for target in [*shown.tables(), *shown.figures()]:
+        path = Path(target)
+        name = path.stem
+        if name.startswith("attention_"):
+            task, _, seed = name.removeprefix("attention_").rpartition("_seed")
+            for models in (flow.baseline, flow.posterior):
+                wildcards = SimpleNamespace(task=task, seed=seed)
+                files += flow.of_models(models, "attention.json")(wildcards)
+        else:
+            wildcards = SimpleNamespace(**{"table" if path.parent.name == "tables" else "figure": name})
+            files += [file for option in shown.inputs(wildcards).values() for file in option]
+    runs = [str(flow.run_of(*run).path) for run in flow.experiment.runs()]
+    return [file for file in files if file.startswith(tuple(f"{run}/" for run in runs))]
+
+
+@pytest.mark.parametrize("stored", STORED, ids=lambda stored: stored.name)
+def test_the_page_of_each_stored_experiment_is_made_of_what_is_stored(
+    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    flow, outcome = restored(stored, tmp_path / "results")
+    assert outcome.restored == list(flow.experiment.runs())
+    flow.check_restored()
+    files = files_of_the_page(flow)
+    assert len(files) > len(outcome.restored)
+    assert [file for file in files if not Path(file).exists()] == []
+
+
+def test_restored_captions_have_a_page_without_training_and_a_figure_asked_for_by_name_trains_its_two_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = checkout(tmp_path / "checkout")
+    monkeypatch.chdir(made.folder)
+    results, config = Path("results/captions"), Path("config/captions.yaml")
+    flow, _ = restored(ROOT / "results/reference/captions", results, config)
+    assert [(one.target, len(one.runs)) for one in ReportFiles(flow).left_out()] == [
+        ("results/captions/tables/caption_examples.csv", 40),
+        ("results/captions/figures/attention_msrvtt-1000_seed1.svg", 2),
+    ]
+    page = made.plan("--configfile", str(config))
+    assert page.code == 0, page.said
+    assert (page.jobs["write_page"], page.trained) == (1, set())
+    figure = made.plan("results/captions/figures/attention_msrvtt-1000_seed1.svg", "--configfile", str(config))
+    assert figure.trained == {f"{model} on msrvtt-1000, seed 1" for model in ("soft", "postr-joint")}
+
+
+def test_a_model_that_starts_from_a_restored_one_has_that_trained_and_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    stored = ROOT / "results/reference/nucleus"
+    config = read_yaml(stored / EXPERIMENT)
+    models = [*config["models"], "joined"]
+    write_text(tmp_path / "config/models/joined.yaml", "label: Joined\nmembers: [postr-joint, postr-joint-top6]\n")
+    write_json(tmp_path / "more.yaml", config | {"models": models})
+    monkeypatch.chdir(tmp_path)
+    _, outcome = restored(stored, tmp_path / "results", tmp_path / "more.yaml")
+    assert outcome.missing == [("multi30k-de-en", "joined", 1)]
+    assert outcome.again == [("multi30k-de-en", model, 1) for model in ("postr-joint", "postr-joint-top6")]
+
+
+def test_a_configuration_that_is_changed_after_restoring_is_not_shown_the_restored_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    stored = ROOT / "results/reference/nucleus"
+    restored(stored, tmp_path / "results")
+    config = read_yaml(stored / EXPERIMENT)
+    write_json(tmp_path / "changed.yaml", config | {"training": config["training"] | {"epochs": 3}})
+    flow = Workflow(None, [str(tmp_path / "changed.yaml")], tmp_path / "results")
+    with pytest.raises(UserError, match="was restored, and its configuration has changed since") as told:
+        flow.check_restored()
+    assert str(told.value.file).endswith("results/multi30k-de-en/postr-joint/seed1")
 
 
 def test_restored_runs_are_shown_again_without_training(finished: Checkout) -> None:
@@ -22,7 +118,7 @@ def test_restored_runs_are_shown_again_without_training(finished: Checkout) -> N
     shown = finished.plan(*OWN)
     assert shown.jobs["write_report"] == 1 and not shown.trained
 
-    for model in plan.experiment.models:
+    for model in plan.experiment.model_names:
         shutil.rmtree(results / "nouns" / model)
     assert len(finished.plan(*OWN).trained) == 2
     found = restore(stored, results, plan)

@@ -6,10 +6,12 @@ import json
 
 import pytest
 
+from tests.variants import UNLISTED
 from tests.workflow.checkouts import Checkout
 from tests.workflow.conftest import OWN
 
 MODELS = "models: [soft, mono-postr-joint]"
+STARTED = ", ".join(f"{{{name}: {json.dumps(UNLISTED[name])}}}" for name in ("fertility-init", "agreement-init"))
 
 
 def trained(*models: str) -> set[str]:
@@ -17,7 +19,7 @@ def trained(*models: str) -> set[str]:
 
 
 def test_what_a_model_starts_from_is_trained_before_it_and_is_no_row(fresh: Checkout) -> None:
-    fresh.edit("own/experiment.yaml", MODELS, "models: [soft, fertility-init, agreement-init]")
+    fresh.edit("own/experiment.yaml", MODELS, f"models: [soft, {STARTED}]")
     outcome = fresh.plan("tables", *OWN)
     assert outcome.code == 0, outcome.said
     assert outcome.trained == trained("soft", "structural", "fertility-init", "soft-reversed", "agreement-init")
@@ -72,7 +74,7 @@ def test_a_reversed_model_is_good_for_starting_others_alone(fresh: Checkout, mod
 
 @pytest.mark.slow
 def test_a_training_starts_from_another_and_follows_its_changes(fresh: Checkout) -> None:
-    fresh.edit("own/experiment.yaml", MODELS, "models: [soft, fertility-init, agreement-init]")
+    fresh.edit("own/experiment.yaml", MODELS, f"models: [soft, {STARTED}]")
     outcome = fresh.run("tables", *OWN)
     assert outcome.code == 0, outcome.said
     results = fresh.folder / "results/tiny"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import subprocess
 import sys
@@ -34,6 +35,16 @@ def test_everything_is_made_by_one_command(ran: tuple[Checkout, Outcome]) -> Non
     assert {path.suffix for path in (results / "tables").iterdir()} == {".csv", ".md", ".tex", ".html", ".json"}
     figures = {path.name for path in (results / "figures").iterdir()}
     assert {"accuracy.svg", "accuracy.png", "accuracy.csv", "curves.svg", "attention_nouns_seed1.svg"} <= figures
+
+
+def test_files_follow_the_umask(ran: tuple[Checkout, Outcome], translated: tuple[Checkout, Outcome]) -> None:
+    mask = os.umask(0)
+    os.umask(mask)
+    for made, _ in (ran, translated):
+        files = [path for name in ("results", "data") for path in (made.folder / name).rglob("*") if path.is_file()]
+        assert {file.suffix for file in files} > {".yaml", ".json", ".tsv", ".csv", ".html", ".png", ".svg"}
+        modes = {str(file.relative_to(made.folder)): file.stat().st_mode & 0o777 for file in files}
+        assert {file: oct(mode) for file, mode in modes.items() if mode != 0o666 & ~mask} == {}
 
 
 def test_the_table_has_the_columns_that_others_build_on(ran: tuple[Checkout, Outcome]) -> None:

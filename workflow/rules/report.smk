@@ -145,6 +145,7 @@ rule write_page:
         CONDA
     params:
         code=flow.code("page"),
+        left_out=lambda wildcards: shown.left_out_texts(),
         texts=lambda wildcards, input: os.path.dirname(folder_of(input.form)),
     script:
         "../scripts/page.py"

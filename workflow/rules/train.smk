@@ -13,6 +13,7 @@ wildcard_constraints:
     seed=r"\d+",
 
 
+# `cp /dev/stdin` would give the file the mode of a pipe, which is private.
 rule write_experiment:
     output:
         flow.resolved,
@@ -23,7 +24,7 @@ rule write_experiment:
     params:
         content=flow.experiment_text,
     shell:
-        "printf %s {params.content:q} | logged {log:q} cp /dev/stdin {output:q}"
+        "printf %s {params.content:q} | logged {log:q} sh -c 'cat > \"$0\"' {output:q}"
 
 
 # What trains and decodes does not depend on this file, or a new label would train again, but has
@@ -38,7 +39,7 @@ rule write_run:
     params:
         content=flow.run_text,
     shell:
-        "printf %s {params.content:q} | logged {log:q} cp /dev/stdin {output:q}"
+        "printf %s {params.content:q} | logged {log:q} sh -c 'cat > \"$0\"' {output:q}"
 
 
 rule train_run:

@@ -51,6 +51,9 @@ def schema(kind: type[Strict]) -> Schema:
                 _close(own[name], sections[section]["properties"])
         if "options" in own:
             _close(own["options"], _layer())
+        for item in own.get("models", {}).get("items", {}).get("anyOf", []):
+            if item["type"] == "object":
+                item["additionalProperties"] = _variant(made["$defs"])
         for known in own.values():
             if "patternProperties" in known:
                 known["additionalProperties"] = False
@@ -68,6 +71,21 @@ def _close(part: Schema, properties: Schema) -> None:
     part["properties"] = deepcopy(properties)
     for known in part["properties"].values():
         known.pop("default", None)
+
+
+def _variant(definitions: Schema) -> Schema:
+    """What a variant of a model may hold: its base, and what a model's file may, of which it says a part."""
+    model = schema(ModelConfig)
+    definitions |= model["$defs"]
+    properties: Schema = {"from": {"type": "string", "description": "the model that it is a variant of"}}
+    for name, known in model["properties"].items():
+        if name in COMPONENTS:
+            # Options without a kind change those of the base; a plugin may add kinds.
+            known = {"description": known["description"], "anyOf": [{"type": "string"}, {"type": "object"}]}
+        properties[name] = known
+    closed: Schema = {"type": "object"}
+    _close(closed, properties)
+    return closed
 
 
 def _layer() -> Schema:

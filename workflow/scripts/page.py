@@ -26,5 +26,6 @@ if __name__ == "__main__":
         summaries=by_task(files.data),
         gold=by_task(files.gold),
         texts=Path(snakemake.params.texts),
+        left_out=list(snakemake.params.left_out),
     )
     write(shown, out)

@@ -7,8 +7,9 @@
 
 A run is restored if its data and its training configuration are those of FILE, whatever the
 experiment is called; the others are trained. So a model, a seed or a table can be added without
-training all the rest again. Weights are not stored:
-what needs them, such as an ensemble or a heat map of another model, has its models trained.
+training all the rest again. Weights are not stored, and neither are texts of some data. Tables and
+figures that need them are left out of the page, and named here. Whoever asks Snakemake for one by
+name has its models trained.
 """
 
 import argparse
@@ -17,29 +18,43 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from pam.experiment import load_plan
-from pam.io import UserError
-from pam.reporting.reference import Name, restore, run_path
+from pam.io import UserError, write_utf8
+from pam.reporting.reference import Outcome, restore, run_path
+from pam.restored import Name
+from pam.workflow import ReportFiles, Workflow
 
 
 def listed(names: list[Name]) -> str:
     return "".join(f"\n  {run_path(name)}" for name in names)
 
 
+def report(outcome: Outcome, shown: ReportFiles) -> None:
+    """Say which runs were restored, which are trained, and what the page leaves out."""
+    print(f"{len(outcome.restored)} runs restored, {len(outcome.present)} already there")
+    print(f"{len(outcome.missing)} not stored, to be trained{listed(outcome.missing)}")
+    print(f"{len(outcome.differing)} configured otherwise, to be trained{listed(outcome.differing)}")
+    if outcome.again:
+        print(f"{len(outcome.again)} trained again, as those start from their weights{listed(outcome.again)}")
+    texts = shown.left_out_texts()
+    if texts:
+        print("Weights are not stored. So the page has no, or not the whole:")
+        print("".join(f"  {text}\n" for text in texts), end="")
+        print("To have one made, and the runs trained that it needs, ask Snakemake for its file by name.")
+
+
 def main() -> int:
+    write_utf8()
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("stored", type=Path, help="folder under results/reference/")
     parser.add_argument("results", type=Path, help="folder of the experiment's results")
     parser.add_argument("--configfile", type=Path, required=True, help="its configuration")
     args = parser.parse_args()
     try:
-        found = restore(args.stored, args.results, load_plan(files=[args.configfile]))
+        flow = Workflow(None, [str(args.configfile)], args.results)
+        report(restore(args.stored, args.results, flow.plan), ReportFiles(flow))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(f"{len(found.restored)} runs restored, {len(found.present)} already there")
-    print(f"{len(found.missing)} not stored, to be trained{listed(found.missing)}")
-    print(f"{len(found.differing)} configured otherwise, to be trained{listed(found.differing)}")
     return 0
 
 

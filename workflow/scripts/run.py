@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from pam.io import UserError, read_yaml  # noqa: E402
+from pam.io import UserError, check_configfiles, read_yaml, write_utf8  # noqa: E402
 from pam.progress import EXPECTED, LINES  # noqa: E402
 
 CHECK = [sys.executable, "-m", "pam", "check", "--brief"]
@@ -51,9 +51,11 @@ def modified(path: Path) -> float | None:
 
 def main(arguments: list[str]) -> int:
     """Runs; the exit code is Snakemake's."""
+    write_utf8()
     os.chdir(ROOT)
     chosen = of_experiment(arguments)
     try:
+        check_configfiles(chosen["configfile"])
         page = page_of(chosen["configfile"], chosen["config"])
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -65,7 +67,8 @@ def main(arguments: list[str]) -> int:
 def run(arguments: list[str], chosen: dict[str, list[str]], page: Path, expected: Path) -> int:
     """Checks, then runs Snakemake, which is told in the file `expected` how long each training will take."""
     given = [word for option, words in chosen.items() if words for word in (f"--{option}", *words)]
-    checked = subprocess.run([*CHECK, "--expected", str(expected), *given], stdout=subprocess.PIPE, text=True)
+    command = [*CHECK, "--expected", str(expected), *given]
+    checked = subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8")
     if checked.returncode == 2:  # it has said what is wrong
         return 2
     for line in checked.stdout.splitlines():

@@ -13,11 +13,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from pam.io import UserError
+from pam.io import UserError, write_utf8
 from pam.reporting.reference import store
 
 
 def main() -> int:
+    write_utf8()
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("results", type=Path, help="folder of an experiment that has run")
     parser.add_argument("out", type=Path, help="folder under results/reference/")

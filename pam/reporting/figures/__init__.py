@@ -15,6 +15,7 @@ from typing import Any
 from pam.io import unknown
 from pam.reporting import style
 from pam.reporting.figures import attention, curves, models
+from pam.reporting.runs import LeftOutError
 
 KINDS: dict[str, Callable[..., style.Drawing]] = {
     "quality": models.quality, "gains": models.gains, "cost": models.cost,
@@ -66,4 +67,9 @@ def write(kind: str, words: Sequence[str], program: str | None = None) -> None:
     options = vars(parser.parse_args(words))
     out = options.pop("out")
     with style.styled():
-        style.save(KINDS[kind](**options), out)
+        try:
+            drawing = KINDS[kind](**options)
+        except LeftOutError as error:
+            # The page shows why, where it would have shown the metric.
+            drawing = style.in_words(f"Left out: {error.message}.")
+        style.save(drawing, out)

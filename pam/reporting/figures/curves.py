@@ -81,7 +81,7 @@ def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> s
     several = len({one.seed for task in tasks.values() for own in task.values() for one in own}) > 1
     title = "mean over seeds; thin lines: each seed" if several else None
     names = runs.labels(tasks)
-    listed = {model: names[model] for model in [*known.models, *names] if model in names}
+    listed = {model: names[model] for model in [*known.model_names, *names] if model in names}
     style.legend_models(figure, listed, title=title, marker=None)
     return style.Drawing(figure, _measured(every))
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -20,9 +22,10 @@ from pam.io import UserError, unknown
 from pam.reporting import style
 from pam.reporting.catalogue import load_papers
 from pam.reporting.comparison import Inputs, Row, compare, frame_of
-from pam.reporting.runs import load_experiment, load_runs
+from pam.reporting.runs import DEVICES, load_experiment, load_runs
 
 NAMES = ("task", "model", "metric")  # columns of the data
+AXIS_LETTERS = 84  # of words below an axis, in the width of a figure
 
 
 def compared(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> list[Row]:
@@ -71,47 +74,90 @@ def gains(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, pa
     return style.Drawing(_line_per_model(marks, axis, "ours, paired", zero=True), drawn[columns])
 
 
-def cost(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> style.Drawing:
-    """A metric against CPU (or GPU) seconds of training and decoding.
+class CostPanel(NamedTuple):
+    """What a task's models cost on one device: each row with its seconds, and the models that have none there."""
 
-    An ensemble costs what its members do, besides its own decoding.
+    device: str
+    costs: list[tuple[Row, float]]
+    without: list[Row]
+
+
+def cost(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> style.Drawing:
+    """A metric against seconds of training and decoding, a panel for each device that models ran on.
+
+    An ensemble costs what its members do, besides its own decoding. Below a panel stand the models that it leaves out.
 
     Raises:
         UserError: no run's cost is known.
     """
     rows = compared(experiment, scores, metric, paper, paper_table)
-    on_gpu = any(row.gpu_s for row in rows)
-    costs = [(row, _seconds(row, rows, on_gpu)) for row in rows]
-    spent = [(row, seconds) for row, seconds in costs if seconds is not None]
-    if not spent:
+    panels = [panel for task in dict.fromkeys(row.task for row in rows) for panel in _cost_panels(task, rows)]
+    if not panels:
         raise UserError("no cost is known", hint="score the runs again with --training")
+    by_task: dict[str, list[str]] = {}
+    for panel in panels:
+        by_task.setdefault(panel.costs[0][0].task, []).append(panel.device)
+    across = style.ACROSS if all(devices == ["CPU"] for devices in by_task.values()) else 2
+    letters = AXIS_LETTERS // min(across, len(panels))
 
-    def draw(task: list[tuple[Row, float]], panel: Axes) -> None:
-        far = far_out([row.mean for row, _ in task])
-        for place, (row, seconds) in enumerate(task):
-            if place not in far:
-                color, ends = style.look(row.model).color, (row.low, row.high)
-                panel.plot([seconds] * 2, ends, color=color, lw=1.4)
-                style.draw_ours(panel, row.model, seconds, row.mean)
-        outliers = [Outlier(row.model, row.mean, seconds) for row, seconds in (task[place] for place in far)]
-        pin(panel, outliers, across=False)
-        panel.margins(x=0.1)
-        panel.set_ylabel(_worded(task[0][0].metric))
-        panel.set_xlabel(f"{'GPU' if on_gpu else 'CPU'} seconds of training and decoding")
+    def draw(panel: CostPanel, axes: Axes) -> None:
+        far = far_out([row.mean for row, _ in panel.costs])
+        for index, (row, seconds) in enumerate(panel.costs):
+            if index not in far:
+                color = style.look(row.model).color
+                axes.plot([seconds] * 2, (row.low, row.high), color=color, lw=1.4)
+                style.draw_ours(axes, row.model, seconds, row.mean)
+        outliers = [Outlier(row.model, row.mean, seconds) for row, seconds in (panel.costs[index] for index in far)]
+        pin(axes, outliers, across=False)
+        axes.margins(x=0.1)
+        axes.set_ylabel(_worded(panel.costs[0][0].metric))
+        words = [f"{panel.device} seconds of training and decoding"]
+        if panel.without:
+            names = ", ".join(row.label for row in panel.without)
+            words.append(fill(f"Not measured on a {panel.device} alone: {names}", letters, break_on_hyphens=False))
+        axes.set_xlabel("\n".join(words))
 
-    figure = style.draw_tasks([(task[0][0].task_label, task) for task in _by_task(spent)], draw, 3.1)
-    style.legend_models(figure, {row.model: row.label for row, _ in spent}, ls="none", ms=7)
-    seconds = {f"{'gpu' if on_gpu else 'cpu'}_seconds": [own for _, own in spent]}
-    drawn = frame_of([row for row, _ in spent])[[*NAMES, "mean", "low", "high"]]
-    return style.Drawing(figure, drawn.assign(**seconds))
+    labeled = []
+    for panel in panels:
+        row = panel.costs[0][0]
+        is_divided = by_task[row.task] != ["CPU"]
+        labeled.append((f"{row.task_label}, on a {panel.device}" if is_divided else row.task_label, panel))
+    figure = style.draw_tasks(labeled, draw, 3.1, most=across)
+    shown = {row.model: row.label for panel in panels for row, _ in panel.costs}
+    style.legend_models(figure, shown, ls="none", ms=7)
+    return style.Drawing(figure, _cost_data(rows, panels))
 
 
-def _seconds(row: Row, rows: Sequence[Row], on_gpu: bool) -> float | None:
-    """A row's cost with that of the members of an ensemble; None where one is unknown."""
+def _cost_panels(task: str, rows: Sequence[Row]) -> list[CostPanel]:
+    """Return the panels of a task, one for each device on which a model was both trained and decoded."""
+    panels = []
+    own = [row for row in rows if row.task == task]
+    for device in DEVICES:
+        seconds = [(row, _seconds(row, rows, device)) for row in own]
+        costs = [(row, spent) for row, spent in seconds if spent is not None]
+        if costs:
+            panels.append(CostPanel(device, costs, [row for row, spent in seconds if spent is None]))
+    return panels
+
+
+def _cost_data(rows: Sequence[Row], panels: Sequence[CostPanel]) -> pd.DataFrame:
+    """Return the rows of the tasks that are drawn, with a column of seconds for each device, empty where not drawn."""
+    devices = [device for device in DEVICES if any(panel.device == device for panel in panels)]
+    spent = {(panel.device, row.task, row.model): own for panel in panels for row, own in panel.costs}
+    tasks = {panel.costs[0][0].task for panel in panels}
+    shown = [row for row in rows if row.task in tasks]
+    frame = frame_of(shown)[[*NAMES, "mean", "low", "high"]]
+    for device in devices:
+        frame[f"{device.lower()}_seconds"] = [spent.get((device, row.task, row.model)) for row in shown]
+    return frame
+
+
+def _seconds(row: Row, rows: Sequence[Row], device: str) -> float | None:
+    """A row's cost on a device with that of the members of an ensemble; None where one is unknown."""
     of_task = {other.model: other for other in rows if other.task == row.task}
-    known = [_seconds(of_task[one], rows, on_gpu) for one in row.members if one in of_task]
-    parts = [row.gpu_s if on_gpu else row.cpu_s, *known]
-    if None in parts or len(known) < len(row.members):
+    members = [_seconds(of_task[member], rows, device) for member in row.members if member in of_task]
+    parts = [row.seconds.get(device), *members]
+    if None in parts or len(members) < len(row.members):
         return None
     return sum(part or 0.0 for part in parts)
 

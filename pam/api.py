@@ -1,0 +1,388 @@
+"""The library: a trained model that reads and writes text, `pam.load(...)`.
+
+    import pam
+
+    model = pam.load("results/quick/de-noun/postr-joint/seed1")
+    model.predict(["Haus\tcase=dative,number=plural"])
+    model.score(["Haus\tcase=dative,number=plural"], ["Häusern"])
+    model.attention("Haus\tcase=dative,number=plural").plot()
+
+A source is what the command `predict` reads as one line: a sentence, a text to be summarized, a lemma with its
+features behind a tab, or the name of a `.npy` file with the frames of a clip. A target is a sentence or a form as
+people write it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pam.data.dataset import padded
+from pam.data.vocabulary import ended
+from pam.decoding.generator import HINT, Generator
+from pam.decoding.search import Sampling
+from pam.io import UserError, parse
+from pam.models.checkpoint import SavedModel, load_model
+from pam.run_folder import RunFolder
+from pam.runtime.devices import choose_device, enough_for
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+END = "</s>"
+"""The end symbol in attention maps."""
+
+PRETRAINED = "pretrained:"
+PRETRAINED_FOLDER = Path(__file__).parent / "pretrained"
+EXPORTED_SUFFIX = ".pam"
+LARGEST_MODEL = 4 * 2**30  # bytes of an exported model's files together
+INCHES_PER_SYMBOL = 0.28
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One output for a source.
+
+    Attributes:
+        text: the output as people write it.
+        score: what outputs of a source are ranked by; without a length penalty it is `log_prob`.
+        log_prob: log p(text | source) in nats, end symbol included.
+        complete: False if the length limit cut the output short.
+    """
+
+    text: str
+    score: float
+    log_prob: float
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Score:
+    """The likelihood of a target, symbol by symbol.
+
+    Attributes:
+        symbols: n target symbols, the end symbol included.
+        log_probs: (n,) log p(y_t | y_<t, x) in nats.
+    """
+
+    symbols: list[str]
+    log_probs: Floats
+
+    @property
+    def log_prob(self) -> float:
+        """log p(target | source) in nats."""
+        return float(self.log_probs.sum())
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean negative log-likelihood of a symbol."""
+        return float(np.exp(-self.log_probs.mean()))
+
+
+@dataclass(frozen=True)
+class AttentionMap:
+    """The attention of n target symbols, end symbol included, over m source positions; each row sums to one.
+
+    Attributes:
+        label: the model's name in tables.
+        source: m source symbols.
+        target: n target symbols.
+        prior: (n, m) attention before the target symbol is seen.
+        alignment: (n, m) what is fed to the next decoder state: of Postr-Joint the posterior, of Soft the prior.
+        posterior: (n, m) attention once the target symbol is seen (equation 12 of Shankar and Sarawagi 2019); None
+            for models in which a position has no likelihood of its own.
+    """
+
+    label: str
+    source: list[str]
+    target: list[str]
+    prior: Floats
+    alignment: Floats
+    posterior: Floats | None
+
+    def plot(self, axes: Axes | None = None, which: str = "alignment") -> Axes:
+        """Draw a heat map: source symbols downwards, target symbols to the right.
+
+        Args:
+            axes: where to draw; None: a new figure.
+            which: `prior`, `alignment` or `posterior`.
+
+        Raises:
+            UserError: the model has no such attention.
+        """
+        import matplotlib.pyplot as plt
+
+        weights = getattr(self, which) if which in ("prior", "alignment", "posterior") else None
+        if weights is None:
+            hint = "use `prior` or `alignment`, or a model with `marginalization: output`"
+            raise UserError(f"{self.label} has no attention of the kind `{which}`", hint=hint)
+
+        if axes is None:
+            width = 1.5 + INCHES_PER_SYMBOL * len(self.target)
+            height = 1.5 + INCHES_PER_SYMBOL * len(self.source)
+            _, axes = plt.subplots(figsize=(width, height))
+
+        axes.imshow(weights.T, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="none")
+        axes.set_xticks(range(len(self.target)), self.target, rotation=90)
+        axes.set_yticks(range(len(self.source)), self.source)
+        axes.grid(visible=False)
+        axes.set_title(f"{self.label}, {which}")
+        return axes
+
+
+@dataclass(frozen=True, repr=False)
+class TrainedModel:
+    """A trained model with its vocabularies, made by `pam.load`.
+
+    Attributes:
+        saved: the parts: `saved.network` is the PyTorch module, `saved.source` and `saved.target` the vocabularies.
+        folder: the model folder that it was read from.
+    """
+
+    saved: SavedModel
+    folder: Path
+    _unpacked: tempfile.TemporaryDirectory[str] | None = None
+
+    def __repr__(self) -> str:
+        return f"TrainedModel({self.label!r}, task={self.task!r}, parameters={self.parameters:,})"
+
+    @property
+    def label(self) -> str:
+        """The model's name in tables, such as `Postr-Joint`."""
+        return self.saved.run.label
+
+    @property
+    def task(self) -> str:
+        """The kind of task, such as `inflection` or `translation`."""
+        return self.saved.task
+
+    @property
+    def parameters(self) -> int:
+        """The number of trained numbers."""
+        return sum(parameter.numel() for parameter in self.saved.network.parameters())
+
+    def predict(
+        self,
+        sources: Sequence[str],
+        *,
+        beam: int | None = None,
+        n_best: int | None = None,
+        sample: bool = False,
+        temperature: float = 1.0,
+        seed: int = 1,
+        **decoding: Any,
+    ) -> list[Any]:
+        """Write the most probable output for each source.
+
+        Args:
+            sources: texts, any number of them; similar lengths are decoded side by side.
+            beam: hypotheses that are followed; None: what the run's configuration says.
+            n_best: outputs for each source; None: one, as a plain string.
+            sample: draw outputs in place of searching for the best, with `temperature` and `seed`.
+            decoding: further keys of the configuration's `decoding`, such as `length_penalty` or `batch_size`.
+
+        Returns:
+            A string for each source. With `n_best`, a list of `Prediction` for each source, the best first.
+
+        Raises:
+            UserError: a source is none for this model, or a key or its value is wrong.
+        """
+        settings = self._decoding(beam=beam, changed=decoding)
+        sampling = Sampling(temperature, seed) if sample else None
+        generator = Generator(self.saved, self.folder, settings, n_best=n_best or 1, sampling=sampling)
+
+        symbols = [self._source_symbols(text, number) for number, text in enumerate(sources)]
+        with enough_for(f"decoding {settings.batch_size} sources side by side", HINT):
+            hypotheses = generator(symbols)
+
+        if n_best is None:
+            return [outputs[0].text for outputs in hypotheses]
+        return [[_prediction(hypothesis) for hypothesis in outputs] for outputs in hypotheses]
+
+    @torch.no_grad()
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Score]:
+        """Compute log p(target | source), symbol by symbol.
+
+        Args:
+            sources, targets: as many of one as of the other.
+
+        Raises:
+            UserError: the numbers differ, a text is none for this model, or the model writes pointer actions.
+        """
+        if len(sources) != len(targets):
+            raise UserError(
+                f"{len(sources)} sources and {len(targets)} targets", hint="give one target for each source"
+            )
+        self._check_writes_symbols()
+        batch_size = self.saved.run.decoding.batch_size
+        scores: list[Score] = []
+        for first in range(0, len(sources), batch_size):
+            rows = slice(first, first + batch_size)
+            scores += self._score_batch(sources[rows], targets[rows], first)
+        return scores
+
+    @torch.no_grad()
+    def attention(self, source: str, target: str | None = None) -> AttentionMap:
+        """Look at what the model attends to while it writes a target.
+
+        Args:
+            target: the text that is written; None: the model's own output.
+
+        Raises:
+            UserError: a text is none for this model, or the model writes pointer actions.
+        """
+        self._check_writes_symbols()
+        source_symbols = self._source_symbols(source, 0)
+        if target is None:
+            (target,) = self.predict([source])
+        target_symbols = self._target_symbols(target)
+
+        batch = self._batch([source_symbols], [target_symbols])
+        forced = self.saved.network.teacher_force(*batch)
+
+        posterior = None
+        if self.saved.run.components.marginalization.gives_positions:
+            posterior = _array(forced.posterior[0])
+        return AttentionMap(
+            label=self.label,
+            source=[*map(str, source_symbols), *([END] if self.saved.source_eos else [])],
+            target=[*target_symbols, END],
+            prior=_array(forced.prior[0]),
+            alignment=_array(forced.alignment[0]),
+            posterior=posterior,
+        )
+
+    def unseen(self, source: str) -> list[str]:
+        """List the symbols of a source that the model never saw in training.
+
+        Raises:
+            UserError: the text is none for this model.
+        """
+        symbols = self._source_symbols(source, 0)
+        if self.saved.codec.units:  # a source of vectors has no vocabulary
+            return []
+        return [symbol for symbol in symbols if symbol not in self.saved.source]
+
+    def _score_batch(self, sources: Sequence[str], targets: Sequence[str], first: int) -> Iterator[Score]:
+        source_symbols = [self._source_symbols(text, number) for number, text in enumerate(sources, first)]
+        target_symbols = [self._target_symbols(text) for text in targets]
+        batch = self._batch(source_symbols, target_symbols)
+        with enough_for(f"scoring {len(sources)} targets side by side", HINT):
+            log_probs = self.saved.network.log_likelihood(*batch)
+        for row, symbols in enumerate(target_symbols):
+            yield Score([*symbols, END], _array(log_probs[row, : len(symbols) + 1]))
+
+    def _batch(
+        self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Sources (B, m), their lengths (B,) and targets (B, T), as the network takes them."""
+        longest = self.saved.run.decoding.max_source
+        device = next(self.saved.network.parameters()).device
+        read = [self.saved.read(source)[:longest] for source in sources]
+        lengths = torch.tensor([len(source) for source in read], device=device)
+        ids = [
+            torch.tensor(ended(self.saved.target_ids(target, source)))
+            for target, source in zip(targets, sources, strict=True)
+        ]
+        return padded(read).to(device), lengths, padded(ids).to(device)
+
+    def _source_symbols(self, text: str, number: int) -> Sequence[str]:
+        codec = self.saved.codec
+        try:
+            return codec.source_symbols(codec.typed_source(text))
+        except UserError as error:
+            raise UserError(f"source {number}: {error.message}", hint=error.hint) from error
+
+    def _target_symbols(self, text: str) -> list[str]:
+        codec = self.saved.codec
+        return codec.target_symbols(codec.typed_target(text))
+
+    def _decoding(self, beam: int | None, changed: dict[str, Any]) -> Any:
+        """The run's settings of decoding with some of them changed."""
+        settings = self.saved.run.decoding
+        values = settings.model_dump() | {"length_penalties": []} | changed
+        if beam is not None:
+            values["beam"] = beam
+        return parse(type(settings), values)
+
+    def _check_writes_symbols(self) -> None:
+        if self.saved.run.components.targets == "actions":
+            raise UserError(
+                f"{self.label} writes pointer actions, of which a text does not tell",
+                hint="choose a model with `targets: symbols`",
+            )
+
+
+def load(name: str | Path, device: str = "cpu") -> TrainedModel:
+    """Load a trained model.
+
+    Args:
+        name: the folder of a run, `results/EXPERIMENT/TASK/MODEL/seedK`; a model folder; a file that
+            `python -m pam export` wrote; or `pretrained:NAME` for a model that comes with the package.
+        device: `cpu`, `cuda`, or `auto`.
+
+    Raises:
+        UserError: there is no such model, or its files are damaged.
+    """
+    path = find(name)
+    if not path.is_file():
+        return TrainedModel(load_model(path, choose_device(device)), path)
+
+    unpacked = unpack(path)
+    folder = Path(unpacked.name)
+    try:
+        saved = load_model(folder, choose_device(device))
+    except UserError as error:
+        raise UserError(error.message, file=path, hint="export the model again") from error
+    return TrainedModel(saved, folder, unpacked)
+
+
+def find(name: str | Path) -> Path:
+    """Return where the model folder or the exported file of a name should be; see `load`.
+
+    Raises:
+        UserError: no pretrained model has this name.
+    """
+    if str(name).startswith(PRETRAINED):
+        wanted = str(name).removeprefix(PRETRAINED)
+        if wanted not in pretrained():
+            known = ", ".join(pretrained()) or "none"
+            raise UserError(f"no pretrained model `{wanted}`", hint=f"known: {known}")
+        return PRETRAINED_FOLDER / f"{wanted}{EXPORTED_SUFFIX}"
+
+    run = RunFolder(Path(name))
+    return run.model if run.model.is_dir() else run.path
+
+
+def pretrained() -> list[str]:
+    """List the names of the models that come with the package."""
+    files = sorted(PRETRAINED_FOLDER.rglob(f"*{EXPORTED_SUFFIX}"))
+    return [file.relative_to(PRETRAINED_FOLDER).with_suffix("").as_posix() for file in files]
+
+
+def unpack(path: Path) -> tempfile.TemporaryDirectory[str]:
+    """Unpack an exported file into a folder that goes when the returned object does."""
+    from pam.data.archives import extract_all
+
+    unpacked = tempfile.TemporaryDirectory(prefix="pam-model-")
+    extract_all(path, Path(unpacked.name), LARGEST_MODEL)
+    return unpacked
+
+
+def _prediction(hypothesis: Any) -> Prediction:
+    output = hypothesis.output
+    return Prediction(text=hypothesis.text, score=output.score, log_prob=output.log_prob, complete=output.complete)
+
+
+def _array(values: Tensor) -> Floats:
+    return values.detach().double().cpu().numpy()

@@ -1,0 +1,197 @@
+"""A trained model as one file or one folder, to be shared: `python -m pam export`.
+
+The layout is what model hubs expect: README.md, the model card with its YAML head; config.json; model.safetensors.
+The vocabularies and the files of the codec lie beside them. A file is a zip archive of that folder, the same bytes
+each time.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch import Tensor
+
+from pam.api import EXPORTED_SUFFIX
+from pam.data.dataset import SUMMARY
+from pam.evaluation.scores import Scores
+from pam.io import UserError, atomic_write, read_json, write_json, write_text
+from pam.models.checkpoint import EXPORTED_WEIGHTS, WEIGHTS, SavedModel, load_model, load_tensors, save_tensors
+from pam.run_folder import RunFolder
+
+CARD = "README.md"
+CONFIG_JSON = "config.json"
+ZIP_DATE = (1980, 1, 1, 0, 0, 0)  # of each file in the archive, so that its bytes tell of nothing but content
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a run's folder tells of a model; what is missing there stays empty.
+
+    Attributes:
+        training: the content of training.json: cost, hardware, command.
+        scores: the content of scores.json.
+        data: the content of the prepared data's summary.json: title, licence, citation.
+    """
+
+    training: Mapping[str, Any]
+    scores: Scores | None
+    data: Mapping[str, Any]
+
+    @classmethod
+    def of_run(cls, run: RunFolder) -> Origin:
+        """Read what is known of a run."""
+        training = read_json(run.training) if run.training.is_file() else {}
+        summary = run.data("test") / SUMMARY
+        data = read_json(summary) if summary.is_file() else {}
+
+        scores = None
+        scores_file = run.scores("test")
+        if scores_file.is_file():
+            scores = Scores.model_validate_json(scores_file.read_bytes())
+        return cls(training, scores, data)
+
+
+def export(run: RunFolder, out: Path, half: bool = False) -> None:
+    """Write the model of a run, with its card, as a file or as a folder.
+
+    Args:
+        out: a name that ends in `.pam` is a file; any other is a folder, which must not exist or be empty.
+        half: whether weights are stored in float16, in half the bytes.
+
+    Raises:
+        UserError: the run has no model, or the folder has something in it.
+    """
+    model = load_model(run.model)
+    origin = Origin.of_run(run)
+    is_file = out.suffix == EXPORTED_SUFFIX
+    if not is_file and out.exists() and any(out.iterdir()):
+        hint = f"name a new folder, or a file that ends in {EXPORTED_SUFFIX}"
+        raise UserError("the folder is not empty", file=out, hint=hint)
+
+    with tempfile.TemporaryDirectory(prefix="pam-export-") as temporary:
+        folder = Path(temporary)
+        write_folder(model, run.model, origin, folder, half)
+        if is_file:
+            pack(folder, out)
+        else:
+            shutil.copytree(folder, out, dirs_exist_ok=True, copy_function=shutil.copyfile)
+
+
+def write_folder(model: SavedModel, model_folder: Path, origin: Origin, out: Path, half: bool) -> None:
+    """Write all files of an exported model into an empty folder."""
+    for path in sorted(model_folder.iterdir()):
+        if path.is_file() and path.name != WEIGHTS and not path.name.startswith("."):
+            shutil.copyfile(path, out / path.name)
+
+    tensors, notes = load_tensors(model_folder / WEIGHTS)
+    if half:
+        tensors = {name: halved(tensor) for name, tensor in tensors.items()}
+    save_tensors(out / EXPORTED_WEIGHTS, tensors, notes)
+
+    described = {"model_type": "pam", "task": model.task} | model.run.model_dump(mode="json")
+    write_json(out / CONFIG_JSON, described)
+    write_text(out / CARD, card(model, origin))
+
+
+def halved(tensor: Tensor) -> Tensor:
+    """Return a tensor in float16, or as it is if it holds whole numbers."""
+    return tensor.to(torch.float16) if tensor.is_floating_point() else tensor
+
+
+def pack(folder: Path, out: Path) -> None:
+    """Write a folder's files as a zip archive, whole or not at all."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(out) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        for path in sorted(folder.iterdir()):
+            info = zipfile.ZipInfo(path.name, date_time=ZIP_DATE)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, path.read_bytes())
+
+
+# The card.
+
+
+def card(model: SavedModel, origin: Origin) -> str:
+    """Return the model card: a YAML head for hubs, then text for people."""
+    run = model.run
+    title = f"{run.label} on {origin.data.get('title', run.task)}"
+    parts = [
+        f"---\n{yaml.safe_dump(card_head(model, origin), sort_keys=False, allow_unicode=True)}---",
+        f"# {title}",
+        f"A model of the kind of task `{model.task}` from the experiment `{run.experiment}`, seed "
+        f"{run.seed}.{cited(run.components.source)}",
+        "## Use",
+        '```python\nimport pam\n\nmodel = pam.load("PATH OF THIS FILE OR FOLDER")\nmodel.predict([...])\n```',
+        "## Data",
+        data_text(origin.data),
+        "## Scores on the test split",
+        scores_text(origin.scores),
+        "## Training",
+        training_text(origin.training),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def card_head(model: SavedModel, origin: Origin) -> dict[str, Any]:
+    """Return the keys by which model hubs sort and show a model."""
+    head: dict[str, Any] = {"library_name": "pam", "tags": ["posterior-attention", model.task]}
+    licence = origin.data.get("licence")
+    if licence:
+        head["license"] = "other"
+        head["license_name"] = licence
+    dataset = origin.data.get("dataset")
+    if dataset:
+        head["datasets"] = [dataset]
+    if origin.scores is not None:
+        head["metrics"] = list(origin.scores.metrics)
+    return head
+
+
+def cited(source: str | None) -> str:
+    return f" The model is that of {source}." if source else ""
+
+
+def data_text(data: Mapping[str, Any]) -> str:
+    """Say what the model was trained on, by whom it was made, and under which licence."""
+    if not data:
+        return "Nothing is known of the data: the run's folder had no summary of them."
+    lines = [f"{data['title']} (`{data['dataset']}`)."]
+    if data.get("citation"):
+        lines.append(f"Source: {data['citation']}.")
+    lines.append(f"Licence of the data: {data.get('licence', 'unknown')}.")
+    return "\n".join(lines)
+
+
+def scores_text(scores: Scores | None) -> str:
+    """Return a table of metrics with their bootstrap intervals."""
+    if scores is None:
+        return "The run was not scored."
+    lines = ["| metric | value | 95 % interval | of |", "| --- | --: | --: | --: |"]
+    for name, value in scores.metrics.items():
+        unit = f" {value.unit}" if value.unit else ""
+        interval = f"[{value.low:.2f}, {value.high:.2f}]"
+        lines.append(f"| {name} | {value.value:.2f}{unit} | {interval} | {value.n:,} |")
+    return "\n".join(lines)
+
+
+def training_text(training: Mapping[str, Any]) -> str:
+    """Say how the model was trained: epochs, cost, hardware, command."""
+    if not training:
+        return "Nothing is known of the training: the run's folder had no record of it."
+    hardware = training["hardware"]
+    machine = hardware.get("gpu") or hardware.get("cpu")
+    return (
+        f"{training['parameters']:,} parameters, {training['epochs']} epochs, of which number "
+        f"{training['best_epoch']} was kept; {training['cpu_s']:.0f} CPU seconds on {machine}, "
+        f"torch {training['versions']['torch']}.\n\n"
+        f"```sh\n{training['command']}\n```"
+    )

@@ -1,0 +1,487 @@
+"""p(y_t | y_<t, x): the distribution of the next symbol, the same in training, search and analysis.
+
+A row is a hypothesis of a step or, where targets are given, a token of a batch: time joins rows
+(`TokenDistribution.cat`), so that what no later step waits for is computed once for all tokens.
+Nothing is computed before it is asked for.
+
+Shapes: n rows, m source positions, D units of an encoder state, H of a decoder state, R of the
+readout, V target symbols; k contexts that a row's symbol may come from: one, or one per position.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from pam.models.logspace import ZERO, is_most_probable, is_nucleus, is_possible
+from pam.models.output_kernels import Mixture, PositionLikelihood, mixture_log_likelihood
+from pam.models.packing import PackedTargets, joined, rows_of, taken
+from pam.models.posterior import Posterior, bayes
+from pam.models.search_layer import SearchedMixture, SearchLayer
+
+# What rows are made from.
+
+
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """What a step attends to, before its symbol is chosen."""
+
+    query: Tensor  # (n, H) s_t
+    log_prior: Tensor  # (n, m) log of the alignment before y_t is seen
+    shift: Tensor | None = None  # (n, D) what the latent adds to a context, or None
+    cost: Tensor | None = None  # (n,) nats that the objective pays for that, or None
+    gumbel: Tensor | None = None  # (n, m) the noise of the step, or None
+
+    @cached_property
+    def prior(self) -> Tensor:
+        """(n, m) the alignment before y_t is seen."""
+        return self.log_prior.exp()
+
+    def select(self, rows: Tensor) -> Attention:
+        """Keep some rows."""
+        return Attention(
+            query=rows_of(self.query, rows),
+            log_prior=rows_of(self.log_prior, rows),
+            shift=taken(self.shift, rows),
+            cost=taken(self.cost, rows),
+            gumbel=taken(self.gumbel, rows),
+        )
+
+    @classmethod
+    def cat(cls, steps: Sequence[Attention]) -> Attention:
+        """Join the rows of many steps."""
+        return cls(
+            query=torch.cat([step.query for step in steps]),
+            log_prior=torch.cat([step.log_prior for step in steps]),
+            shift=joined([step.shift for step in steps]),
+            cost=joined([step.cost for step in steps]),
+            gumbel=joined([step.gumbel for step in steps]),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class SourceReadout:
+    """The output layer over a batch of sources, with the kernels that compute it for given symbols.
+
+    p(y | x) = softmax(W_o tanh(x) + b_o), of which x is a sum of W_s s + b and W_x c.
+    """
+
+    weight: Tensor  # (V, R) W_o
+    bias: Tensor  # (V,) b_o
+    project: Callable[[Tensor], Tensor]  # a query s (n, H) to W_s s + b (n, R)
+    of_context: Callable[[Tensor], Tensor] | None = None  # c to W_x c; None: contexts come as W_x c
+    views: Tensor | None = None  # (B, m, R) W_x h_a, where positions have outputs of their own
+    beam: int = 1  # rows of each sentence in a step
+    bf16: bool = False  # whether large products are taken in bfloat16
+    search_layer: SearchLayer | None = None  # of a search, whose steps ask for all symbols first
+
+    @cached_property
+    def likelihood(self) -> PositionLikelihood | None:
+        """The kernel of p(y_t | s_t, h_a) for steps that feed it back; None: a step of a search has
+        computed it for all symbols."""
+        if self.search_layer is not None:
+            return None
+        assert self.views is not None
+        return PositionLikelihood(self.views, self.weight, self.bias, self.bf16)
+
+    @cached_property
+    def layer(self) -> SearchLayer:
+        """The kernel of p(y | s_t, x) for all symbols, without gradients."""
+        return self.search_layer or SearchLayer(self.weight, self.bias, self.beam)
+
+    def select(self, sentences: Tensor) -> SourceReadout:
+        """Keep some sentences."""
+        return replace(self, views=taken(self.views, sentences))
+
+
+@dataclass(frozen=True, eq=False)
+class OutputRows:
+    """What a distribution of each kind is made from."""
+
+    readout: SourceReadout
+    attention: Attention
+    shift: Tensor | None = None  # (n, R) what a latent vector of the sentence adds to W_s s
+    packed: PackedTargets | None = None  # the tokens that rows are; None: they are those of a step
+
+    @cached_property
+    def projected(self) -> Tensor:
+        """(n, R) W_s s + b, with what a latent vector of the sentence adds."""
+        projected = self.readout.project(self.attention.query)
+        return projected if self.shift is None else projected + self.shift
+
+    @property
+    def sentences(self) -> Tensor:
+        """(n,) the sentence of each row."""
+        if self.packed is not None:
+            return self.packed.sentences
+        query = self.attention.query
+        return torch.arange(len(query), device=query.device) // self.readout.beam
+
+    def mixture(
+        self,
+        hidden: Tensor,
+        symbols: Tensor,
+        log_weights: Tensor,
+        kept: Tensor,
+        views: Tensor | None = None,
+        rest: Tensor | None = None,
+    ) -> Tensor:
+        """log (sum_k exp(log_weights(k)) p(y | k) + exp(rest)), (n,), over the contexts `kept` (n, k)."""
+        return mixture_log_likelihood(
+            views=views,
+            query=hidden,
+            weights=log_weights,
+            weight=self.readout.weight,
+            bias=self.readout.bias,
+            given=Mixture(symbols, kept, self.sentences, summed=True, bf16=self.readout.bf16),
+            rest=rest,
+        )
+
+    def select(self, rows: Tensor) -> OutputRows:
+        """Keep some hypotheses, each in the place of one of the same sentence."""
+        return OutputRows(self.readout, self.attention.select(rows), taken(self.shift, rows))
+
+    @classmethod
+    def cat(cls, steps: Sequence[OutputRows], packed: PackedTargets) -> OutputRows:
+        """Join the rows of all steps."""
+        attention = Attention.cat([step.attention for step in steps])
+        shift = joined([step.shift for step in steps])
+        return cls(steps[0].readout, attention, shift, packed)
+
+
+# The distribution.
+
+
+class Origin(NamedTuple):
+    """Whether n rows generate or copy."""
+
+    p_gen: Tensor  # (n,) probability that a symbol is generated, whichever it is
+    copied: Tensor  # (n,) log p(y_t, and it is copied)
+
+
+class TokenDistribution(ABC):
+    """p(y_t | y_<t, x) of n rows."""
+
+    attention: Attention  # what its rows attend to, in a model of components
+    gives_positions = False  # whether each position has a likelihood of its own
+    _evidence: tuple[Tensor, Tensor] | None = None  # symbols whose posterior is known; their log p
+
+    @abstractmethod
+    def log_probs(self) -> Tensor:
+        """log p of every symbol, (n, V), of which no gradient is kept. Whoever asks may overwrite
+        it, and the next call, of any step, does."""
+
+    def log_prob(self, symbols: Tensor) -> Tensor:
+        """log p(y_t | y_<t, x) of symbols (n,): (n,). It is there already where the posterior has
+        been asked for."""
+        if self._evidence is not None and self._evidence[0] is symbols:
+            return self._evidence[1]
+        return self._log_prob(symbols)
+
+    def _log_prob(self, symbols: Tensor) -> Tensor:
+        return self.log_probs().gather(1, symbols[:, None]).squeeze(1)
+
+    def posterior(self, symbols: Tensor) -> Posterior:
+        """The alignment (n, m) given that symbols (n,) were written, by Bayes' rule."""
+        posterior = bayes(self.log_joint(symbols), self.truncated())
+        self._evidence = symbols, posterior.evidence
+        return posterior
+
+    def log_joint(self, symbols: Tensor) -> Tensor:
+        """log p(a, y_t | y_<t, x) of symbols (n,): (n, m)."""
+        raise NotImplementedError("positions have no likelihood of their own")
+
+    def expected_log_prob(self, weights: Tensor, symbols: Tensor) -> Tensor:
+        """sum_a weights(a) log p(y_t | s_t, h_a), (n,), of probabilities (n, m) and symbols (n,)."""
+        raise NotImplementedError("positions have no likelihood of their own")
+
+    def at(self, weights: Tensor) -> TokenDistribution:
+        """p(y_t | s_t, sum_a weights(a) h_a) for weights (n, m) that sum to one."""
+        raise NotImplementedError("positions have no likelihood of their own")
+
+    def exact(self) -> TokenDistribution:
+        """The same over all positions, where some are left out."""
+        return self
+
+    def positions(self) -> Tensor | None:
+        """How many positions are summed over, (n,); None: there is a single context."""
+        return None
+
+    def truncated(self) -> Tensor | None:
+        """Which sums are cut to K positions of more, (n,); None: none is."""
+        return None
+
+    def origin(self, symbols: Tensor) -> Origin | None:
+        """How symbols (n,) come to be written, where some can be copied; else None."""
+        return None
+
+    @abstractmethod
+    def select(self, rows: Tensor) -> TokenDistribution:
+        """Keep the hypotheses that stay, each in the place of one of the same sentence."""
+
+    @staticmethod
+    def cat(steps: Sequence[TokenDistribution], packed: PackedTargets) -> TokenDistribution:
+        """Join the steps of given targets: the distribution of all of their tokens. What posteriors
+        were computed at each step is kept, for `packed.symbols`."""
+        tokens = steps[0]._cat(steps, packed)
+        evidence = [step._evidence[1] for step in steps if step._evidence is not None]
+        if evidence:
+            tokens._evidence = packed.symbols, torch.cat(evidence)
+        return tokens
+
+    @classmethod
+    def _cat(cls, steps: Sequence[Self], packed: PackedTargets) -> Self:
+        raise NotImplementedError("no targets are given to it")
+
+
+class ContextDistribution(TokenDistribution):
+    """p(y) = sum_k p(k) p(y | s_t, c_k), with k contexts c_k; what `CopyMixture` can wrap."""
+
+    rows: OutputRows
+
+    @property
+    def attention(self) -> Attention:  # type: ignore[override]
+        return self.rows.attention
+
+    @property
+    def prior_shift(self) -> Tensor | None:
+        """(n, D) what a latent adds to the context that the prior gives, where there is one."""
+        return None
+
+    @abstractmethod
+    def of_contexts(self, values: Tensor) -> Tensor:
+        """The mean in each context of values (n, m) that positions have: (n, k)."""
+
+    @abstractmethod
+    def log_weights(self, log_gate: Tensor | None = None) -> Tensor:
+        """log p(k), (n, k), `ZERO` where a context is left out. If symbols are generated with
+        probability exp(log_gate), (n, k), a sum that is renormalized is so for those."""
+
+    @abstractmethod
+    def mixture(self, symbols: Tensor, log_weights: Tensor, rest: Tensor | None = None) -> Tensor:
+        """log (sum_k exp(log_weights(k)) p(y | s_t, c_k) + exp(rest)) of symbols (n,): (n,)."""
+
+    @abstractmethod
+    def probs(self, log_gate: Tensor) -> Tensor:
+        """sum_k exp(log_gate(k)) p(k) p(y | s_t, c_k) of every symbol, (n, V), without gradients."""
+
+    def _log_prob(self, symbols: Tensor) -> Tensor:
+        return self.mixture(symbols, self.log_weights())
+
+    def exact(self) -> ContextDistribution:
+        return self
+
+    @abstractmethod
+    def select(self, rows: Tensor) -> ContextDistribution: ...
+
+
+@dataclass(eq=False)
+class SingleContext(ContextDistribution):
+    """p(y) = p(y | s_t, c_t) of one context, or p(y | s_t) of none."""
+
+    rows: OutputRows
+    context: Tensor | None = None  # (n, D) c_t, or (n, R) W_x c_t: see `SourceReadout.of_context`
+    alignment: Tensor | None = None  # (n, m) c_t's weights; None: those of the prior
+
+    @cached_property
+    def hidden(self) -> Tensor:
+        """(n, R) W_x c_t + W_s s_t + b."""
+        hidden = self.rows.projected
+        if self.context is None:
+            return hidden
+        of_context = self.rows.readout.of_context
+        return hidden + (self.context if of_context is None else of_context(self.context))
+
+    def log_probs(self) -> Tensor:
+        return self.rows.readout.layer.log_probs(torch.tanh(self.hidden))
+
+    def probs(self, log_gate: Tensor) -> Tensor:
+        return (self.log_probs() + log_gate).exp()
+
+    @property
+    def prior_shift(self) -> Tensor | None:
+        return self.attention.shift if self.alignment is None else None
+
+    def of_contexts(self, values: Tensor) -> Tensor:
+        alignment = self.attention.prior if self.alignment is None else self.alignment
+        return (alignment * values).sum(1, keepdim=True)
+
+    def log_weights(self, log_gate: Tensor | None = None) -> Tensor:
+        return self.hidden.new_zeros(len(self.hidden), 1)
+
+    def mixture(self, symbols: Tensor, log_weights: Tensor, rest: Tensor | None = None) -> Tensor:
+        kept = torch.ones_like(log_weights, dtype=torch.bool)
+        return self.rows.mixture(self.hidden, symbols, log_weights, kept, rest=rest)
+
+    def select(self, rows: Tensor) -> SingleContext:
+        return SingleContext(self.rows.select(rows), taken(self.context, rows), taken(self.alignment, rows))
+
+    @classmethod
+    def _cat(cls, steps: Sequence[Self], packed: PackedTargets) -> Self:
+        rows = OutputRows.cat([step.rows for step in steps], packed)
+        return cls(rows, joined([step.context for step in steps]))
+
+
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """The positions that a mixture is summed over."""
+
+    kept: Tensor  # (n, m) whether a position counts
+    truncated: Tensor | None = None  # (n,) which sums are cut to K positions of more, or None
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Which positions a mixture is summed over: all; the K most probable ones (equation 7); the
+    fewest of which the prior is at least `mass`, a nucleus; or at most K of the nucleus."""
+
+    top_k: int | None = None
+    mass: float | None = None
+    renormalized: bool = False  # whether those that are kept get the weight of all
+
+    def positions(self, log_prior: Tensor) -> Summed:
+        """The positions of priors (n, m), none of which is impossible."""
+        nucleus = is_possible(log_prior)
+        if self.mass is not None and self.mass < 1:
+            nucleus = nucleus & is_nucleus(log_prior.exp(), self.mass)
+        if self.top_k is None:
+            return Summed(nucleus)
+
+        kept = nucleus & is_most_probable(log_prior.masked_fill(~nucleus, -torch.inf), self.top_k)
+        return Summed(kept, (kept != nucleus).any(1))
+
+
+ALL_POSITIONS = Cut()
+
+
+@dataclass(eq=False)
+class AttentionMixture(ContextDistribution):
+    """p(y) = sum_a prior(a) p(y | s_t, h_a), over all positions or those of a cut."""
+
+    rows: OutputRows
+    cut: Cut = ALL_POSITIONS
+    selected: Summed | None = None  # the positions, where they are known already
+    # What search knows of every symbol at every position, and the row of each row in it.
+    searched: tuple[SearchedMixture, Tensor] | None = None
+    gives_positions = True
+
+    @cached_property
+    def summed(self) -> Summed:
+        """The positions that are summed over."""
+        return self.selected or self.cut.positions(self.attention.log_prior)
+
+    def positions(self) -> Tensor:
+        return self.summed.kept.sum(1)
+
+    def truncated(self) -> Tensor | None:
+        return self.summed.truncated
+
+    def exact(self) -> AttentionMixture:
+        if torch.equal(self.summed.kept, is_possible(self.attention.log_prior)):
+            return self
+        return AttentionMixture(self.rows)
+
+    def log_weights(self, log_gate: Tensor | None = None) -> Tensor:
+        log_prior = self.attention.log_prior
+        log_weights = log_prior.masked_fill(~self.summed.kept, ZERO)
+        if not self.cut.renormalized:
+            return log_weights
+
+        gate = 0.0 if log_gate is None else log_gate
+        of_kept = torch.logsumexp(log_weights + gate, dim=1, keepdim=True)
+        of_all = torch.logsumexp(log_prior + gate, dim=1, keepdim=True)
+        return log_weights + of_all - of_kept
+
+    def mixture(self, symbols: Tensor, log_weights: Tensor, rest: Tensor | None = None) -> Tensor:
+        return self.rows.mixture(
+            hidden=self.rows.projected,
+            symbols=symbols,
+            log_weights=log_weights,
+            kept=self.summed.kept,
+            views=self.rows.readout.views,
+            rest=rest,
+        )
+
+    def log_joint(self, symbols: Tensor) -> Tensor:
+        return self.log_weights() + self.position_log_prob(symbols)
+
+    def position_log_prob(self, symbols: Tensor) -> Tensor:
+        """log p(y_t | s_t, h_a) of symbols (n,), (n, m), without meaning at positions left out."""
+        if self.rows.packed is not None:
+            raise NotImplementedError("it is asked of steps, which feed it back")
+        likelihood = self.rows.readout.likelihood
+        if likelihood is not None:
+            return likelihood(self.rows.projected, symbols, self.summed.kept)
+        if self.searched is None:
+            self._search(self.log_weights())
+        assert self.searched is not None
+        mixture, rows = self.searched
+        return mixture.log_likelihood(rows, symbols)
+
+    def log_probs(self) -> Tensor:
+        return self._search(self.log_weights()).log_probs()
+
+    def probs(self, log_gate: Tensor) -> Tensor:
+        return self._search(self.log_weights(log_gate) + log_gate).sums
+
+    def _search(self, log_weights: Tensor) -> SearchedMixture:
+        """Sum the distributions of all positions with log weights (n, m), and note what search will
+        ask of the symbols that it chooses."""
+        rows = self.rows
+        assert rows.readout.views is not None
+        mixture = SearchedMixture(
+            views=rows.readout.views,
+            query=rows.projected,
+            weights=log_weights.exp(),
+            kept=self.summed.kept,
+            sentences=rows.sentences,
+            layer=rows.readout.layer,
+        )
+        self.searched = mixture, torch.arange(len(log_weights), device=log_weights.device)
+        return mixture
+
+    def expected_log_prob(
+        self, weights: Tensor, symbols: Tensor, log_gate: Tensor | None = None, rest: Tensor | None = None
+    ) -> Tensor:
+        """sum_a weights(a) log p(y_t | s_t, h_a), (n,), over positions with any weight; in place of
+        p(y_t | s_t, h_a) of exp(log_gate(a)) p(y_t | s_t, h_a) + exp(rest(a)), if these (n, m) are given."""
+        readout = self.rows.readout
+        kept = ~(weights <= 0)  # what is no number counts, so that whoever sums it sees it
+        return mixture_log_likelihood(
+            views=readout.views,
+            query=self.rows.projected,
+            weights=weights,
+            weight=readout.weight,
+            bias=readout.bias,
+            given=Mixture(symbols, kept, self.rows.sentences, summed=False, bf16=readout.bf16),
+            gate=log_gate,
+            rest=rest,
+        )
+
+    def of_contexts(self, values: Tensor) -> Tensor:
+        return values
+
+    def at(self, weights: Tensor) -> SingleContext:
+        packed, views = self.rows.packed, self.rows.readout.views
+        assert packed is not None and views is not None
+        by_sentence = packed.pad(weights).transpose(0, 1)
+        context = packed.pack(torch.bmm(by_sentence, views).transpose(0, 1))
+        return SingleContext(self.rows, context, weights)
+
+    def select(self, rows: Tensor) -> AttentionMixture:
+        summed, searched = self.summed, self.searched
+        selected = Summed(rows_of(summed.kept, rows), taken(summed.truncated, rows))
+        if searched is not None:
+            searched = searched[0], rows_of(searched[1], rows)
+        return AttentionMixture(self.rows.select(rows), self.cut, selected, searched)
+
+    @classmethod
+    def _cat(cls, steps: Sequence[Self], packed: PackedTargets) -> Self:
+        rows = OutputRows.cat([step.rows for step in steps], packed)
+        return cls(rows, steps[0].cut)

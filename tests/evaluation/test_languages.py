@@ -1,0 +1,253 @@
+"""Every metric in every script: a reference against itself is best, a wrong word costs, forms of Unicode agree."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from unicodedata import normalize
+
+import numpy as np
+import pytest
+
+from pam.data.dataset import Prepared, write_summary
+from pam.data.languages import composed, language, sentences_of
+from pam.data.prepare import prepare
+from pam.data.registry import Dataset
+from pam.data.tokenizers import load_tokenizer
+from pam.evaluation import captioning, inflection, meteor, summarization, translation
+from pam.evaluation.edits import Edits, edit_distance, fewest_edits
+from pam.evaluation.inputs import EvalInputs
+from pam.evaluation.metrics import METRICS
+from pam.evaluation.scores import Scores, make, score_control
+from pam.evaluation.summarization import Summary
+from tests.data.test_captioning import CAPTIONS, fetched
+
+from .translations import write
+
+# Two sentences in the language's own marks, a word of them, and one in its place.
+TEXTS = {
+    "de": ("Der Hund schläft im Haus. Ist das ein Märchen?", "schläft", "bellt"),
+    "ru": ("Мэр сегодня открыл новую школу. Дождь ещё идёт?", "идёт", "кончился"),
+    "ar": ("هَلْ فَتَحَ العُمْدَةُ المَدْرَسَةَ الجَدِيدَةَ؟ نعم، فتحها اليوم.", "المَدْرَسَةَ", "البَابَ"),
+    "he": ("שָׁלוֹם עוֹלָם גדול ויפה. מה שלומך היום?", "עוֹלָם", "חָבֵר"),
+    "hi": ("हिन्दी में लिखा हुआ वाक्य। क्या यह सही है?", "वाक्य", "शब्द"),
+    "bn": ("বাংলাদেশের মানুষ খুব ভালো আছেন। আপনি কেমন আছেন?", "মানুষ", "পাখি"),
+    "th": ("สวัสดีครับผมชื่อสมชายครับผม", "สมชาย", "สมหญิง"),
+    "my": ("မြန်မာစာကိုကောင်းစွာရေးသည်။ နေကောင်းပါသလားခင်ဗျာ။", "ရေး", "ဖတ်"),
+    "zh": ("狗看见一只猫。他说：“很好！”", "猫", "鸟"),
+    "ja": ("猫がとても好きだ。どこですか？", "猫", "犬"),
+    "ko": ("고양이가 아주 많이 좋다. 이것은 무엇입니까?", "고양이가", "강아지가"),
+    "ka": ("კატა ძალიან მიყვარს დღესაც. ეს რა არის?", "კატა", "ძაღლი"),
+    "tr": ("İstanbul çok güzel bir şehir. Işık var mı?", "Işık", "Su"),
+    "vi": ("Tiếng Việt rất đẹp và hay. Bạn có khỏe không?", "đẹp", "khó"),
+}
+TOKENIZERS = {"zh": "none", "th": "none", "ja": "unidic"}  # others: moses
+BEST = {"wer": 0.0, "cer": 0.0, "ser": 0.0, "chrf": 100.0, "bleu": 100.0, "sacrebleu": 100.0}
+
+
+def decomposed(text: str) -> str:
+    return normalize("NFD", text)
+
+
+def translated(folder: Path, code: str, outputs: Sequence[str], references: Sequence[str]) -> Scores:
+    """Scores of outputs against references, both as people write them."""
+    folder.mkdir()
+    tokenizer = load_tokenizer(TOKENIZERS.get(language(code).tag, "moses"), code)
+    targets = [" ".join(tokenizer.tokens(text)) for text in references]
+    write(folder / "test.tsv", [f"a b\t{target}" for target in targets])
+    write(folder / "test.target.txt", references)
+    write_summary(folder, {"task": "translation", "languages": {"source": "en", "target": code}})
+    rows = [
+        ("a b", target, " ".join(tokenizer.tokens(composed(text))), text)
+        for target, text in zip(targets, outputs, strict=True)
+    ]
+    write(folder / "p.tsv", ["source\ttarget\tpredicted\ttext", *map("\t".join, rows)])
+    counts = translation.count(EvalInputs([folder / "p.tsv"], [None], data=folder))
+    return make("translation", counts, {}, {}, {})
+
+
+def values(scores: Scores) -> dict[str, float]:
+    return {name: value.value for name, value in scores.metrics.items()}
+
+
+@pytest.mark.parametrize("code", TEXTS)
+def test_translations_are_scored_in_every_script(code: str, tmp_path: Path) -> None:
+    text, word, other = TEXTS[code]
+    same = values(translated(tmp_path / "a", code, [text], [text]))
+    assert same == pytest.approx({name: BEST[name] for name in same})
+    # Word error rates alone are not defined for phrases.
+    assert set(BEST) - set(same) == ({"wer"} if code in ("th", "zh", "my") else set())
+    assert values(translated(tmp_path / "b", code, [decomposed(text)], [text])) == pytest.approx(same)
+    wrong = values(translated(tmp_path / "c", code, [text.replace(word, other)], [text]))
+    for name, value in wrong.items():
+        assert value > 0 and value != pytest.approx(same[name]), name
+        assert (value > same[name]) == METRICS[name].lower_is_better, name
+
+
+@pytest.mark.parametrize("code", ["zho", "cmn", "jpn", "th", "tha", "my", "mya", "lo", "km", "bo"])
+def test_languages_without_spaces_are_scored_by_characters_whatever_their_code(code: str) -> None:
+    metrics = translation.sacre_metrics(code)
+    kind = {"zho": "tok:zh", "cmn": "tok:zh"}.get(code, "tok:char")
+    statistics = translation.statistics(metrics["sacrebleu"], ["ກຂຄງຈ"], ["ກຂຄງສ"])
+    # Matches of single characters.
+    assert statistics[0, 2] == (0 if code in ("zho", "cmn") else 4)
+    assert kind in str(metrics["sacrebleu"].get_signature())
+
+
+def test_words_that_are_phrases_are_counted_by_their_characters(tmp_path: Path) -> None:
+    text = TEXTS["zh"][0]
+    scores = translated(tmp_path / "a", "zho", [text.replace("猫", "鸟")], [text])
+    assert "tok:char" in scores.details["signatures"]["bleu"]
+    assert 20 < scores.metrics["bleu"].value < 100
+    assert any("Chinese has no spaces" in reason for reason in scores.details["left_out"])
+
+
+def test_bleu_of_references_that_are_too_short_is_left_out(tmp_path: Path) -> None:
+    scores = translated(tmp_path / "a", "de", ["Ein Hund"], ["Ein Hund"])
+    assert "bleu" not in scores.metrics and "sacrebleu" not in scores.metrics
+    assert scores.metrics["chrf"].value == scores.metrics["ser"].value + 100
+    assert sum("none of which has four words" in reason for reason in scores.details["left_out"]) == 2
+
+
+@pytest.mark.parametrize("code", TEXTS)
+def test_summaries_are_scored_in_every_script(code: str) -> None:
+    text, word, other = TEXTS[code]
+    tokenizer = load_tokenizer(TOKENIZERS.get(language(code).tag, "moses"), code)
+    compared = summarization.ComparedText(language(code), tokenizer.segments)
+
+    def rouge(output: str, form: Callable[[str], str] = composed) -> dict[str, float]:
+        words = " ".join(tokenizer.tokens(output))
+        sentences = sentences_of(tokenizer.tokens(text), compared.language)
+        reference = [" ".join(sentence) for sentence in sentences]
+        found = summarization.rouge([Summary("x", "x", form(words))], [[reference]], compared)
+        return {name: float(value[0]) for name, value in found.items()}
+
+    assert rouge(text) == pytest.approx(dict.fromkeys(("rouge1", "rouge2", "rougeL"), 1.0))
+    assert rouge(text, decomposed) == pytest.approx(rouge(text))
+    assert all(0 < value < 1 for value in rouge(text.replace(word, other)).values())
+
+
+@pytest.mark.parametrize("code", TEXTS)
+def test_captions_are_scored_in_every_script(code: str) -> None:
+    text, word, other = TEXTS[code]
+    tokenizer = load_tokenizer(TOKENIZERS.get(code, "wordpunct"), code)
+    compared = captioning.ComparedText(language(code), tokenizer.segments)
+
+    def scored(output: str, form: Callable[[str], str] = composed) -> list[float]:
+        words = [" ".join(tokenizer.tokens(own)) for own in (output, text)]
+        output, reference = (compared.compared(own) for own in (form(words[0]), words[1]))
+        found = captioning.coco([output, "ab cd"], [[reference], ["ab cd"]])
+        counts = captioning.bleu([output], [[reference]])
+        bleu = METRICS["bleu_coco"].value(np.array([*counts.values()]).T)
+        return [float(found["cider"][0]), float(found["rouge_coco"][0]), float(bleu[0])]
+
+    best = scored(text)
+    assert best == pytest.approx([10.0, 1.0, 100.0])
+    assert scored(text, decomposed) == pytest.approx(best)
+    wrong = scored(text.replace(word, other))
+    assert all(low < high for low, high in zip(wrong, best, strict=True)) and min(wrong[:2]) > 0
+
+
+@pytest.mark.parametrize("code", TEXTS)
+def test_forms_are_scored_in_every_script(code: str) -> None:
+    _, word, other = TEXTS[code]
+
+    def errors(predicted: str) -> float:
+        units = inflection.count_lemmas([inflection.Prediction("x", "y", word, predicted)])
+        return float(METRICS["form_cer"].value(units.total(METRICS["form_cer"].columns)))
+
+    assert errors(word) == errors(decomposed(word)) == 0 < errors(other)
+    assert errors("") == 100
+
+
+def test_meteor_is_left_out_of_other_languages_with_the_reason() -> None:
+    for code in TEXTS:
+        assert f"not defined for {language(code).name}" in str(meteor.reason_left_out(language(code)))
+    assert meteor.reason_left_out(language("eng")) == meteor.unavailable()
+
+
+# From files to scores.
+
+
+def summaries(folder: Path, code: str, text: str, summary: str, **options: Any) -> Path:
+    folder.mkdir()
+    record = {"article": text, "summary": summary}
+    (folder / "all.jsonl").write_text(f"{json.dumps(record)}\n" * 2, encoding="utf-8")
+    splits = dict.fromkeys(("train", "dev", "test"), "all.jsonl")
+    layout = {"read": "jsonl", "language": code, "lead": 1} | options
+    files = {"all.jsonl": {"path": "x"}}
+    dataset = Dataset(task="summarization", files=files, splits=splits, format=layout)
+    prepare("mine", dataset, folder, folder / "out")
+    return folder / "out"
+
+
+@pytest.mark.parametrize(
+    ("code", "options"),
+    [
+        *[("rus", {}), ("hi", {}), ("th", {"tokenize": "none"}), ("zho", {"tokenize": "none"})],
+        *[("zh", {"tokenize": "characters"}), ("ru", {"tokenize": "characters"})],
+    ],
+)
+def test_a_reference_in_any_script_has_all_points_and_the_lead_some(
+    code: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    text, word, other = TEXTS[language(code).tag]
+    data = summaries(tmp_path / "a", code, text, text.replace(word, other), **options)
+    scores = {name: score_control(name, data, "test", tmp_path / name, "x", "y") for name in ("lead", "reference")}
+    for name in ("rouge1", "rouge2", "rougeL"):
+        assert scores["reference"].metrics[name].value == pytest.approx(100)
+        assert 0 < scores["lead"].metrics[name].value < 100
+    assert "METEOR" in scores["lead"].details["left_out"][0]
+    if code == "th":
+        assert "the whole text" in str(scores["lead"].label)
+    else:
+        assert scores["lead"].label == "Lead-1"
+
+
+def test_rouge_of_titles_of_one_word_leaves_out_bigrams(tmp_path: Path) -> None:
+    data = summaries(tmp_path / "a", "ru", "Мэр открыл школу.", "Школа")
+    scores = score_control("reference", data, "test", tmp_path / "p", "x", "y")
+    assert "rouge2" not in scores.metrics and scores.metrics["rouge1"].value == 100
+    assert any("ROUGE-2" in reason for reason in scores.details["left_out"])
+
+
+def clips(folder: Path, captions: dict[str, list[str]], **options: Any) -> Path:
+    dataset, raw = fetched(folder, captions)
+    prepare("mine", dataset.with_format({"language": "de"} | options), raw, folder / "out")
+    return folder / "out"
+
+
+def test_cider_of_one_clip_is_left_out(tmp_path: Path) -> None:
+    data = clips(tmp_path, CAPTIONS, clips={"train": 3, "dev": 1, "test": 1})
+    scores = score_control("constant", data, "test", tmp_path / "p", "x", "y")
+    assert "cider" not in scores.metrics and scores.metrics["rouge_coco"].value > 0
+    assert any("CIDEr is not defined here" in reason for reason in scores.details["left_out"])
+
+
+def test_captions_in_two_forms_of_unicode_are_the_same(tmp_path: Path) -> None:
+    texts = {clip: [normalize("NFD", f"Märchen für {clip} heute"), f"Märchen für {clip} heute"] for clip in CAPTIONS}
+    data = clips(tmp_path, texts)
+    assert Prepared(data).rows("train")[0] == Prepared(data).rows("train")[1]
+    scores = score_control("people", data, "test", tmp_path / "p", "x", "y")
+    assert scores.metrics["rouge_coco"].value == scores.metrics["bleu_coco"].value / 100 == 1
+
+
+# Edits.
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_edit_distances_are_those_of_the_table(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    one, other = ("".join(generator.choice(list("abc"), size=generator.integers(0, 90))) for _ in "xy")
+    row = list(range(len(other) + 1))
+    for place, symbol in enumerate(one, 1):
+        above, row = row, [place]
+        for at, wanted in enumerate(other, 1):
+            row.append(min(above[at] + 1, row[-1] + 1, above[at - 1] + (symbol != wanted)))
+    assert edit_distance(one, other) == row[-1]
+
+
+def test_the_reference_that_needs_the_fewest_edits_counts() -> None:
+    assert fewest_edits(["a", "b"], [["c"], ["a", "x"]]) == Edits(1, 2)

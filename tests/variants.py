@@ -1,0 +1,54 @@
+"""Models by their names: files of config/models/, variants of our experiments, and some that tests alone have."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pam.config import Experiment, ModelConfig, load_model, with_changes
+from pam.experiment import load_models
+from pam.io import parse, read_yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+MODELS = ROOT / "config/models"
+UNLISTED: dict[str, dict[str, Any]] = {
+    "agreement-init": {"from": "agreement", "init_from": {"forward": "soft", "backward": "soft-reversed"}},
+    "fertility-init": {"from": "fertility", "init_from": "structural"},
+    "postr-joint-pointer-coverage": {
+        "from": "postr-joint-pointer",
+        "score": {"kind": "coverage", "active": {"kind": "delayed", "value": 1, "after": 0.988}},
+        "marginalization": {"mass": 0.99},
+    },
+    "soft-entmax-learned": {"from": "soft-entmax", "distribution": {"learned": True}},
+    "variational-kl0.1": {"from": "variational", "marginalization": {"weight": 0.1}},
+}
+"""Variants that no experiment of ours writes."""
+
+
+@cache
+def model_named(name: str) -> ModelConfig:
+    """Read a model, whether it is a file or a variant."""
+    if (MODELS / f"{name}.yaml").is_file():
+        return load_model(name, MODELS)
+    if name in UNLISTED:
+        base = load_model(UNLISTED[name]["from"], MODELS)
+        return parse(ModelConfig, with_changes(base, name, UNLISTED[name]))
+    return _variants()[name]
+
+
+def variant_names() -> list[str]:
+    """The names of all variants that our experiments write, and of those that tests have."""
+    return sorted({*_variants(), *UNLISTED})
+
+
+@cache
+def _variants() -> dict[str, ModelConfig]:
+    variants: dict[str, ModelConfig] = {}
+    for file in sorted((ROOT / "config").rglob("*.yaml")):
+        content = read_yaml(file)
+        if isinstance(content, dict) and "experiment" in content:
+            experiment = parse(Experiment, content, file)
+            models = load_models(experiment, [file])
+            variants |= {name: models[name] for name in experiment.variants()}
+    return variants
