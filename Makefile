@@ -34,9 +34,12 @@ WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 test: $(VENV)/dev
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
+# One test process more than there are cores, as some wait for disks and slow mirrors.
+FAULT_WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+
 # The same tests in their long forms, with none left out; what they showed goes into docs/reliability.md.
 faults: $(VENV)/dev
-	@$(BIN)/python -m pytest -q -n auto -m '' --records docs/faults.json \
+	@$(BIN)/python -m pytest -q -n $(FAULT_WORKERS) -m '' --records docs/faults.json \
 	  tests/faults tests/security tests/training/test_memory.py tests/training/test_distributed.py \
 	  tests/cli/test_bench.py tests/evaluation/test_summarization.py $(ARGS)
 	@$(BIN)/python -m tests.faults.render

@@ -1,14 +1,15 @@
 """Writes what a run recorded into the page about it: `python -m tests.faults.render`.
 
-The list is between two marks in `docs/reliability.md`; the text around it is written by hand. It is
-a list and not a table, as a row of a table cannot be broken into lines of readable length.
+The table is between two marks in `docs/reliability.md`; the text around it is written by hand. Each row adds up the
+records of some test files; `docs/faults.json` has them one by one.
 """
 
 from __future__ import annotations
 
 import json
 import textwrap
-from itertools import groupby
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,80 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = "reliability.md"
 BEGIN, END = "<!-- what a run showed -->\n", "<!-- end of what a run showed -->\n"
 WIDTH = 118
-"""Characters in a line; `tests/test_texts.py` allows two more."""
+"""Characters in a line of text; `tests/test_texts.py` allows two more."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A kind of fault.
+
+    Attributes:
+        kind: what was done, in words.
+        outcome: what followed each time; a test that saw anything else has failed.
+        files: the test files that try it.
+        kills: whether processes were killed; else inputs were tried.
+    """
+
+    kind: str
+    outcome: str
+    files: tuple[str, ...]
+    kills: bool = False
+
+
+ROWS = (
+    Row(
+        "SIGKILL of a whole run: of Snakemake, of a job, of both, at each stage",
+        "the next plain call ends with bit-identical results",
+        ("tests/faults/test_kills.py",),
+        kills=True,
+    ),
+    Row(
+        "SIGKILL of a command before and during each file that it writes",
+        "the same command, called again, writes the same files; nothing is left behind",
+        ("tests/faults/test_killed_commands.py",),
+        kills=True,
+    ),
+    Row(
+        "files damaged, cut, swapped or missing: data, models, states, archives, stored runs",
+        "an error that names the file, or the same result",
+        ("tests/faults/test_damage.py",),
+    ),
+    Row(
+        "states and results of a killed training damaged",
+        "it goes on from the last good state, or begins anew; bit-identical weights",
+        ("tests/faults/test_damaged_training.py",),
+    ),
+    Row(
+        "configurations that nobody meant, and each key with each odd value",
+        "refused with a hint before any work, or it can be run",
+        ("tests/faults/test_fuzz_config.py",),
+    ),
+    Row(
+        "texts, JSON lines, captions, frames and links that nobody expected",
+        "refused by file and place, or every symbol and number comes through",
+        ("tests/faults/test_fuzz_corpora.py",),
+    ),
+    Row(
+        "names and texts with signs of a shell, a path, markup or scripts",
+        "refused by file and line, or shown as text; nothing is run",
+        ("tests/security/test_names.py",),
+    ),
+    Row(
+        "disks that are full or read-only, no permission, no memory",
+        "one message; mended, the next call ends with bit-identical results",
+        ("tests/faults/test_storage.py", "tests/training/test_memory.py"),
+    ),
+    Row(
+        "mirrors that are slow, cut transfers short, or send something else",
+        "tried again where that may help; one message, nothing left behind",
+        ("tests/faults/test_network.py",),
+    ),
+    Row(
+        "clocks that jump, and two runs at once",
+        "bit-identical results; a second run is told of the first",
+        ("tests/faults/test_clock.py", "tests/faults/test_two_runs.py"),
+    ),
+)
 
 
 def main() -> None:
@@ -24,27 +98,32 @@ def main() -> None:
     content = json.loads((DOCS / "faults.json").read_text(encoding="utf-8"))
     if content.get("failed"):
         raise SystemExit(f"not written, as these failed: {', '.join(content['failed'])}")
-    page.write_text(with_list(page.read_text(encoding="utf-8"), content), encoding="utf-8")
+    page.write_text(with_table(page.read_text(encoding="utf-8"), content), encoding="utf-8")
 
 
-def with_list(page: str, content: dict[str, Any]) -> str:
-    """The page with this run's list in the place of the one before."""
+def with_table(page: str, content: dict[str, Any]) -> str:
+    """The page with this run's table in the place of the one before."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}{listing(content)}{END}{after}"
+    return f"{before}{BEGIN}{rendered(content)}{END}{after}"
 
 
-def listing(content: dict[str, Any]) -> str:
-    """What was recorded, as Markdown: a heading for each test file, an item for each fault."""
+def rendered(content: dict[str, Any]) -> str:
+    """What was recorded, as Markdown: a sentence, a row for each kind of fault, and what was left out."""
+    counts = {row: count(row, content["records"]) for row in ROWS}
+    kills = sum(tried for row, tried in counts.items() if row.kills)
+    inputs = sum(tried for row, tried in counts.items() if not row.kills)
     versions = ", ".join(f"{name} {number}" for name, number in content["versions"].items())
-    tried = sum(one["tried"] for one in content["records"])
     text = "\n" + _filled(
-        f"On {content['date']}, {content['cores']} cores, {versions}: {tried:,} faults in "
+        f"On {content['date']}, {content['cores']} cores, {versions}: {inputs:,} inputs and {kills:,} kills in "
         f"{content['minutes']:g} minutes, each of them survived as stated."
     )
-    for file, records in groupby(content["records"], key=lambda one: one["test"].partition("::")[0]):
-        text += f"\n### {title(file)}\n\nTests: [`{file}`](../{file})\n\n"
-        text += "".join(map(item, records))
+
+    text += "\n| fault | inputs | kills | what follows, each time | tests |\n| --- | ---: | ---: | --- | --- |\n"
+    for row, tried in counts.items():
+        if tried:
+            text += line_of(row, tried)
+
     if content["skipped"]:
         text += "\nNot tried on that machine:\n\n"
         for test, reason in content["skipped"].items():
@@ -52,18 +131,29 @@ def listing(content: dict[str, Any]) -> str:
     return text + "\n"
 
 
-def title(file: str) -> str:
-    """The heading of a test file's faults: its name, in words."""
-    return Path(file).stem.removeprefix("test_").replace("_", " ").capitalize()
+def count(row: Row, records: Iterable[dict[str, Any]]) -> int:
+    """How often the faults of a row were tried; a SystemExit names a record that no row has."""
+    known = {file for one in ROWS for file in one.files}
+    tried = 0
+    for record in records:
+        file = file_of(record)
+        if file not in known:
+            raise SystemExit(f"no row of the table has the faults of {file}: add it to one of ROWS")
+        if file in row.files:
+            tried += record["tried"]
+    return tried
 
 
-def item(record: dict[str, Any]) -> str:
-    """A fault, how often it was tried, what that showed, and the test that checks it."""
-    test = record["test"].partition("::")[2]
-    struck = ", ".join(f"{place} {times}" for place, times in sorted(record["where"].items()))
-    showed = record["showed"] + (f" (struck at: {struck})" if struck else "")
-    times = "once" if record["tried"] == 1 else f"{record['tried']:,} times"
-    return _filled(f"**{record['fault']}**, {times}: {showed}. Test: `{test}`", "- ")
+def line_of(row: Row, tried: int) -> str:
+    inputs = "" if row.kills else f"{tried:,}"
+    kills = f"{tried:,}" if row.kills else ""
+    tests = ", ".join(f"[{Path(file).stem.removeprefix('test_')}](../{file})" for file in row.files)
+    return f"| {row.kind} | {inputs} | {kills} | {row.outcome} | {tests} |\n"
+
+
+def file_of(record: dict[str, Any]) -> str:
+    """The test file of a record."""
+    return str(record["test"]).partition("::")[0]
 
 
 def _filled(text: str, mark: str = "") -> str:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -58,7 +58,12 @@ tasks:
 registries: [config/datasets.yaml, own/datasets.yaml]
 device: cpu
 network: {embedding: 8, encoder: 8, decoder: 16}
-training: {epochs: 20, batch_size: 16, learning_rate: 0.02, state_every_s: 0.1}
+training:
+  epochs: 20
+  batch_size: 16
+  learning_rate: 0.02
+  state_every_s: 0.1
+  phases: [{until: 30, source: 8, target: 5}, {source: 20}]
 """
 
 
@@ -121,9 +126,9 @@ class Running:
     def kill_one_job(self, draw: Random) -> None:
         """Kills one process of its jobs, as soon as there is one, and lets Snakemake end."""
         while self.process.poll() is None:
-            victims = self.descendants()
-            if victims:
-                draw.choice(victims).kill()
+            # One that ends before it is struck is no victim: another one is.
+            with suppress(IndexError, psutil.NoSuchProcess):
+                draw.choice(self.descendants()).kill()
                 break
             time.sleep(0.01)
         self.process.wait(120)

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -21,21 +20,37 @@ pytestmark = pytest.mark.slow
 Reference = tuple[Checkout, Outcome]
 DAY = 24 * 3600
 
-# Read by every Python of a run, Snakemake's too; the clock of the whole machine stays as it is.
+# Read by every Python of a run, Snakemake's too; the clock of the whole machine stays as it is. It jumps when a file
+# appears, as seconds would meet another moment of the work on another machine.
 JUMPING = """\
 import os, time
 
-kept, at = time.time, float(os.environ["CLOCK_JUMPS_AT"])
-time.time = lambda: kept() - (3600 if time.monotonic() > at else 0)
+kept, event, struck = time.time, os.environ["CLOCK_JUMPS_WITH"], os.environ["CLOCK_HAS_JUMPED"]
+
+
+def jumped():
+    if os.path.exists(event) and not os.path.exists(struck):
+        open(struck, "w").close()
+    return os.path.exists(struck)
+
+
+time.time = lambda: kept() - (3600 if jumped() else 0)
 time.time_ns = lambda: int(time.time() * 1e9)
 """
+STATE = "state/state.safetensors"
+"""The first state of a training, which says that it is under way."""
 
 
-def jumping(folder: Path, in_s: float) -> dict[str, str]:
-    """Environment in which the clock jumps back an hour, in so many seconds."""
+def jumping(folder: Path, event: Path) -> dict[str, str]:
+    """Environment in which the clock jumps back an hour once a file is there."""
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(JUMPING, encoding="utf-8")
-    return {"PYTHONPATH": str(folder), "CLOCK_JUMPS_AT": str(time.monotonic() + in_s)}
+    names = {"CLOCK_JUMPS_WITH": str(event), "CLOCK_HAS_JUMPED": str(folder / "struck")}
+    return {"PYTHONPATH": str(folder), **names}
+
+
+def has_jumped(folder: Path) -> bool:
+    return (folder / "struck").exists()
 
 
 def costs(record: Path) -> list[float]:
@@ -48,10 +63,10 @@ def test_a_clock_that_jumps_back_while_training(finished: Scene, tmp_path: Path,
     (made.folder / "again").mkdir()
     shutil.copy2(made.folder / RUN / "run.yaml", made.folder / "again")
     data = str(RESULTS / "nouns/data")
-    outcome = made.command(
-        [sys.executable, "-m", "pam", "train", "--run", "again", "--data", data], **jumping(tmp_path / "clock", 3.0)
-    )
+    environment = jumping(tmp_path / "clock", made.folder / "again" / STATE)
+    outcome = made.command([sys.executable, "-m", "pam", "train", "--run", "again", "--data", data], **environment)
     assert outcome.code == 0, outcome.said
+    assert has_jumped(tmp_path / "clock")
     weights = "model/weights.safetensors"
     expected = (made.folder / RUN / weights).read_bytes()
     assert (made.folder / "again" / weights).read_bytes() == expected
@@ -63,8 +78,9 @@ def test_a_clock_that_jumps_back_while_training(finished: Scene, tmp_path: Path,
 def test_a_clock_that_jumps_back_in_the_midst_of_a_run(
     scene: Scene, undisturbed: Reference, tmp_path: Path, record: Recorder
 ) -> None:
-    outcome = scene.run(**jumping(tmp_path / "clock", 10.0))
+    outcome = scene.run(**jumping(tmp_path / "clock", scene.made.folder / RUN / STATE))
     assert outcome.code == 0, outcome.said
+    assert has_jumped(tmp_path / "clock")
     assert results(scene.made) == results(undisturbed[0])
     assert "Nothing to be done" in scene.run("--dry-run").said
     for name in ("training.json", "beam1/decoding.json"):

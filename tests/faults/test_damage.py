@@ -7,20 +7,24 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import h5py
+import numpy as np
 import pytest
 
 from pam.data.archives import extract_all
+from pam.data.features import Vectors, clips_in, read_array
 from pam.io import UserError
 from tests.conftest import Recorder
-from tests.data import test_archives
+from tests.data import test_archives, test_captioning
 from tests.faults.cases import numbered
 from tests.faults.damage import damage
 from tests.faults.outcomes import outcome
 from tests.faults.subjects import SUBJECTS, Result, Subject
 
-CASES = 20
-"""Damages in a block."""
+CASES, ARCHIVE_CASES, FRAME_CASES = 20, 120, 50
+"""Damages in a block: of subjects, of archives and of frames, which are quick."""
 
 Made = Callable[[str], tuple[Subject, Result]]
 
@@ -96,7 +100,7 @@ def test_nothing_of_a_damaged_archive_gets_out_of_the_folder(
     """Without the hash of the whole, to which fetched archives are held besides."""
     draw = random.Random(f"{kind} {block}")
     whole = ARCHIVES[kind](tmp_path / "whole").read_bytes()
-    for case in range(CASES):
+    for case in range(ARCHIVE_CASES):
         room = tmp_path / str(case)
         room.mkdir()
         (room / "archive").write_bytes(whole)
@@ -107,10 +111,53 @@ def test_nothing_of_a_damaged_archive_gets_out_of_the_folder(
         else:
             assert kind not in CHECKED or found(room / "out") == test_archives.FILES, what
         assert {path.name for path in room.iterdir()} <= {"archive", "out"}, what
+        shutil.rmtree(room)
     record(
         fault="an archive damaged or cut, unpacked without knowing its hash",
         showed="an error that names the archive, or files, all inside the folder",
-        tried=CASES,
+        tried=ARCHIVE_CASES,
+    )
+
+
+def hdf5(path: Path, **options: Any) -> None:
+    with h5py.File(path, "w") as file:
+        for number in range(3):
+            file.create_dataset(f"clip{number}", data=test_captioning.frames(number), **options)
+
+
+def read_clips(path: Path) -> list[Vectors]:
+    with clips_in(path) as (names, read):
+        return [read(name) for name in names]
+
+
+FRAMES: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], list[Vectors]]]] = {
+    "an array": ("clip.npy", lambda path: np.save(path, test_captioning.frames(3)), lambda path: [read_array(path)]),
+    "HDF5": ("clips.h5", hdf5, read_clips),
+    "compressed HDF5": ("clips.h5", partial(hdf5, compression="gzip", chunks=True), read_clips),
+}
+
+
+@pytest.mark.parametrize("block", numbered(40, sample=1))
+@pytest.mark.parametrize("kind", FRAMES)
+def test_damaged_frames_are_an_error_or_numbers(kind: str, block: int, tmp_path: Path, record: Recorder) -> None:
+    """Without the hash of the whole, as those of a clip that somebody names to `predict`."""
+    name, make, read = FRAMES[kind]
+    path = tmp_path / name
+    make(path)
+    whole = path.read_bytes()
+    draw = random.Random(f"{kind} {block}")
+    for case in range(FRAME_CASES):
+        path.write_bytes(whole)
+        what = f"case {case}: {damage(path, draw)}"
+        found = outcome(partial(read, path), what)
+        if isinstance(found, UserError):
+            assert found.file is not None and found.file.startswith(str(path)), what
+        else:
+            assert all(frames.dtype == np.float32 and np.isfinite(frames).all() for frames in found), what
+    record(
+        fault=f"frames damaged or cut, read without knowing their hash: {kind}",
+        showed="an error that names the file, or numbers",
+        tried=FRAME_CASES,
     )
 
 

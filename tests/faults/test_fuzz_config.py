@@ -286,7 +286,7 @@ def test_what_is_changed_below_can_be_run_unchanged(kind: str, room: Path) -> No
     check_with(use)(dumped(document))
 
 
-@pytest.mark.parametrize("block", numbered(40, sample=1))
+@pytest.mark.parametrize("block", numbered(60, sample=1))
 @pytest.mark.parametrize("kind", CONFIGURATIONS)
 def test_a_configuration_is_refused_with_a_hint_or_can_be_run(
     kind: str, block: int, room: Path, record: Recorder

@@ -476,7 +476,7 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("block", numbered(60, sample=1))
+@pytest.mark.parametrize("block", numbered(90, sample=1))
 @pytest.mark.parametrize("kind", TEXTS)
 def test_a_text_is_refused_by_file_and_line_or_comes_through_whole(
     kind: str, block: int, tmp_path: Path, record: Recorder

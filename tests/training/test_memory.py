@@ -161,7 +161,7 @@ def _watched(given: RunConfig, data: Path, out: Path) -> None:
     write_json(out / "sizes.json", sizes)
 
 
-@pytest.mark.parametrize(("epochs", "settled"), [(250, 150), pytest.param(4000, 1000, marks=pytest.mark.faults)])
+@pytest.mark.parametrize(("epochs", "settled"), [(250, 150), pytest.param(2000, 800, marks=pytest.mark.faults)])
 def test_memory_does_not_grow_with_epochs(
     epochs: int, settled: int, data: Path, tmp_path: Path, record: Recorder
 ) -> None:
@@ -177,4 +177,4 @@ def test_memory_does_not_grow_with_epochs(
     # epoch: less than any batch, and than the weights.
     assert grown < 16384, f"{grown} bytes an epoch"
     showed = f"{sizes[-1] / 2**20:.0f} MB, {grown:.0f} bytes more an epoch"
-    record(fault="many epochs", tried=epochs, showed=showed)
+    record(fault=f"{epochs} epochs", showed=showed)
