@@ -54,10 +54,19 @@ def gains(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, pa
     """Gains over the baseline with paired 95 % intervals, better to the right, and the paper's."""
     rows = compared(experiment, scores, metric, paper, paper_table)
     baseline = next((row.label for row in rows if row.gain is None), "the baseline")
+    # A single seed has no interval of its gain: a point alone.
     marks = [
-        (row, Mark(row.gain, row.gain_low, row.gain_high, row.paper_gain))
+        (
+            row,
+            Mark(
+                row.gain,
+                row.gain if row.gain_low is None else row.gain_low,
+                row.gain if row.gain_high is None else row.gain_high,
+                row.paper_gain,
+            ),
+        )
         for row in rows
-        if row.gain is not None and row.gain_low is not None and row.gain_high is not None
+        if row.gain is not None
     ]
     if not marks:
         raise UserError("no gains to draw", hint="score the baseline and at least one other model")
