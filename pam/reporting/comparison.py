@@ -87,8 +87,8 @@ class Verdict(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Direction and size, such as `agrees, within`."""
-        return f"{self.direction}, {self.size}" if self.size else self.direction
+        """Direction and size, such as `agrees, within`; what both cannot tell is said once."""
+        return ", ".join(dict.fromkeys(filter(None, [self.direction, self.size])))
 
 
 def margin_of(metric: str, paper: float) -> float:
@@ -248,7 +248,7 @@ class Row(NamedTuple):
     @property
     def verdict(self) -> str:
         """Direction and size in two words."""
-        return f"{self.direction}, {self.size}" if self.size else self.direction
+        return Verdict(self.direction, self.size, self.reason).words
 
     @property
     def digits(self) -> int:
