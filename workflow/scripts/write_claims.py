@@ -1,8 +1,8 @@
 """Writes the tables of all claims, computed from the stored runs: `python workflow/scripts/write_claims.py`.
 
 `docs/claims.yaml` names experiment, models, metric and beam of each claim; `pam.reporting.claims` computes figures and
-verdicts. The tables stand between two marks: all claims in `docs/claims.md`, the `main` ones in `README.md`, with a
-line that counts them all.
+verdicts. The tables stand between two marks: all claims in `docs/claims.md`, the `main` ones in `README.md`, in
+`docs/results.md` those that hold, those that do not, and the experiments with their cost; all with a line that counts.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from pam.io import read_json
 from pam.reporting.catalogue import load_papers
 from pam.reporting.claims import Claim, Outcome, Source, Stored, corrected, counted, load_sources, outcome
 from pam.reporting.reference import EXPERIMENT, unpacked
@@ -52,7 +54,49 @@ def written() -> dict[Path, str]:
         ROOT / "docs/claims.md": f"\n{wrapped(line)}{''.join(section(*one) for one in judged)}\n",
         ROOT / "README.md": f"\n{wrapped(line)}\n{MAIN}{rows}",
     }
+    tables[ROOT / "docs/results.md"] = doubters(judged, line)
     return {page: between_marks(page.read_text(encoding="utf-8"), table) for page, table in tables.items()}
+
+
+def doubters(judged: Judged, line: str) -> str:
+    """What holds, what does not, what cannot be told; then what each experiment cost, and its command."""
+    every = [
+        (claim, found) for source, outcomes in judged for claim, found in zip(source.claims, outcomes, strict=True)
+    ]
+    text = f"\n{wrapped(line)}"
+    for title, word in (("What holds", "agrees"), ("What does not", "contradicts")):
+        text += f"\n## {title}\n\n| claim | ours | data, size | seeds | Holm |\n| --- | --- | --- | --: | --: |\n"
+        for claim, found in every:
+            if found.word == word:
+                holm = "" if found.p_holm is None else probability(found.p_holm)
+                text += table_row(claim.claim, ours(found), *short(found.setting), holm)
+    text += "\n## What nobody can tell yet\n\n"
+    for title, word in (("Seeds or test units are too few", "cannot tell"), ("Not judged", "not judged")):
+        text += (
+            wrapped(f"**{title}**: {'; '.join(claim.claim for claim, found in every if found.word == word)}.") + "\n"
+        )
+    open_claims = [one for source, _ in judged for one in source.open]
+    text += wrapped(f"**No run**: {'; '.join(open_claims)}.")
+    text += "\n## Seeds, hardware, cost, command\n\n| experiment | runs | seeds | hardware | CPU h | GPU h |\n"
+    text += "| --- | --: | --: | --- | --: | --: |\n"
+    for name in dict.fromkeys(claim.experiment for claim, _ in every):
+        text += experiment_row(name)
+    return text
+
+
+def experiment_row(name: str) -> str:
+    """Runs, seeds, hardware and cost of a stored experiment, by its record."""
+    record = read_json(STORED / name / "record.json")
+    runs = [run for command in record["commands"] for run in command["runs"]]
+    seeds = Counter(run.rpartition("/")[0] for run in runs).values()
+    machines = dict.fromkeys(
+        one["hardware"]["gpu"] or one["hardware"]["cpu"].replace("(R)", "").removesuffix(" Processor")
+        for one in record["machines"]
+    )
+    count = "-".join(map(str, dict.fromkeys([min(seeds), max(seeds)])))
+    hours = [f"{record['cost'][key] / 3600:.1f}" for key in ("cpu_s", "gpu_s")]
+    address = f"[`{name}`](../results/reference/{name}/record.json)"
+    return table_row(address, str(record["runs"]), count, ", ".join(machines), *hours)
 
 
 def judge_all(sources: list[Source]) -> Judged:
