@@ -14,9 +14,11 @@ from made_runs import MadeExperiment
 from pam.evaluation.bootstrap import Interval
 from pam.io import UserError
 from pam.reporting import claims as judging
+from pam.reporting import render, tables
 from pam.reporting.catalogue import load_papers
 from pam.reporting.claims import Claim, Outcome, Stored, counted, load_sources, outcome
-from pam.reporting.comparison import Verdict, compare
+from pam.reporting.comparison import Inputs, Verdict, compare
+from pam.reporting.reference import unpacked
 from pam.reporting.runs import load_experiment, load_runs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,6 +49,16 @@ def judge(made: MadeExperiment, own: Claim) -> Outcome:
 def test_the_pages_say_what_the_stored_runs_say(script: Any) -> None:
     for page, text in script.written().items():
         assert page.read_text(encoding="utf-8") == text, "run python workflow/scripts/write_claims.py"
+
+
+def test_a_stored_table_has_the_verdicts_of_its_stored_runs() -> None:
+    stored = ROOT / "results/reference/table2"
+    with unpacked(stored) as folder:
+        experiment = load_experiment(stored / "experiment.yaml")
+        papers = load_papers(ROOT / "config/paper_results.yaml")
+        inputs = Inputs(experiment, papers, sorted(folder.glob("*/*/*/scores.json")))
+        made = render.to_csv(tables.build("table2_gains", inputs))
+    assert (stored / "tables/table2_gains.csv").read_text(encoding="utf-8") == made
 
 
 def test_claims_name_runs_that_are_archived_and_type_no_verdict() -> None:
