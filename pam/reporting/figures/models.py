@@ -178,6 +178,8 @@ def _line_per_model(
 def _handles(marks: Sequence[tuple[Row, Mark]], words: str) -> list[Line2D]:
     """The legend's entries."""
     units = " or ".join(dict.fromkeys(row.metric.over for row, _ in marks))
+    if any(row.seeds > 1 for row, _ in marks):
+        units = f"{units} and seeds"
     ours: dict[str, Any] = {"label": f"{words} 95 % interval over {units}", "marker": "o", "mec": "white"}
     entries = [ours | {"mew": 0.7, "ms": 7, "lw": 2.2}]
     if any(len(mark.seeds) > 1 for _, mark in marks):
