@@ -25,6 +25,8 @@ SECTIONS = {
     "Use": ("docs/data", "docs/models", "docs/library", "docs/extending", "docs/clusters"),
     "Results": (
         "docs/results",
+        "docs/configurations",
+        "docs/history",
         "docs/attentions",
         "docs/speed",
         "docs/claims",

@@ -5,10 +5,20 @@ lemma are right or wrong together. So lemmas are drawn, with replacement, and ea
 text, sentences are drawn. Every system of a task sees the same draws, which makes differences between systems paired;
 the draws depend on the seed and the number of units only, so a system's interval does not change when another one joins
 the table.
+
+A figure is a mean over a few seeds, which are a sample too: of all trainings that the same configuration could have
+had. `Draws` hold both levels. The units' draws give the mean over seeds in other test sets. To each is added how far
+that mean would be off with other seeds, drawn with replacement from those at hand, by sqrt(n / (n - 1)) wider, as the
+n deviations from their own mean are too small by that. Few seeds tell their own spread badly, so `spread` widens the
+tails from normal to Student's, by Satterthwaite's degrees of freedom. In simulations with three seeds of each system
+93 to 96 % of such 95 % intervals hold the truth, whichever level scatters more. Of intervals over units alone as few as
+half do.
 """
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,6 +68,60 @@ def resampled_sums(counts: Floats, resamples: int | None = None, seed: int = SEE
     return sums.reshape(resamples, systems, columns).transpose(1, 0, 2)
 
 
+@dataclass(frozen=True)
+class Draws:
+    """A mean over seeds, or the difference of two, in resamples of units and of seeds."""
+
+    values: Floats  # (resamples,)
+    seed_parts: tuple[tuple[float, int], ...] = ()
+    """Variance of the mean that is due to seeds, and its degrees of freedom, of each system that has several seeds."""
+
+    def minus(self, other: Draws) -> Draws:
+        """Return the draws of the difference; units are paired, seeds are independent."""
+        return Draws(self.values - other.values, self.seed_parts + other.seed_parts)
+
+    def times(self, factor: float) -> Draws:
+        """Return the draws of `factor` times the mean."""
+        parts = tuple((variance * factor**2, freedom) for variance, freedom in self.seed_parts)
+        return Draws(self.values * factor, parts)
+
+    def spread(self) -> Floats:
+        """Return the draws (resamples,) with the tails of Student's distribution for so few seeds.
+
+        By Satterthwaite's approximation the variance of all draws has the square of it, divided by the sum of
+        (part's variance)^2 / (its degrees of freedom), as degrees of freedom. A normal deviation times
+        sqrt(f / chi2_f) is one of Student's with f of them.
+        """
+        uncertain = sum(variance**2 / freedom for variance, freedom in self.seed_parts)
+        total = float(np.var(self.values))
+        if uncertain == 0 or total == 0:
+            return self.values
+
+        freedom = total**2 / uncertain
+        chi_squared = np.random.default_rng(SEED).chisquare(freedom, size=len(self.values))
+        center = self.values.mean()
+        return np.asarray(center + (self.values - center) * np.sqrt(freedom / chi_squared))
+
+
+def draws_over_seeds(values: Floats, means: Floats, name: str) -> Draws:
+    """Return the draws of one system's mean over seeds.
+
+    Args:
+        values: (seeds,) what was measured.
+        means: (resamples,) the mean over these seeds in each resample of the units.
+        name: the system's, from which its draws of seeds follow: those of two systems are independent, and those of
+            one do not change when another joins.
+    """
+    seeds = len(values)
+    if seeds < 2:
+        return Draws(means)
+    generator = np.random.default_rng([SEED, zlib.crc32(name.encode())])
+    weights = generator.multinomial(seeds, np.full(seeds, 1.0 / seeds), size=len(means)) / seeds
+    deviations = np.sqrt(seeds / (seeds - 1)) * (values - values.mean())
+    variance = float(values.var(ddof=1)) / seeds
+    return Draws(means + weights @ deviations, ((variance, seeds - 1),))
+
+
 def interval(values: Floats) -> Interval:
     """The central `LEVEL` of resampled values, (resamples,)."""
     tail = 100 * (1 - LEVEL) / 2
@@ -81,3 +145,17 @@ def p_value(differences: Floats, observed: float) -> float:
     # Differences live on a lattice (whole forms): a tie must not hang on the last bit.
     count = int(np.sum(shifted >= abs(observed) - 1e-9))
     return (count + 1) / (len(differences) + 1)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return each p corrected for how many there are, by Holm's step-down method, in the given order.
+
+    The smallest of n is multiplied by n, the next by n - 1 and so on; none gets smaller than one before it, nor larger
+    than 1. If only those below a level are called differences, the chance of calling any wrongly is at most that level.
+    """
+    corrected = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = largest
+    return corrected

@@ -288,6 +288,7 @@ class PaperTable(Strict):
 
     source: str = Field(description="paper, section and number of the table")
     note: str = Field("", description="what a reader has to know about its values")
+    size: dict[str, int] = Field({}, description="sizes of the network that the paper states, by keys of `network`")
     metrics: dict[str, dict[str, dict[str, float | None]]]
 
     def value(self, metric: str, row: str | None, model: str) -> float | None:

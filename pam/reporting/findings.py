@@ -10,6 +10,7 @@ import pandas as pd
 
 from pam.config import Experiment
 from pam.evaluation.metrics import Metric, metric_of
+from pam.reporting.comparison import LEAST_SEEDS
 from pam.reporting.render import interval, signed
 
 # What was found.
@@ -22,39 +23,55 @@ def finding(label: str, metric: Metric, rows: pd.DataFrame, gains: pd.DataFrame,
         label: the task's. rows, gains: of that task and metric, from the CSV of a comparison and that of its gains.
         names: model to label, of those that count.
     """
-    rows, gains = (frame[frame["model"].isin(list(names))] for frame in (rows, gains))
+    rows = rows[rows["model"].isin(list(names))]
+    gains = gains[gains["model"].isin(list(names))]
     means = rows.set_index("model")["mean"].astype(float)
     best = str(means.idxmin() if metric.lower_is_better else means.idxmax())
     row = rows[rows["model"] == best].iloc[0]
-    unit, digits, words = f" {metric.unit}" if metric.unit else "", metric.decimals, metric.label
-    if words[1].islower():
-        words = words[0].lower() + words[1:]
-    value = f"{words} {float(row['mean']):.{digits}f}{unit} {_ends(row, digits)}"
+    unit = f" {metric.unit}" if metric.unit else ""
+    quality = metric.label
+    if quality[1].islower():
+        quality = quality[0].lower() + quality[1:]
+    value = f"{quality} {float(row['mean']):.{metric.decimals}f}{unit} {_ends(row, metric.decimals)}"
     if gains.empty:
         return f"On {label}, {names[best]} has {value} ({_seeds(rows)})."
+
     base = names.get(str(gains["baseline"].iloc[0]), "the baseline")
-    told = [_told(gain) for _, gain in gains.iterrows()]
     if best in list(gains["model"]):
-        gain = gains[gains["model"] == best].iloc[0]
-        words = {"undecided": ", a gain that may be chance", "worse": "", "better": ""}[_told(gain)]
         points = " points" if metric.unit == "%" else unit
-        more = f"{signed(float(gain['gain']), digits)}{points} {_ends(gain, digits, sign=True)} over {base}{words}"
-        text = f"On {label}, {names[best]} is ahead with {value}, {more}"
+        gain = _gain(gains[gains["model"] == best].iloc[0], metric.decimals, points, base)
+        text = f"On {label}, {names[best]} is ahead with {value}, {gain}"
     else:
         text = f"On {label}, no model is ahead of {base} with {value}"
-    counts = {word: told.count(word) for word in ("better", "worse", "undecided")}
-    if len(told) > 1 or best not in list(gains["model"]):
-        text += (
-            f"; of {len(told)} model{'s' * (len(told) > 1)} compared with {base}, {counts['better'] or 'none'} "
-            f"{_are(counts['better'])} better, {counts['worse'] or 'none'} worse and {counts['undecided'] or 'none'} "
-            "undecided"
-        )
-    judged = list(gains["verdict"][gains["verdict"].isin(["reproduced", "not reproduced", "cannot tell"])])
+    outcomes = [outcome for _, gain in gains.iterrows() if (outcome := _outcome(gain))]
+    if len(outcomes) > 1 or (outcomes and best not in list(gains["model"])):
+        text += _counted(outcomes, base)
+    judged = list(gains["direction"][gains["direction"].isin(["agrees", "contradicts", "cannot tell"])])
     if judged:
-        right = judged.count("reproduced")
-        text += f"; of {len(judged)} gain{'s' * (len(judged) > 1)} that the paper reports, {right or 'none'} "
-        text += f"{_are(right)} reproduced"
+        text += (
+            f"; of {len(judged)} gain{'s' * (len(judged) > 1)} that the paper reports, ours agree in direction with "
+            f"{judged.count('agrees') or 'none'} and contradict {judged.count('contradicts') or 'none'}"
+        )
     return f"{text} ({_seeds(rows)})."
+
+
+def _gain(gain: Any, digits: int, points: str, base: str) -> str:
+    """A gain over the baseline, with what the seeds allow to say of it."""
+    value = f"{signed(float(gain['gain']), digits)}{points}"
+    outcome = _outcome(gain)
+    if outcome is None:
+        return f"{value} over {base}, with fewer than {LEAST_SEEDS} seeds, which are not judged"
+    chance = ", a gain that may be chance" if outcome == "undecided" else ""
+    return f"{value} {_ends(gain, digits, sign=True)} over {base}{chance}"
+
+
+def _counted(outcomes: Sequence[str], base: str) -> str:
+    """How many models are better and worse than the baseline."""
+    better, worse, undecided = (outcomes.count(word) for word in ("better", "worse", "undecided"))
+    return (
+        f"; of {len(outcomes)} model{'s' * (len(outcomes) > 1)} compared with {base}, {better or 'none'} "
+        f"{_are(better)} better, {worse or 'none'} worse and {undecided or 'none'} undecided"
+    )
 
 
 def _ends(row: Any, digits: int, sign: bool = False) -> str:
@@ -64,8 +81,13 @@ def _ends(row: Any, digits: int, sign: bool = False) -> str:
     return interval(low, high, digits, sign)
 
 
-def _told(gain: Any) -> str:
-    return "better" if float(gain["low"]) > 0 else "worse" if float(gain["high"]) < 0 else "undecided"
+def _outcome(gain: Any) -> str | None:
+    """`better`, `worse` or `undecided`; None with too few seeds to judge."""
+    if int(gain["seeds"]) < LEAST_SEEDS:
+        return None
+    if float(gain["low"]) > 0:
+        return "better"
+    return "worse" if float(gain["high"]) < 0 else "undecided"
 
 
 def _are(count: int) -> str:

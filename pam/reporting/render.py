@@ -197,12 +197,15 @@ td { white-space: nowrap; }
 .wide { white-space: normal; min-width: 20em; }
 tr.group td { border-top: 1px solid #999; }
 tr:hover td { background: #f3f3f3; }
-.reproduced, .better { color: #00563f; font-weight: 600; }
-.not-reproduced, .worse { color: #a03c00; font-weight: 600; }
-.cannot-tell, .not-judged, .undecided { color: #555; }
+.agrees, .equivalent, .better { color: #00563f; font-weight: 600; }
+.contradicts, .differs, .worse { color: #a03c00; font-weight: 600; }
+.cannot-tell, .agrees-with, .not-judged, .undecided { color: #555; }
 p { max-width: 62em; color: #333; }
 code { background: #f0f0f0; padding: 0 .2em; }"""
-_VERDICTS = ("reproduced", "not reproduced", "cannot tell", "not judged", "better", "worse", "undecided")
+_TOLD = (
+    "agrees", "contradicts", "cannot tell", "equivalent", "differs", "agrees with", "not judged",
+    "better", "worse", "undecided",
+)  # fmt: skip
 _CLASSES: dict[str, list[str]] = {"l": ["text"], "p": ["text", "wide"], "r": []}
 
 
@@ -222,7 +225,8 @@ def grid(table: Table) -> str:
     def cells(tag: str, texts: Iterable[str]) -> str:
         found = ""
         for text, side in zip(texts, table.align, strict=True):
-            classes = _CLASSES[side] + ([text.replace(" ", "-")] if text in _VERDICTS else [])
+            word = text.partition(",")[0]  # of a verdict its direction
+            classes = _CLASSES[side] + ([word.replace(" ", "-")] if word in _TOLD else [])
             mark = f' class="{" ".join(classes)}"' if classes else ""
             found += f"<{tag}{mark}>{html.escape(text)}</{tag}>"
         return found

@@ -61,25 +61,29 @@ def build(name: str, inputs: Inputs) -> Table:
 
 COMPARISON: tuple[str, ...] = (
     "task", "model", "metric", "mean", "sd", "n", "low", "high", "paper", "difference",
-    "p_vs_soft", "verdict", "cpu_s", "gpu_s",
+    "p_vs_soft", "p_holm", "direction", "size", "setting", "cpu_s", "gpu_s",
 )  # fmt: skip
-GAINS = ("task", "model", "metric", "baseline", "gain", "low", "high", "paper_gain", "p", "verdict", "reason")
+GAINS = (
+    "task", "model", "metric", "baseline", "seeds", "gain", "low", "high", "paper_gain", "p", "p_holm",
+    "direction", "size", "setting", "reason",
+)  # fmt: skip
 DIGITS = {
     **dict.fromkeys(("mean", "sd", "low", "high", "difference", "gain", "paper_gain"), 4),
-    **dict.fromkeys(("p", "p_vs_soft"), 6),
+    **dict.fromkeys(("p", "p_vs_soft", "p_holm"), 6),
     **dict.fromkeys(("cpu_s", "gpu_s"), 1),
 }
-VERDICT = Column("Paper's claim", "{verdict_text}", "l")
+VERDICT = [Column("Paper's claim", "{verdict_text}", "l"), Column("Setting", "{setting_text}", "l")]
 OTHER_DATA_NOTE = (
-    "* The paper's figure is for the paper's own data, which are not ours; it is shown for orientation and decides "
-    "nothing."
+    "* The paper's figure is for the paper's own data, which are not ours: a verdict is on the claim, in another "
+    "setting."
 )
 OURS_NOTE = (
     "{units} Ours: mean and standard deviation over seeds. {gain} "
     "CPU s (and GPU s): mean of one training with the decoding of the test set."
 )
 GAIN_NOTE = (
-    "Gain: over {0}, positive where the model is better. p: paired bootstrap against {0}, two-sided, (c + 1) / (n + 1)."
+    "Gain: over {0}, positive where the model is better. p: bootstrap against {0}, paired by units, two-sided, "
+    "(c + 1) / (n + 1); Holm: corrected for all gains of this table."
 )
 DEVICES_NOTE = "CPU s is of the seeds that were trained and decoded on a CPU, GPU s of those on a GPU."
 DIVIDED_NOTE = "Trained on a GPU and decoded on a CPU, or the other way round, and in neither column: {}."
@@ -130,6 +134,7 @@ def gains(spec: TableSpec, inputs: Inputs) -> Table:
     rows = _compared(spec, inputs)
     frame = _with_texts(rows).drop(columns=["low", "high"]).rename(columns={"gain_low": "low", "gain_high": "high"})
     frame["baseline"] = baseline
+    frame["seeds"] = frame["compared_seeds"]
     names, _, gained, verdict = _columns(rows, baseline)
     shown = [*names, *gained, *verdict, *([Column("Reason", "{reason}", "l")] if verdict else [])]
     title = f"Gain over {_label(rows, baseline)}. {inputs.title(spec)}"
@@ -159,11 +164,13 @@ def _with_texts(rows: Sequence[Row]) -> pd.DataFrame:
             "gain_text": signed(row.gain, digits),
             "gain_interval": interval(row.gain_low, row.gain_high, digits, sign=True),
             "p_text": None if row.p is None else probability(row.p),
+            "holm_text": None if row.p_holm is None else probability(row.p_holm),
             "told": row.told,
             "gpu_text": f"{row.gpu_s:,.0f}" if row.gpu_s else None,
             "paper_gain_text": paper_gain and paper_gain + mark,
             # No word about a claim that the paper does not make.
             "verdict_text": row.verdict if row.paper is not None else None,
+            "setting_text": row.setting if row.paper is not None else None,
         }
         texts.append(text)
     return pd.concat([frame_of(rows), pd.DataFrame(texts, dtype=object)], axis=1)
@@ -181,11 +188,16 @@ def _columns(rows: Sequence[Row], baseline: str) -> tuple[list[Column], list[Col
     """
     several = len({row.metric.name for row in rows}) > 1
     names = [TASK, *([Column("Metric", "{metric_label}", "l")] if several else []), MODEL]
-    gained = [Column("Gain, ours", "{gain_text}"), Column("95 % interval", "{gain_interval}"), Column("p", "{p_text}")]
-    gained.append(Column(f"Than {_label(rows, baseline)}", "{told}", "l"))
+    gained = [
+        Column("Gain, ours", "{gain_text}"),
+        Column("95 % interval", "{gain_interval}"),
+        Column("p", "{p_text}"),
+        Column("Holm", "{holm_text}"),
+        Column(f"Than {_label(rows, baseline)}", "{told}", "l"),
+    ]
     if not any(row.paper is not None for row in rows):
         return names, [], gained, []
-    return names, [Column("Paper", "{paper_text}")], [Column("Gain, paper", "{paper_gain_text}"), *gained], [VERDICT]
+    return names, [Column("Paper", "{paper_text}")], [Column("Gain, paper", "{paper_gain_text}"), *gained], VERDICT
 
 
 def _label(rows: Sequence[Row], baseline: str) -> str:
@@ -238,7 +250,8 @@ GLANCE_SHOWN = (
     Column("Parameters", "{parameters:,.0f}"), SEEDS,
 )  # fmt: skip
 QUALITY_NOTE = (
-    "Quality: {}; mean and standard deviation over seeds, 95 % bootstrap interval of the mean over the test split."
+    "Quality: {}; mean and standard deviation over seeds, 95 % bootstrap interval of the mean over the test split's "
+    "units and over seeds."
 )
 GLANCE_NOTE = (
     "Perplexity is of the likelihood, also where a bound was trained: positions are summed out by the prior, latent "

@@ -96,3 +96,69 @@ def test_tests_of_true_nulls_reject_as_often_as_their_level_says() -> None:
 def test_metrics_are_functions_of_sums() -> None:
     assert METRICS["accuracy"].value(np.array([3.0, 4.0])) == 75.0
     np.testing.assert_array_equal(METRICS["paradigm_accuracy"].value(np.array([[1.0, 2.0], [2.0, 2.0]])), [50.0, 100.0])
+
+
+# Two levels: seeds and units.
+
+
+def gain_over_seeds(seed_scatter: float, run: int) -> tuple[bootstrap.Draws, float]:
+    """Draws and value of a gain whose truth is 0: two systems of three seeds, 40 units that both see."""
+    generator = np.random.default_rng(run)
+    units = generator.normal(0, 4, size=40)
+    systems = []
+    for name in ("first", "second"):
+        scores = generator.normal(0, seed_scatter, size=(3, 1)) + generator.normal(0, 4, size=(3, 40)) + units
+        counts = np.stack([scores, np.ones_like(scores)], axis=-1)
+        sums = bootstrap.resampled_sums(counts, resamples=300, seed=run)
+        means = (sums[..., 0] / sums[..., 1]).mean(axis=0)
+        values = scores.mean(axis=1)
+        systems.append((bootstrap.draws_over_seeds(values, means, f"{name}{run}"), values.mean()))
+    return systems[0][0].minus(systems[1][0]), float(systems[0][1] - systems[1][1])
+
+
+@pytest.mark.parametrize("seed_scatter", [0.0, 0.5, 3.0])
+def test_intervals_over_seeds_and_units_hold_the_truth_as_often_as_they_say(seed_scatter: float) -> None:
+    gains = [gain_over_seeds(seed_scatter, run) for run in range(150)]
+    held = sum(0.0 in bootstrap.interval(draws.spread()) for draws, _ in gains)
+    rejected = sum(bootstrap.p_value(draws.spread(), value) < 0.05 for draws, value in gains)
+    assert 0.91 <= held / len(gains) <= 1.0
+    assert rejected / len(gains) <= 0.09
+
+
+def test_an_interval_grows_by_what_seeds_scatter() -> None:
+    means = np.random.default_rng(1).normal(80.0, 1.0, size=10_000)
+    steady, scattered = (
+        bootstrap.interval(bootstrap.draws_over_seeds(np.array(values), means, "soft").spread())
+        for values in ([80.0, 80.0, 80.0], [76.0, 80.0, 84.0])
+    )
+    assert steady.high - steady.low == pytest.approx(2 * 1.96, rel=0.05)
+    assert scattered.high - scattered.low > 3 * (steady.high - steady.low)
+
+
+def test_a_system_of_one_seed_has_the_draws_of_its_units_alone() -> None:
+    means = np.random.default_rng(1).normal(size=100)
+    draws = bootstrap.draws_over_seeds(np.array([0.3]), means, "soft")
+    np.testing.assert_array_equal(draws.spread(), means)
+
+
+def test_seeds_that_agree_add_nothing() -> None:
+    means = np.random.default_rng(1).normal(size=100)
+    draws = bootstrap.draws_over_seeds(np.array([0.3, 0.3, 0.3]), means, "soft")
+    np.testing.assert_array_equal(draws.spread(), means)
+
+
+def test_a_mean_over_seeds_alone_has_students_interval() -> None:
+    values = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+    draws = bootstrap.draws_over_seeds(values, np.full(100_000, 3.0), "soft")
+    half = 2.776 * values.std(ddof=1) / np.sqrt(5)
+    found = bootstrap.interval(draws.spread())
+    assert found.low == pytest.approx(3.0 - half, rel=0.06)
+    assert found.high == pytest.approx(3.0 + half, rel=0.06)
+
+
+def test_holms_correction_is_that_by_hand() -> None:
+    # Sorted: 0.01 x 4, 0.02 x 3, 0.03 x 2, 0.2 x 1; none below the one before it.
+    assert bootstrap.holm([0.2, 0.01, 0.03, 0.02]) == pytest.approx([0.2, 0.04, 0.06, 0.06])
+    assert bootstrap.holm([0.04, 0.03]) == pytest.approx([0.06, 0.06])
+    assert bootstrap.holm([0.9, 0.8]) == [1.0, 1.0]
+    assert bootstrap.holm([]) == []

@@ -17,3 +17,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> MadeExperiment:
 def translated(tmp_path_factory: pytest.TempPathFactory) -> MadeExperiment:
     """One task of translation, three models, two seeds; read only."""
     return make_translations(tmp_path_factory.mktemp("translated"))
+
+
+@pytest.fixture(scope="session")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> MadeExperiment:
+    """One task, three models, three seeds: enough to be judged; read only."""
+    return make_experiment(tmp_path_factory.mktemp("judged"), tasks=["de-noun"], seeds=[1, 2, 3])
+
+
+@pytest.fixture(scope="session")
+def judged_translation(tmp_path_factory: pytest.TempPathFactory) -> MadeExperiment:
+    """One task of translation, two models, three seeds; read only."""
+    return make_translations(tmp_path_factory.mktemp("judged"), models=["soft", "postr-joint"], seeds=[1, 2, 3])

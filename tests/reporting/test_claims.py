@@ -1,4 +1,4 @@
-"""README and the page of claims say of each figure what the stored tables say."""
+"""README and the page of claims say what the stored runs say, by the rule of verdicts."""
 
 from __future__ import annotations
 
@@ -7,14 +7,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from made_runs import MadeExperiment
+
+from pam.evaluation.bootstrap import Interval
+from pam.io import UserError
+from pam.reporting import claims as judging
+from pam.reporting import render, tables
+from pam.reporting.catalogue import load_papers
+from pam.reporting.claims import Claim, Outcome, Stored, counted, load_sources, outcome
+from pam.reporting.comparison import Inputs, Verdict, compare
+from pam.reporting.reference import unpacked
+from pam.reporting.runs import load_experiment, load_runs
 
 ROOT = Path(__file__).resolve().parents[2]
-KEY = "mine nouns soft accuracy"
+CLAIMS = ROOT / "docs/claims.yaml"
 
 
 @pytest.fixture(scope="module")
-def claims() -> Iterator[Any]:
+def script() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT / "workflow/scripts")
         import write_claims
@@ -23,71 +35,93 @@ def claims() -> Iterator[Any]:
     sys.modules.pop("write_claims")
 
 
-@pytest.fixture(scope="module")
-def pages(claims: Any) -> dict[Path, str]:
-    """The pages as they are to be, made once: their gains are computed from stored runs."""
-    made: dict[Path, str] = claims.written()
-    return made
+def claim(*models: str, **more: Any) -> Claim:
+    words = {"claim": "a claim", "where": "Table 2", "why": ""}
+    runs = {"experiment": "made-up", "task": "de-noun", "metric": "accuracy", "table": "table2"}
+    return Claim(**{**words, **runs, "models": list(models), **more})
 
 
-@pytest.fixture
-def own(claims: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Stored tables of two models, one of them with three seeds."""
-    folder = tmp_path / "mine/tables"
-    folder.mkdir(parents=True)
-    (folder / "table2.csv").write_text(
-        "task,model,metric,mean,sd,n,low,high\n"
-        "nouns,soft,accuracy,84.975,0.5806,3,81.8,88.0875\nnouns,hard,accuracy,80.0,,1,78.0,82.0\n"
-    )
-    (folder / "table2_gains.csv").write_text(
-        "task,model,metric,gain,low,high\nnouns,hard,accuracy,-4.975,-6.0,-3.994\n"
-    )
-    (folder / "overhead.csv").write_text("task,phase,model,ratio\nnouns,training,hard,1.254\n")
-    monkeypatch.setattr(claims, "STORED", tmp_path)
-    claims.tables.cache_clear()
-    return claims
+def judge(made: MadeExperiment, own: Claim) -> Outcome:
+    stored = Stored(load_experiment(made.config), made.folder, [own])
+    return outcome(own, stored, load_papers(made.paper))
 
 
-def test_the_pages_have_the_figures_of_the_stored_tables(pages: dict[Path, str]) -> None:
-    for page, text in pages.items():
+def test_the_pages_say_what_the_stored_runs_say(script: Any) -> None:
+    for page, text in script.written().items():
         assert page.read_text(encoding="utf-8") == text, "run python workflow/scripts/write_claims.py"
 
 
-def test_readme_has_some_of_the_claims(pages: dict[Path, str]) -> None:
-    rows = [text.count("\n| ") for text in pages.values()]
-    assert rows[0] > 30 and rows[1] > 20
+def test_a_stored_table_has_the_verdicts_of_its_stored_runs() -> None:
+    stored = ROOT / "results/reference/table2"
+    with unpacked(stored) as folder:
+        experiment = load_experiment(stored / "experiment.yaml")
+        papers = load_papers(ROOT / "config/paper_results.yaml")
+        inputs = Inputs(experiment, papers, sorted(folder.glob("*/*/*/scores.json")))
+        made = render.to_csv(tables.build("table2_gains", inputs))
+    assert (stored / "tables/table2_gains.csv").read_text(encoding="utf-8") == made
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (f"{{{KEY}}} %", "84.97 ± 0.58 [81.80, 88.09] %"),
-        ("{mine nouns hard accuracy}", "80.00 [78.00, 82.00]"),
-        (f"{{mean {KEY}}}, {{gain mine nouns hard accuracy}}", "84.97, −4.97 [−6.00, −3.99]"),
-        ("{ratio mine nouns hard training} times", "1.25 times"),
-    ],
-)
-def test_a_figure_is_written_as_it_is_asked_for(own: Any, text: str, expected: str) -> None:
-    assert own.filled(text) == expected
+def test_claims_name_runs_that_are_archived_and_type_no_verdict() -> None:
+    words = ("agrees", "contradicts", "cannot tell", "reproduced", "confirmed")
+    for source in load_sources(CLAIMS):
+        for one in source.claims:
+            assert (ROOT / "results/reference" / one.experiment / "runs.tar.xz").is_file(), one.claim
+            assert not any(word in f"{one.claim} {one.why}" for word in words), one.claim
 
 
-def test_a_gain_over_another_model_is_that_of_the_tables_where_they_have_it(claims: Any) -> None:
-    gain = "gain table2 ddn13-de-verb postr-joint accuracy"
-    assert claims.filled(f"{{{gain} over soft}}") == claims.filled(f"{{{gain}}}")
-    with pytest.raises(SystemExit, match="no stored run has table2 ddn13-de-verb postr-joint accuracy, or nobody"):
-        claims.filled(f"{{{gain} over nobody}}")
+def test_a_claim_has_the_verdict_and_the_figures_of_the_tables(judged: MadeExperiment) -> None:
+    experiment = load_experiment(judged.config)
+    rows = compare(load_runs(judged.scores, experiment), experiment, ["accuracy"], load_papers(judged.paper)["table2"])
+    row = next(row for row in rows if row.model == "mono-postr-joint")
+    found = judge(judged, claim("mono-postr-joint", "soft"))
+    assert (found.ours, found.paper) == (pytest.approx(row.gain), pytest.approx(row.paper_gain))
+    assert found.interval == Interval(pytest.approx(row.gain_low), pytest.approx(row.gain_high))
+    assert (found.verdict.words, found.setting) == (row.verdict, row.setting)
 
 
-def test_trainings_are_counted_as_they_are_stored(own: Any) -> None:
-    assert own.seeds(f"{{{KEY}}}, {{mine nouns hard accuracy}}") == "1-3"
-    assert own.seeds(f"{{mean {KEY}}}") == "3" and own.seeds("no figure") == ""
+def test_a_model_is_the_best_only_if_it_beats_each(judged: MadeExperiment) -> None:
+    alone = judge(judged, claim("postr-joint", "mono-postr-joint"))
+    best = judge(judged, claim("postr-joint", "soft", "mono-postr-joint"))
+    assert (best.verdict, best.ours) == (alone.verdict, alone.ours)
 
 
-def test_a_figure_that_is_not_stored_is_refused(own: Any) -> None:
-    with pytest.raises(SystemExit, match="no stored table has gain, low, high of mine nouns soft accuracy"):
-        own.filled(f"{{gain {KEY}}}")
+def test_alike_needs_the_whole_interval_within_the_margin(judged: MadeExperiment) -> None:
+    own = claim("postr-joint", "soft", alike=True)
+    found = judge(judged, own)
+    assert found.interval is not None
+    inside = found.interval.low >= -1.0 and found.interval.high <= 1.0
+    assert (found.verdict.direction == "agrees") is inside
 
 
-def test_a_row_too_wide_to_read_is_refused(own: Any) -> None:
+def test_times_are_compared_as_a_ratio(judged: MadeExperiment) -> None:
+    found = judge(judged, claim("postr-joint", "soft", metric="training_time", table="overhead"))
+    assert found.unit == "ratio"
+    assert found.paper == pytest.approx(1.40)
+    assert found.interval is not None
+    assert found.interval.low <= found.ours <= found.interval.high
+
+
+def test_a_model_without_stored_runs_is_named(judged: MadeExperiment) -> None:
+    with pytest.raises(UserError, match="no stored run has accuracy of de-noun, nobody"):
+        judge(judged, claim("nobody", "soft"))
+
+
+def test_the_line_counts_levels_as_gains_and_what_holms_correction_leaves() -> None:
+    def made(direction: Any, p_holm: float | None) -> Outcome:
+        return Outcome(Verdict(direction, "", ""), None, 0.0, None, p_holm, p_holm, "", "gain", 1)
+
+    found = [made("agrees", 0.01), made("agrees", 0.2), made("contradicts", 0.01), made("agrees with", None)]
+    line = counted([*found, made("not judged", None)], open_claims=2)
+    assert "Of 7 claims 4 are judged: 2 agree, 1 contradict, of 1 we cannot tell." in line
+    assert "1 agree and 1 contradict" in line
+
+
+def test_seeds_alone_have_students_interval() -> None:
+    measured = judging.over_seeds([1.0, 2.0, 3.0], "soft")
+    spread = np.percentile(measured.draws.spread(), [2.5, 97.5])
+    assert spread[1] - spread[0] == pytest.approx(2 * 4.30 / np.sqrt(3), rel=0.15)
+
+
+def test_a_row_too_wide_to_read_is_refused(script: Any) -> None:
     with pytest.raises(SystemExit, match="more than 120"):
-        own.table_row("a" * 120)
+        script.table_row("a" * 120)

@@ -319,18 +319,18 @@ def compared(means: dict[str, float], gains: dict[str, tuple[float, float, float
     rows = [
         {"model": model, "mean": mean, "low": mean - 1, "high": mean + 1, "n": "2"} for model, mean in means.items()
     ]
-    columns = ["model", "gain", "low", "high", "verdict", "baseline"]
-    gained = pd.DataFrame([(model, *own, "soft") for model, own in gains.items()], columns=columns)
+    columns = ["model", "gain", "low", "high", "direction", "baseline", "seeds"]
+    gained = pd.DataFrame([(model, *own, "soft", "3") for model, own in gains.items()], columns=columns)
     names = {model: model.capitalize() for model in means}
     return finding("nouns", METRICS["accuracy"], pd.DataFrame(rows), gained, names)
 
 
 def test_the_finding_names_the_best_its_gain_and_what_is_told() -> None:
-    gains = {"hard": (-3.0, -4.0, -2.0, "not reproduced"), "joint": (2.0, 0.5, 3.5, "reproduced")}
+    gains = {"hard": (-3.0, -4.0, -2.0, "contradicts"), "joint": (2.0, 0.5, 3.5, "agrees")}
     assert compared({"soft": 80.0, "hard": 77.0, "joint": 82.0}, gains) == (
         "On nouns, Joint is ahead with accuracy 82.00 % [81.00, 83.00], +2.00 points [+0.50, +3.50] over Soft; of 2 "
-        "models compared with Soft, 1 is better, 1 worse and none undecided; of 2 gains that the paper reports, 1 is "
-        "reproduced (2 seeds)."
+        "models compared with Soft, 1 is better, 1 worse and none undecided; of 2 gains that the paper reports, ours "
+        "agree in direction with 1 and contradict 1 (2 seeds)."
     )
 
 

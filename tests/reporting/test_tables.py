@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import html
 import json
 import re
 import xml.etree.ElementTree as ElementTree
@@ -30,7 +31,7 @@ from pam.reporting.lengths import chosen
 from pam.reporting.render import Table
 from pam.reporting.runs import load_experiment, load_runs
 
-COLUMNS = "task,model,metric,mean,sd,n,low,high,paper,difference,p_vs_soft,verdict,cpu_s,gpu_s"
+COLUMNS = "task,model,metric,mean,sd,n,low,high,paper,difference,p_vs_soft,p_holm,direction,size,setting,cpu_s,gpu_s"
 
 
 def make(made: MadeExperiment, name: str, out: Path, **files: Sequence[Path]) -> list[dict[str, str]]:
@@ -67,7 +68,7 @@ def test_csv_is_in_per_cent_and_empty_where_nothing_is_known(made: MadeExperimen
     assert 0 < float(mono["p_vs_soft"]) <= 1
     paradigms = make(made, "table2_paradigms", tmp_path)
     assert (paradigms[0]["paper"], paradigms[0]["difference"]) == ("", "")
-    assert paradigms[0]["verdict"] == "not judged"
+    assert paradigms[0]["direction"] == "not judged"
 
 
 def test_an_unreadable_figure_of_the_paper_is_an_empty_cell(made: MadeExperiment, tmp_path: Path) -> None:
@@ -75,16 +76,18 @@ def test_an_unreadable_figure_of_the_paper_is_an_empty_cell(made: MadeExperiment
     text = made.paper.read_text(encoding="utf-8").replace("soft: 85.50", "soft: null")
     figures.write_text(text, encoding="utf-8")
     rows = make(MadeExperiment(made.folder, made.config, figures), "table2", tmp_path)
-    assert (rows[0]["paper"], rows[0]["verdict"]) == ("", "not judged")
-    assert (rows[1]["paper"], rows[1]["verdict"]) == ("85.88", "not judged")
+    assert (rows[0]["paper"], rows[0]["direction"]) == ("", "not judged")
+    assert (rows[1]["paper"], rows[1]["direction"]) == ("85.88", "not judged")
 
 
-def test_people_read_the_papers_figure_the_verdict_and_the_rule(made: MadeExperiment, tmp_path: Path) -> None:
-    rows = make(made, "table2", tmp_path)
+def test_people_read_the_papers_figure_the_verdict_and_the_rule(judged: MadeExperiment, tmp_path: Path) -> None:
+    rows = make(judged, "table2", tmp_path)
     for ending in (".md", ".html"):
         text = (tmp_path / f"table2{ending}").read_text(encoding="utf-8")
         assert "86.87" in text
-        assert rows[2]["verdict"] in text
+        assert rows[2]["direction"] in text
+        assert rows[2]["size"] in text
+        assert rows[2]["setting"] in html.unescape(text)
         assert "Shankar" in text
     assert RULE in " ".join((tmp_path / "table2.md").read_text(encoding="utf-8").split())  # over several lines
 
@@ -166,32 +169,46 @@ def test_table_1_has_the_columns_of_table_2_and_a_row_per_metric_and_model(
     expected = [(metric, model) for metric in metrics for model in models]
     assert [(row["metric"], row["model"]) for row in rows] == expected
     assert [row["paper"] for row in rows[:6]] == ["9.61", "8.47", "8.51", "", "", ""]
-    assert rows[3]["verdict"] == "not judged"
+    assert rows[3]["direction"] == "not judged"
     page = (tmp_path / "table1.html").read_text(encoding="utf-8")
     assert page.count('<tr class="group">') == 2
     for text in ("lower is better", "positive where the model is better", "smooth:none"):
         assert text in page
 
 
-def test_gains_of_perplexity_are_positive_where_it_falls(translated: MadeExperiment, tmp_path: Path) -> None:
-    rows = make(translated, "table1_gains", tmp_path)
-    assert rows[1]["metric"] == "ppl"
-    assert float(rows[1]["paper_gain"]) == pytest.approx(9.61 - 8.51)
-    assert float(rows[1]["gain"]) > 0
-    assert rows[1]["verdict"] == "reproduced"
+def test_gains_of_perplexity_are_positive_where_it_falls(judged_translation: MadeExperiment, tmp_path: Path) -> None:
+    rows = make(judged_translation, "table1_gains", tmp_path)
+    assert rows[0]["metric"] == "ppl"
+    assert float(rows[0]["paper_gain"]) == pytest.approx(9.61 - 8.51)
+    assert float(rows[0]["gain"]) > 0
+    assert rows[0]["direction"] == "agrees"
+
+
+def test_p_is_corrected_for_all_gains_of_the_table(judged_translation: MadeExperiment, tmp_path: Path) -> None:
+    rows = make(judged_translation, "table1_gains", tmp_path)
+    by_p = sorted(rows, key=lambda row: float(row["p"]))
+    assert float(by_p[0]["p_holm"]) == pytest.approx(min(1.0, len(rows) * float(by_p[0]["p"])), abs=1e-5)
+    assert all(float(row["p_holm"]) >= float(row["p"]) for row in rows)
+
+
+def test_a_single_seed_shows_no_interval_of_a_gain(tmp_path: Path) -> None:
+    made = make_experiment(tmp_path, tasks=["de-noun"], seeds=[1], count=10)
+    row = make(made, "table2_gains", tmp_path)[0]
+    assert row["gain"] != ""
+    assert (row["low"], row["high"], row["p"], row["p_holm"], row["direction"]) == ("", "", "", "", "not judged")
 
 
 def test_table_3_compares_both_readings_of_the_papers_column_and_says_so(
-    translated: MadeExperiment, tmp_path: Path
+    judged_translation: MadeExperiment, tmp_path: Path
 ) -> None:
-    rows = make(translated, "table3", tmp_path, scores=translated.gold_scores)
+    rows = make(judged_translation, "table3", tmp_path, scores=judged_translation.gold_scores)
     found = {(row["metric"], row["model"]): row for row in rows}
     for metric in ("aer", "one_minus_aer"):
         assert found[metric, "postr-joint"]["paper"] == "0.583"
     same = [float(found[metric, "soft"]["mean"]) for metric in ("aer", "one_minus_aer")]
     assert sum(same) == pytest.approx(1)
-    assert found["one_minus_aer", "postr-joint"]["verdict"] == "reproduced"
-    assert found["aer", "postr-joint"]["verdict"] == "not reproduced"
+    assert found["one_minus_aer", "postr-joint"]["direction"] == "agrees"
+    assert found["aer", "postr-joint"]["direction"] == "contradicts"
     note = (tmp_path / "table3.md").read_text(encoding="utf-8")
     assert "calls its column AER" in note
 
@@ -367,10 +384,10 @@ def test_seconds_and_rates_of_seeds_on_different_devices_are_not_mixed(tmp_path:
 
 
 def test_a_verdict_is_said_where_the_paper_has_a_figure_and_the_difference_beside_it(
-    made: MadeExperiment, tmp_path: Path
+    judged: MadeExperiment, tmp_path: Path
 ) -> None:
     for name, shown in (("table2", True), ("table2_gains", True), ("table2_paradigms", False)):
-        make(made, name, tmp_path)
+        make(judged, name, tmp_path)
         table = render.read(tmp_path, name)
         assert ("Paper's claim" in table.shown.columns) is shown
         assert set(table.shown["Than Soft"]) <= {"", "better", "worse", "undecided"}

@@ -5,61 +5,90 @@ from __future__ import annotations
 import pytest
 
 from pam.evaluation.bootstrap import LEVEL, RESAMPLES, Interval
-from pam.reporting.comparison import RULE, judge
+from pam.reporting.comparison import LEAST_SEEDS, RULE, judge_gain, judge_level, margin_of
 
 
 @pytest.mark.parametrize(
-    ("paper", "low", "high", "word"),
+    ("low", "high", "words"),
     [
-        (85.5, 84.0, 87.0, "reproduced"),
-        (85.5, 85.5, 87.0, "reproduced"),
-        (85.5, 86.0, 88.0, "not reproduced"),
-        (85.5, 80.0, 85.0, "not reproduced"),
+        (85.0, 86.0, "equivalent, within"),
+        (85.6, 86.4, "equivalent, larger"),
+        (84.0, 87.0, "agrees with, within"),
+        (85.6, 88.0, "cannot tell, larger"),
+        (83.0, 85.4, "cannot tell, smaller"),
+        (86.6, 88.0, "differs, larger"),
+        (80.0, 84.4, "differs, smaller"),
     ],
 )
-def test_the_baseline_is_judged_by_its_level(paper: float, low: float, high: float, word: str) -> None:
-    assert judge(paper, Interval(low, high), same_data=True, seeds=5, gain=False).word == word
+def test_a_level_is_the_same_only_within_the_margin(low: float, high: float, words: str) -> None:
+    assert judge_level(85.5, Interval(low, high), seeds=5, margin=1.0).words == words
 
 
+def test_a_wider_interval_is_no_better_verdict_of_a_level() -> None:
+    words = [judge_level(85.5, Interval(85.5 - half, 85.5 + half), 5, 1.0).direction for half in (0.5, 2.0, 20.0)]
+    assert words == ["equivalent", "agrees with", "agrees with"]
+
+
+@pytest.mark.parametrize("side", [1.0, -1.0])
 @pytest.mark.parametrize(
-    ("paper", "low", "high", "word"),
+    ("paper", "low", "high", "words"),
     [
-        (1.4, 0.2, 2.0, "reproduced"),
-        (1.4, 2.0, 3.0, "reproduced"),
-        (1.4, 0.1, 0.9, "reproduced"),
-        (1.4, -0.5, 1.0, "not reproduced"),
-        (1.4, -2.0, -0.5, "not reproduced"),
+        (1.4, 0.2, 2.0, "agrees, within"),
+        (1.4, 2.0, 3.0, "agrees, larger"),
+        (1.4, 0.1, 0.9, "agrees, smaller"),
+        (1.4, -0.5, 1.0, "cannot tell, smaller"),
+        (1.4, -2.0, -0.5, "contradicts, smaller"),
         (1.4, -0.5, 2.0, "cannot tell"),
         (1.4, 0.0, 2.0, "cannot tell"),
-        (-1.4, -2.0, -0.2, "reproduced"),
-        (-1.4, -1.0, 0.5, "not reproduced"),
-        (-1.4, 0.3, 0.5, "not reproduced"),
-        (-1.4, -2.0, 0.5, "cannot tell"),
-        (0.0, -0.5, 0.5, "cannot tell"),
-        (0.0, 0.1, 0.5, "not reproduced"),
     ],
 )
-def test_other_models_are_judged_by_their_gain(paper: float, low: float, high: float, word: str) -> None:
-    assert judge(paper, Interval(low, high), same_data=True, seeds=5, gain=True).word == word
+def test_gains_and_losses_are_judged_alike(paper: float, low: float, high: float, words: str, side: float) -> None:
+    low, high = sorted((side * low, side * high))
+    assert judge_gain(side * paper, Interval(low, high), seeds=5).words == words
 
 
-@pytest.mark.parametrize("gain", [False, True])
+def test_a_claim_without_a_figure_has_a_direction_alone() -> None:
+    assert judge_gain(None, Interval(0.2, 2.0), 3, side=1.0).words == "agrees"
+    assert judge_gain(None, Interval(0.2, 2.0), 3, side=-1.0).words == "contradicts"
+    assert judge_gain(None, Interval(-0.2, 2.0), 3, side=1.0).words == "cannot tell"
+
+
+@pytest.mark.parametrize(
+    ("paper", "interval", "seeds", "reason"),
+    [
+        (None, Interval(0.5, 1.5), 5, "the paper has no figure"),
+        (0.0, Interval(0.5, 1.5), 5, "the paper's gain is 0"),
+        (1.0, Interval(0.5, 1.5), LEAST_SEEDS - 1, "fewer than 3 seeds"),
+        (1.0, None, 1, "fewer than 3 seeds"),
+    ],
+)
+def test_without_evidence_no_gain_is_judged(
+    paper: float | None, interval: Interval | None, seeds: int, reason: str
+) -> None:
+    assert judge_gain(paper, interval, seeds) == ("not judged", "", reason)
+
+
 @pytest.mark.parametrize(
     ("paper", "same_data", "seeds", "reason"),
     [
         (None, True, 5, "the paper has no figure"),
         (1.0, False, 5, "other data than the paper's"),
-        (1.0, True, 1, "fewer than 2 seeds"),
+        (1.0, True, 2, "fewer than 3 seeds"),
     ],
 )
-def test_without_evidence_nothing_is_judged(
-    gain: bool, paper: float | None, same_data: bool, seeds: int, reason: str
-) -> None:
-    assert judge(paper, Interval(0.5, 1.5), same_data, seeds, gain) == ("not judged", reason)
+def test_without_evidence_no_level_is_judged(paper: float | None, same_data: bool, seeds: int, reason: str) -> None:
+    assert judge_level(paper, Interval(0.5, 1.5), seeds, 1.0, same_data) == ("not judged", "", reason)
+
+
+def test_each_metric_has_a_margin() -> None:
+    assert margin_of("accuracy", 85.5) == margin_of("bleu_b10", 28.5) == margin_of("rouge1", 39.5) == 1.0
+    assert margin_of("one_minus_aer", 0.449) == margin_of("cider", 0.421) == 0.02
+    assert margin_of("ppl", 10.0) == pytest.approx(0.5)
 
 
 def test_the_printed_rule_states_the_figures_in_use() -> None:
     assert f"{100 * LEVEL:g} %" in RULE
     assert f"{RESAMPLES:,} draws" in RULE
-    for word in ("reproduced", "not reproduced", "cannot tell", "not judged"):
+    assert f"fewer than {LEAST_SEEDS} seeds" in RULE
+    for word in ("agrees", "contradicts", "cannot tell", "larger", "smaller", "within", "equivalent", "differs"):
         assert f"`{word}`" in RULE

@@ -195,7 +195,7 @@ def test_the_ablation_trains_each_part_once_and_replaces_unknown_words_without_t
 @pytest.mark.parametrize(
     ("experiment", "models", "tasks"),
     [
-        ("acvi", ["soft", "structured", "variational", "ved", "acvi", "acvi-literal", "transformer"], 4),
+        ("acvi", ["soft", "structured", "variational-sample", "ved", "acvi", "acvi-literal", "transformer"], 4),
         ("variational", ["soft-mlp", "variational", *VARIATIONAL], 1),
     ],
 )

@@ -51,7 +51,9 @@ def test_the_table_has_the_columns_that_others_build_on(ran: tuple[Checkout, Out
     with open(ran[0].folder / RESULTS / "tables/table2.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [row["model"] for row in rows] == list(MODELS)
-    expected = "task model metric mean sd n low high paper difference p_vs_soft verdict cpu_s gpu_s"
+    expected = (
+        "task model metric mean sd n low high paper difference p_vs_soft p_holm direction size setting cpu_s gpu_s"
+    )
     assert list(rows[0]) == expected.split()
 
 

@@ -1,40 +1,37 @@
-"""Writes the table of all claims, its figures drawn from the stored tables: `python workflow/scripts/write_claims.py`.
+"""Writes the tables of all claims, computed from the stored runs: `python workflow/scripts/write_claims.py`.
 
-`docs/claims.yaml` has each claim, its verdict and the reason in words, and names a figure by where it is stored:
-`{table2 ddn13-de-noun soft accuracy}` is a mean with its deviation over seeds and its interval, `{gain ...}` the paired
-gain over the baseline, `{gain ... over hard}` that over another model, from the stored runs, `{mean ...}` the mean
-alone, `{entropy ...}` any other column. The tables stand between two marks: all claims in `docs/claims.md`, the `main`
-ones in `README.md`.
+`docs/claims.yaml` names experiment, models, metric and beam of each claim; `pam.reporting.claims` computes figures and
+verdicts. The tables stand between two marks: all claims in `docs/claims.md`, the `main` ones in `README.md`, in
+`docs/results.md` those that hold, those that do not, and the experiments with their cost; all with a line that counts.
 """
 
 from __future__ import annotations
 
-import atexit
 import re
 import sys
 import textwrap
+from collections import Counter
 from contextlib import ExitStack
-from functools import cache
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
-import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from pam.reporting.comparison import compare
+from pam.io import read_json
+from pam.reporting.catalogue import load_papers
+from pam.reporting.claims import Claim, Outcome, Source, Stored, corrected, counted, load_sources, outcome
 from pam.reporting.reference import EXPERIMENT, unpacked
-from pam.reporting.runs import load_experiment, load_runs
+from pam.reporting.render import probability
+from pam.reporting.runs import load_experiment
 
 ROOT = Path(__file__).resolve().parents[2]
-STORED, CLAIMS = ROOT / "results/reference", ROOT / "docs/claims.yaml"
+STORED = ROOT / "results/reference"
+CLAIMS = ROOT / "docs/claims.yaml"
+PAPERS = ROOT / "config/paper_results.yaml"
 BEGIN, END = "<!-- claims -->\n", "<!-- end of claims -->\n"
 WIDTH = 120  # characters of a line
-FIGURE = re.compile(r"\{(?:(\w+) )?([\w.-]+) ([\w.-]+) ([\w.-]+) (\w+)(?: over ([\w.-]+))?\}")
-HEADER = "| | claim | in | what we measured | seeds | verdict |\n| --: | --- | --- | --- | --: | --- |\n"
-MAIN = "| claim | what we measured | seeds | verdict |\n| --- | --- | --: | --- |\n"
-Key = tuple[str, str, str, str]  # experiment, task, model, metric
+ALL = "| | claim | in | paper | ours | verdict |\n| --: | --- | --- | --: | --- | --- |\n"
+MAIN = "| claim | paper | ours | data, size | seeds | verdict |\n| --- | --: | --- | --- | --: | --- |\n"
+Judged = list[tuple[Source, list[Outcome]]]
 
 
 def main() -> None:
@@ -44,114 +41,162 @@ def main() -> None:
 
 def written() -> dict[Path, str]:
     """Both pages with the claims of today in the place of those before."""
-    papers = yaml.safe_load(CLAIMS.read_text(encoding="utf-8"))
-    most = [one for paper in papers for one in paper["claims"] if one.get("main")]
-    rows = MAIN + "".join(table_row(one["claim"], *outcome(one)) for one in most)
-    tables = {ROOT / "docs/claims.md": "".join(map(section, papers)) + "\n", ROOT / "README.md": rows}
+    judged = judge_all(load_sources(CLAIMS))
+    every = [one for _, outcomes in judged for one in outcomes]
+    line = counted(every, sum(len(source.open) for source, _ in judged))
+    rows = ""
+    for source, outcomes in judged:
+        for claim, found in zip(source.claims, outcomes, strict=True):
+            if claim.main:
+                verdict = found.verdict.words
+                rows += table_row(claim.claim, figure_of_paper(found), ours(found), *short(found.setting), verdict)
+    tables = {
+        ROOT / "docs/claims.md": f"\n{wrapped(line)}{''.join(section(*one) for one in judged)}\n",
+        ROOT / "README.md": f"\n{wrapped(line)}\n{MAIN}{rows}",
+    }
+    tables[ROOT / "docs/results.md"] = doubters(judged, line)
     return {page: between_marks(page.read_text(encoding="utf-8"), table) for page, table in tables.items()}
 
 
+def doubters(judged: Judged, line: str) -> str:
+    """What holds, what does not, what cannot be told; then what each experiment cost, and its command."""
+    every = [
+        (claim, found) for source, outcomes in judged for claim, found in zip(source.claims, outcomes, strict=True)
+    ]
+    text = f"\n{wrapped(line)}"
+    for title, word in (("What holds", "agrees"), ("What does not", "contradicts")):
+        text += f"\n## {title}\n\n| claim | ours | data, size | seeds | Holm |\n| --- | --- | --- | --: | --: |\n"
+        for claim, found in every:
+            if found.word == word:
+                holm = "" if found.p_holm is None else probability(found.p_holm)
+                text += table_row(claim.claim, ours(found), *short(found.setting), holm)
+    text += "\n## What nobody can tell yet\n\n"
+    for title, word in (("Seeds or test units are too few", "cannot tell"), ("Not judged", "not judged")):
+        text += (
+            wrapped(f"**{title}**: {'; '.join(claim.claim for claim, found in every if found.word == word)}.") + "\n"
+        )
+    open_claims = [one for source, _ in judged for one in source.open]
+    text += wrapped(f"**No run**: {'; '.join(open_claims)}.")
+    text += "\n## Seeds, hardware, cost, command\n\n| experiment | runs | seeds | hardware | CPU h | GPU h |\n"
+    text += "| --- | --: | --: | --- | --: | --: |\n"
+    for name in dict.fromkeys(claim.experiment for claim, _ in every):
+        text += experiment_row(name)
+    return text
+
+
+def experiment_row(name: str) -> str:
+    """Runs, seeds, hardware and cost of a stored experiment, by its record."""
+    record = read_json(STORED / name / "record.json")
+    runs = [run for command in record["commands"] for run in command["runs"]]
+    seeds = Counter(run.rpartition("/")[0] for run in runs).values()
+    machines = dict.fromkeys(
+        one["hardware"]["gpu"] or one["hardware"]["cpu"].replace("(R)", "").removesuffix(" Processor")
+        for one in record["machines"]
+    )
+    count = "-".join(map(str, dict.fromkeys([min(seeds), max(seeds)])))
+    hours = [f"{record['cost'][key] / 3600:.1f}" for key in ("cpu_s", "gpu_s")]
+    address = f"[`{name}`](../results/reference/{name}/record.json)"
+    return table_row(address, str(record["runs"]), count, ", ".join(machines), *hours)
+
+
+def judge_all(sources: list[Source]) -> Judged:
+    """Judge every claim by the stored runs, each experiment unpacked once."""
+    papers = load_papers(PAPERS)
+    stored: dict[str, Stored] = {}
+    with ExitStack() as ending:
+
+        def runs_of(experiment: str) -> Stored:
+            if experiment not in stored:
+                folder = ending.enter_context(unpacked(STORED / experiment))
+                about = [claim for source in sources for claim in source.claims if claim.experiment == experiment]
+                stored[experiment] = Stored(load_experiment(STORED / experiment / EXPERIMENT), folder, about)
+            return stored[experiment]
+
+        judged = []
+        for source in sources:
+            outcomes = [outcome(claim, runs_of(claim.experiment), papers) for claim in source.claims]
+            judged.append((source, corrected(outcomes)))
+    return judged
+
+
 def between_marks(page: str, table: str) -> str:
-    before, _, rest = page.partition(BEGIN)
-    return f"{before}{BEGIN}{table}{END}{rest.partition(END)[2]}"
+    before, _, after = page.partition(BEGIN)
+    return f"{before}{BEGIN}{table}{END}{after.partition(END)[2]}"
 
 
-def section(paper: dict[str, Any]) -> str:
-    """A paper's claims: a row for each, and below the table the reasons by number."""
-    rows, reasons = "", ""
-    for number, one in enumerate(paper["claims"], 1):
-        rows += table_row(str(number), one["claim"], one["in"], *outcome(one))
+def section(source: Source, outcomes: list[Outcome]) -> str:
+    """A source's claims: a row for each, below the table its words, the setting and why, then what is open."""
+    rows = ""
+    notes = ""
+    for number, (claim, found) in enumerate(zip(source.claims, outcomes, strict=True), 1):
+        rows += table_row(
+            str(number), claim.claim, claim.where, figure_of_paper(found), ours(found), found.verdict.words
+        )
         indent = {"initial_indent": f"{number}. ", "subsequent_indent": " " * len(f"{number}. ")}
-        reasons += textwrap.fill(filled(one["why"]), WIDTH, break_on_hyphens=False, **indent) + "\n"
-    return f"\n## {paper['paper']}\n\n{HEADER}{rows}\n{reasons}"
+        notes += textwrap.fill(note(claim, found), WIDTH, break_on_hyphens=False, **indent) + "\n"
+    text = f"\n## {source.paper}\n\n{ALL}{rows}\n{notes}"
+    if source.open:
+        text += "\n" + wrapped(f"**Open**, without a run of today's code: {'; '.join(source.open)}.")
+    return text
 
 
-def outcome(claim: dict[str, Any]) -> tuple[str, str, str]:
-    """What was measured, of how many trainings, and the verdict."""
-    return filled(claim["measured"]), seeds(claim["measured"]), claim["verdict"]
+def note(claim: Claim, found: Outcome) -> str:
+    """The source's words, the runs with their setting and test, and the line of why."""
+    says = f"\u201c{claim.says}\u201d " if claim.says else ""
+    beam = f", beam {claim.beam}" if claim.beam else ""
+    runs = f"`{claim.experiment}`, {claim.task}, {' / '.join(claim.models)}, {claim.metric}{beam}: {found.setting}"
+    test = ""
+    if found.p is not None:
+        test = f", p {probability(found.p)}"
+    if found.p_holm is not None:
+        test += f", Holm {probability(found.p_holm)}"
+    return f"{says}{runs}{test}. {found.verdict.reason.capitalize()}. {claim.why}"
+
+
+def figure_of_paper(found: Outcome) -> str:
+    if found.paper is None:
+        return ""
+    if found.unit == "gain":
+        return signed(found.paper, found.digits)
+    return f"{found.paper:.{found.digits}f}"
+
+
+def ours(found: Outcome) -> str:
+    """Our figure with its interval, signed if it is a gain, `x` behind a ratio."""
+    write = signed if found.unit == "gain" else unsigned
+    value = write(found.ours, found.digits) + (" x" if found.unit == "ratio" else "")
+    if found.interval is None:
+        return value
+    digits = found.digits
+    low, high = found.interval.low, found.interval.high
+    while digits < 6 and 0 < min(abs(low), abs(high)) < 0.5 * 10**-digits:
+        digits += 1
+    return f"{value} [{write(low, digits)}, {write(high, digits)}]"
+
+
+def short(setting: str) -> tuple[str, str]:
+    """Whose data and size, and how many seeds."""
+    where, _, seeds = setting.rpartition(", ")
+    return where.replace("the paper's data and size", "the paper's"), seeds.partition(" ")[0]
+
+
+def signed(number: float, digits: int) -> str:
+    return f"{number:+.{digits}f}".replace("-", "\u2212")
+
+
+def unsigned(number: float, digits: int) -> str:
+    return f"{number:.{digits}f}"
+
+
+def wrapped(text: str) -> str:
+    return textwrap.fill(text, WIDTH, break_on_hyphens=False) + "\n"
 
 
 def table_row(*cells: str) -> str:
     made = f"| {' | '.join(cells)} |\n"
     if len(made) > WIDTH + 1:
         raise SystemExit(f"{CLAIMS}: a row of {len(made) - 1} characters, more than {WIDTH}: {made}")
-    return made
-
-
-def filled(text: str) -> str:
-    """The text with its figures."""
-    return FIGURE.sub(lambda found: figure(found[1] or "value", key_of(found), found[6]), text)
-
-
-def key_of(found: re.Match[str]) -> Key:
-    return found[2], found[3], found[4], found[5]
-
-
-def seeds(text: str) -> str:
-    """How many trainings the figures of a text are of: one number, or the fewest and the most."""
-    counts = {int(row(key_of(found), "n")["n"]) for found in FIGURE.finditer(text)}
-    return "-".join(str(count) for count in sorted({min(counts), max(counts)})) if counts else ""
-
-
-def figure(form: str, key: Key, over: str | None) -> str:
-    """One figure of a stored table, or of the stored runs of two models, the second of them `over`."""
-    digits = {"accuracy": 2, "ppl": 2, "cider": 3}.get(key[3], 3 if "aer" in key[3] else 1)
-    if form == "gain":
-        gain = gain_over(key, over) if over else row(key, "gain", "low", "high")[["gain", "low", "high"]]
-        mean, low, high = (signed(number, digits) for number in gain)
-        return f"{mean} [{low}, {high}]"
-    if form not in ("mean", "value"):
-        return f"{row(key, form)[form]:.2f}"
-    found = row(key, "mean", "sd", "low", "n")
-    if form == "mean":
-        return f"{found['mean']:.{digits}f}"
-    deviation = f" ± {found['sd']:.{digits}f}" if found["n"] > 1 else ""
-    return f"{found['mean']:.{digits}f}{deviation} [{found['low']:.{digits}f}, {found['high']:.{digits}f}]"
-
-
-def signed(number: float, digits: int) -> str:
-    return f"{number:+.{digits}f}".replace("-", "−")
-
-
-@cache
-def gain_over(key: Key, other: str) -> tuple[float, float, float]:
-    """The paired gain of a model over one that is not the baseline, and its interval; an error if no stored run has
-    the metric."""
-    experiment, task, model, metric = key
-    plan = load_experiment(STORED / experiment / EXPERIMENT).model_copy(update={"baseline": other})
-    # Alignment errors are scored in a file of their own.
-    for name in ("scores.json", "gold_scores.json"):
-        mine, others = (sorted(runs(experiment).glob(f"{task}/{one}/seed*/{name}")) for one in (model, other))
-        if mine and others and (read := load_runs([*mine, *others], plan))[0].metrics([metric]):
-            found = next(one for one in compare(read, plan, [metric], None) if one.model == model)
-            return found.gain, found.gain_low, found.gain_high
-    raise SystemExit(f"{CLAIMS}: no stored run has {' '.join(key)}, or {other} to compare it with")
-
-
-@cache
-def runs(experiment: str) -> Path:
-    """A folder with the experiment's stored runs, gone when this program ends."""
-    ending = ExitStack()
-    atexit.register(ending.close)
-    return ending.enter_context(unpacked(STORED / experiment))
-
-
-@cache
-def tables(experiment: str) -> list[pd.DataFrame]:
-    """The stored tables that have a row for a task, a model and a metric, or the phase of a run."""
-    files = sorted((STORED / experiment / "tables").glob("*.csv"))
-    read = [pd.read_csv(file).rename(columns={"phase": "metric"}) for file in files]
-    return [table for table in read if {"task", "model", "metric"} <= set(table.columns)]
-
-
-def row(key: Key, *columns: str) -> pd.Series:
-    """The figure's row in the first table that has it and these columns; an error if none has."""
-    for table in tables(key[0]):
-        if set(columns) <= set(table.columns):
-            found = table[(table.task == key[1]) & (table.model == key[2]) & (table.metric == key[3])]
-            if len(found):
-                return found.iloc[0]
-    raise SystemExit(f"{CLAIMS}: no stored table has {', '.join(columns)} of {' '.join(key)}")
+    return re.sub(r"\|  \|", "| |", made)
 
 
 if __name__ == "__main__":

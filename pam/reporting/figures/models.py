@@ -57,10 +57,19 @@ def gains(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, pa
     """Gains over the baseline with paired 95 % intervals, better to the right, and the paper's."""
     rows = compared(experiment, scores, metric, paper, paper_table)
     baseline = next((row.label for row in rows if row.gain is None), "the baseline")
+    # A single seed has no interval of its gain: a point alone.
     marks = [
-        (row, Mark(row.gain, row.gain_low, row.gain_high, row.paper_gain))
+        (
+            row,
+            Mark(
+                row.gain,
+                row.gain if row.gain_low is None else row.gain_low,
+                row.gain if row.gain_high is None else row.gain_high,
+                row.paper_gain,
+            ),
+        )
         for row in rows
-        if row.gain is not None and row.gain_low is not None and row.gain_high is not None
+        if row.gain is not None
     ]
     if not marks:
         raise UserError("no gains to draw", hint="score the baseline and at least one other model")
@@ -215,6 +224,8 @@ def _line_per_model(
 def _handles(marks: Sequence[tuple[Row, Mark]], words: str) -> list[Line2D]:
     """The legend's entries."""
     units = " or ".join(dict.fromkeys(row.metric.over for row, _ in marks))
+    if any(row.seeds > 1 for row, _ in marks):
+        units = f"{units} and seeds"
     ours: dict[str, Any] = {"label": f"{words} 95 % interval over {units}", "marker": "o", "mec": "white"}
     entries = [ours | {"mew": 0.7, "ms": 7, "lw": 2.2}]
     if any(len(mark.seeds) > 1 for _, mark in marks):
