@@ -34,20 +34,17 @@ class Attention:
 
     query: Tensor  # (n, H) s_t
     log_prior: Tensor  # (n, m) log of the alignment before y_t is seen
+    prior: Tensor  # (n, m) the alignment itself
     shift: Tensor | None = None  # (n, D) what the latent adds to a context, or None
     cost: Tensor | None = None  # (n,) nats that the objective pays for that, or None
     gumbel: Tensor | None = None  # (n, m) the noise of the step, or None
-
-    @cached_property
-    def prior(self) -> Tensor:
-        """(n, m) the alignment before y_t is seen."""
-        return self.log_prior.exp()
 
     def select(self, rows: Tensor) -> Attention:
         """Keep some rows."""
         return Attention(
             query=rows_of(self.query, rows),
             log_prior=rows_of(self.log_prior, rows),
+            prior=rows_of(self.prior, rows),
             shift=taken(self.shift, rows),
             cost=taken(self.cost, rows),
             gumbel=taken(self.gumbel, rows),
@@ -59,6 +56,7 @@ class Attention:
         return cls(
             query=torch.cat([step.query for step in steps]),
             log_prior=torch.cat([step.log_prior for step in steps]),
+            prior=torch.cat([step.prior for step in steps]),
             shift=joined([step.shift for step in steps]),
             cost=joined([step.cost for step in steps]),
             gumbel=joined([step.gumbel for step in steps]),

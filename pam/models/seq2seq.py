@@ -190,10 +190,13 @@ class Seq2Seq(Model):
         """Where a step with query s_t (n, H) looks."""
         scores = self.score(query, memory, history)
         scores, mask = self.window(scores, query, memory.mask, history)
-        log_prior = self.coupling(scores, mask, self.distribution, memory, history)
-        latent = self.latent.of_step(log_prior, memory, noise)
+        of_scores = self.coupling(scores, mask, self.distribution, memory, history)
+        latent = self.latent.of_step(of_scores, memory, noise)
         gumbel = None if noise is None else noise.gumbel
-        return Attention(query, latent.log_weights, latent.shift, latent.cost, gumbel)
+        log_prior = latent.log_weights
+        return Attention(
+            query=query, log_prior=log_prior, prior=log_prior.exp(), shift=latent.shift, cost=latent.cost, gumbel=gumbel
+        )
 
     def update(self, memory: Memory, step: Step, symbol: Tensor) -> State:
         """The state after y_t = `symbol` (n,) was written."""
