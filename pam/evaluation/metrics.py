@@ -29,10 +29,14 @@ class Units:
     references: str  # SHA-256 of what was to be predicted; two systems can be compared only where it is the same
 
     def index_of(self, column: str) -> int:
-        """Index of a count. One of references that these have for all outputs in common is found by its plain name."""
-        plain = re.sub(r"_b\d+$", "", column)
-        names = (column, plain, plain.removeprefix(UNPENALIZED_COUNT))
-        return self.columns.index(next((name for name in names if name in self.columns), column))
+        """Return the index of a count. One of references that these have for all outputs in common is found by its
+        plain name. A ValueError says that there is none."""
+        stored = next((name for name in _names_of(column) if name in self.columns), column)
+        return self.columns.index(stored)
+
+    def has(self, columns: Iterable[str]) -> bool:
+        """Tell whether all named counts are there, under their own or their plain names."""
+        return all(any(name in self.columns for name in _names_of(column)) for column in columns)
 
     def of(self, columns: Sequence[str]) -> Floats:
         """The named counts, (units, len(columns))."""
@@ -57,6 +61,12 @@ def join(parts: Sequence[Units]) -> Units:
 def digest_of(rows: Iterable[Sequence[str]]) -> str:
     """SHA-256 of rows of text, as lines with tabs between columns."""
     return hashlib.sha256("".join("\t".join(row) + "\n" for row in rows).encode()).hexdigest()
+
+
+def _names_of(column: str) -> tuple[str, ...]:
+    """List the names under which a count may be stored: its own, without the beam, and without `unpenalized_`."""
+    plain = re.sub(r"_b\d+$", "", column)
+    return column, plain, plain.removeprefix(UNPENALIZED_COUNT)
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,7 @@ def _resample(runs: Mapping[str, Sequence[ScoredRun]], columns: list[str]) -> Re
     counts = {
         model: np.stack([run.scores.counts().of(columns) for run in own])
         for model, own in runs.items()
-        if columns and all(set(columns) <= set(run.scores.counts().columns) for run in own)
+        if columns and all(run.scores.counts().has(columns) for run in own)
     }
     if not counts:
         return Resampled([], {}, {})
