@@ -130,7 +130,7 @@ class OutputRows:
         views: Tensor | None = None,
         rest: Tensor | None = None,
     ) -> Tensor:
-        """log (sum_k exp(log_weights(k)) p(y | k) + exp(rest)), (n,), over the contexts `kept` (n, k)."""
+        """log (sum_k exp(log_weights(k)) p(y | k) + exp(rest)), (n,), over contexts `kept` (n, k)."""
         return mixture_log_likelihood(
             views=views,
             query=hidden,
@@ -196,7 +196,7 @@ class TokenDistribution(ABC):
         raise NotImplementedError("positions have no likelihood of their own")
 
     def expected_log_prob(self, weights: Tensor, symbols: Tensor) -> Tensor:
-        """sum_a weights(a) log p(y_t | s_t, h_a), (n,), of probabilities (n, m) and symbols (n,)."""
+        """sum_a weights(a) log p(y_t | s_t, h_a) of probabilities (n, m), symbols (n,): (n,)."""
         raise NotImplementedError("positions have no likelihood of their own")
 
     def at(self, weights: Tensor) -> TokenDistribution:
@@ -267,7 +267,7 @@ class ContextDistribution(TokenDistribution):
 
     @abstractmethod
     def probs(self, log_gate: Tensor) -> Tensor:
-        """sum_k exp(log_gate(k)) p(k) p(y | s_t, c_k) of every symbol, (n, V), without gradients."""
+        """sum_k exp(log_gate(k)) p(k) p(y | s_t, c_k) of all symbols, (n, V), without gradients."""
 
     def _log_prob(self, symbols: Tensor) -> Tensor:
         return self.mixture(symbols, self.log_weights())
