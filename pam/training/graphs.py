@@ -96,6 +96,22 @@ class CudaRecorder(Recorder):
         place.copy_(values.pin_memory(), non_blocking=True)
 
 
+class PlainRecorder(Recorder):
+    """Records nothing: to replay work is to do it. It is for devices without graphs, in tests and benches."""
+
+    def run(self, work: Work) -> None:
+        work()
+
+    def record(self, work: Work) -> Work:
+        return work
+
+    def free(self) -> None:
+        pass
+
+    def copy(self, values: Tensor, place: Tensor) -> None:
+        place.copy_(values)
+
+
 @contextmanager
 def _no_collection() -> Iterator[None]:
     """Keep Python from freeing what lies on the device: nothing may be freed while work is recorded."""

@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from pam.config import RunConfig
 from pam.io import UserError
 from pam.models.model import Model
 from pam.training import graphs as training_graphs
 from pam.training.distributed import ProcessGroup
-from pam.training.graphs import Recorder, Work
+from pam.training.graphs import PlainRecorder, Recorder, Work
 from pam.training.preemption import Stop, Stopped
 from tests.training import small
 from tests.training.trainers import Result, trained, trainer, without_dropout
@@ -31,8 +30,8 @@ def narrow_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_graphs, "pad_to_bucket", lambda batch, rows: batch)
 
 
-class StandIn(Recorder):
-    """Records nothing: to replay work is to do it. `errors` are raised in place of recordings."""
+class StandIn(PlainRecorder):
+    """Counts what is done; `errors` are raised in place of recordings."""
 
     def __init__(self, errors: Iterator[BaseException | None] | None = None) -> None:
         self.errors = errors
@@ -56,9 +55,6 @@ class StandIn(Recorder):
 
     def free(self) -> None:
         self.frees += 1
-
-    def copy(self, values: Tensor, place: Tensor) -> None:
-        place.copy_(values)
 
 
 def replayed(run: RunConfig, data: Path, out: Path, recorder: Recorder, stop: Stop | None = None) -> Result:
