@@ -201,6 +201,9 @@ class Training(Strict):
     state_every_s: float = key(
         30.0, "least seconds between two saved states; saving takes at most 1/20 of the time", ge=0
     )
+    cuda_graphs: Literal["auto", "off"] = key(
+        "off", "auto: replay steps on a CUDA device as graphs, where model and training allow it"
+    )
     divergence: float = key(10.0, "stop when an epoch's loss is this many times the first batch's", gt=1)
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ from joeynmt.batch import Batch
 from joeynmt.model import build_model
 from joeynmt.search import search
 from joeynmt.vocabulary import Vocabulary
-from serving import LONGEST, PAD, Rows, Task, arguments, longest_first, padded, serve, step
+from serving import DEVICE, LONGEST, PAD, Rows, Task, arguments, longest_first, padded, serve, step
 
 IDS = [1, 2, 3, 0]  # JoeyNMT's ids of our PAD, BOS, EOS and UNK
 
@@ -47,15 +47,15 @@ def batch_of(sources: Rows, targets: Rows) -> Batch:
     sources, targets = longest_first(sources, targets)
     ids = lambda rows: [[IDS[x] if x < len(IDS) else x for x in row] for row in rows]  # noqa: E731
     source, target = padded(ids(sources), IDS[PAD]), padded([[2, *row] for row in ids(targets)], IDS[PAD])
-    lengths = torch.tensor([len(row) for row in sources])
-    order = torch.arange(len(sources))
-    return Batch(source, lengths, None, target, None, order, torch.device("cpu"), pad_index=1, eos_index=3)
+    lengths = torch.tensor([len(row) for row in sources], device=DEVICE)
+    order = torch.arange(len(sources), device=DEVICE)
+    return Batch(source, lengths, None, target, None, order, DEVICE, pad_index=1, eos_index=3)
 
 
 def main() -> None:
     logging.disable(logging.CRITICAL)
     _, task = arguments("soft")
-    model = build_model(configuration(task), vocabulary(task.source), vocabulary(task.target))
+    model = build_model(configuration(task), vocabulary(task.source), vocabulary(task.target)).to(DEVICE)
     model.loss_function = ("crossentropy", 0.0)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     batches = [batch_of(*batch) for batch in task.symbols]

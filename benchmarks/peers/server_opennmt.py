@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from serving import BOS, EOS, LONGEST, PAD, UNK, Rows, Task, arguments, padded, serve, step
+from serving import BOS, DEVICE, EOS, LONGEST, PAD, UNK, Rows, Task, arguments, padded, serve, step
 from torch import Tensor, nn
 
 # It imports these for text filters that are not used here.
@@ -60,12 +60,13 @@ def built(task: Task, attention: str = "general") -> Any:
 
 def batch_of(sources: Rows, targets: Rows) -> dict[str, Tensor]:
     source, target = padded(sources)[:, :, None], padded([[BOS, *row] for row in targets])[:, :, None]
-    return {"src": source, "srclen": torch.tensor([len(row) for row in sources]), "tgt": target}
+    lengths = torch.tensor([len(row) for row in sources], device=DEVICE)
+    return {"src": source, "srclen": lengths, "tgt": target}
 
 
 def main() -> None:
     _, task = arguments("soft")
-    model = built(task)
+    model = built(task).to(DEVICE)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     loss_of = nn.CrossEntropyLoss(ignore_index=PAD, reduction="sum")
     batches = [batch_of(*batch) for batch in task.symbols]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import sys
 import time
@@ -18,6 +19,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+DEVICE = torch.device(os.environ.get("PEERS_DEVICE", "cpu"))  # where models are and batches go
 PAD, BOS, EOS, UNK, STEP = range(5)  # ids of both vocabularies; words or characters follow
 LONGEST = 40  # symbols of an output where the task forces no length
 
@@ -89,11 +91,15 @@ def serve(
         work = train if turn.work == "training" else decode
         if work is None:
             raise ValueError("this server does not decode")
-        began = time.process_time()
+        wait_for_device()
+        began, began_wall = time.process_time(), time.perf_counter()
         done = [work(number) for number in range(turn.first, turn.first + turn.count)]
-        spent = time.process_time() - began
+        wait_for_device()
+        spent, spent_wall = time.process_time() - began, time.perf_counter() - began_wall
         answer = {
             "cpu_s": spent,
+            "wall_s": spent_wall,
+            "count": turn.count,
             "examples": sum(examples for examples, _ in done),
             "symbols": sum(symbols for _, symbols in done),
             "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10,
@@ -103,10 +109,15 @@ def serve(
         channel.flush()
 
 
+def wait_for_device() -> None:
+    if DEVICE.type == "cuda":
+        torch.cuda.synchronize(DEVICE)
+
+
 def padded(rows: Sequence[Sequence[int]], padding: int = PAD) -> Tensor:
     """Rows of ids as a tensor (B, longest), `padding` at the end."""
     longest = max(map(len, rows))
-    return torch.tensor([[*row, *[padding] * (longest - len(row))] for row in rows])
+    return torch.tensor([[*row, *[padding] * (longest - len(row))] for row in rows], device=DEVICE)
 
 
 def longest_first(sources: Rows, targets: Rows) -> tuple[Rows, Rows]:

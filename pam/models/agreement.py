@@ -29,7 +29,8 @@ class Agreement(Seq2Seq):
 
     def _objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         values, unrolled = self.unrolled_objective(source, lengths, target)
-        read, sizes, written = turned_round(source, lengths, target)
+        turn = turned_round_in_place if self.static else turned_round
+        read, sizes, written = turn(source, lengths, target)
         back_values, back = self.back.unrolled_objective(read, sizes, written)
         prior, back_prior = unrolled.prior(), back.prior()
         # An end symbol that one direction writes and the other does not read is nowhere to be attended to.
@@ -51,3 +52,17 @@ def turned_round(source: Tensor, lengths: Tensor, target: Tensor) -> tuple[Tenso
     left = (sizes - 1).clamp_min(1)
     read = target.masked_fill(torch.arange(target.shape[1], device=target.device) >= left[:, None], PAD)
     return read[:, : int(left.max())], left, F.pad(source, (0, 1), value=PAD).scatter(1, lengths[:, None], EOS)
+
+
+def turned_round_in_place(source: Tensor, lengths: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same in shapes that depend on no value: what is read is as long as the target, what is
+    written by one symbol longer than the source. A row of padding, without a target, writes nothing."""
+    has_end = without_end(source, lengths) < lengths
+    sizes = (target != PAD).sum(1)
+    left = torch.where(has_end, sizes, sizes - 1).clamp_min(1)
+    positions = torch.arange(target.shape[1], device=target.device)
+    read = target.masked_fill(positions >= left[:, None], PAD)
+
+    last = torch.where(has_end | (sizes == 0), PAD, EOS)
+    written = F.pad(source, (0, 1), value=PAD).scatter(1, lengths[:, None], last[:, None])
+    return read, left, written.masked_fill((sizes == 0)[:, None], PAD)

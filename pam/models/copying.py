@@ -93,7 +93,7 @@ class PointerGenerator(Copying):
     def symbols(self, source: Tensor) -> Tensor:
         beyond = source >= len(self.targets)
         found = self.targets[source.masked_fill(beyond, UNK)].masked_fill(beyond, -1)
-        if bool((found >= 0).all()):
+        if not self.static and bool((found >= 0).all()):
             return found
         first = (source[:, :, None] == source[:, None]).byte().argmax(2)
         return torch.where(found < 0, self.vocabulary + first, found)

@@ -104,6 +104,8 @@ class Fusedmax(Sparsemax):
     def __init__(self, options: options.Fusedmax, sizes: Sizes) -> None:
         super().__init__()
         self.weight = options.weight
+        if self.weight:
+            self.waits = "fusedmax asks after each round of its denoising whether a level has changed"
 
     def project(self, scores: Tensor, mask: Tensor) -> Tensor:
         if self.weight == 0:

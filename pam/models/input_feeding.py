@@ -73,7 +73,7 @@ class PointerFeeding(InputFeeding):
 
     def first(self, memory: Memory) -> Tensor:
         alignment = memory.values.new_zeros(memory.mask.shape)
-        alignment[:, 0] = 1.0
+        alignment[:, 0].fill_(1.0)
         return alignment
 
     def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Tensor:

@@ -180,9 +180,13 @@ class Noise:
 class Component(nn.Module, ABC):
     """A part of a model, made from its options and the model's sizes; of itself it needs neither."""
 
+    static = False  # whether nothing may wait for a value; see `Model.static`
+    waits: str | None = None  # why it has to wait for a value all the same; None: it has not
+
     def __init__(self, options: Options | None = None, sizes: Sizes | None = None) -> None:
         super().__init__()
         self.schedules: dict[str, Schedule] = {}
+        self.held: dict[str, Tensor] = {}  # values that change at each step, as tensors of the device
 
     def follow(self, name: str, value: float | Schedule) -> None:
         """Gives the attribute `name` the value of an option: the final one, but while it is trained by a schedule."""
@@ -193,7 +197,28 @@ class Component(nn.Module, ABC):
     def progress(self, step: int, steps: int) -> None:
         """Called by the training loop before each step, from 0, of so many."""
         for name, schedule in self.schedules.items():
-            setattr(self, name, schedule.at(step, steps))
+            value = schedule.at(step, steps)
+            if name in self.held:
+                self.held[name].fill_(value)
+            else:
+                setattr(self, name, value)
+
+    def hold_schedules(self, device: torch.device) -> None:
+        """Let attributes that change at each step be tensors (), whose values change in their place."""
+        for name, schedule in self.schedules.items():
+            if schedule.is_gradual and name not in self.held:
+                self.held[name] = torch.tensor(getattr(self, name), dtype=torch.float64, device=device)
+                setattr(self, name, self.held[name])
+
+    @property
+    def settings(self) -> tuple[float, ...]:
+        """Values of the schedules that are numbers of Python: a recorded step has them in it."""
+        return tuple(getattr(self, name) for name in self.schedules if name not in self.held)
+
+
+def is_off(value: float | Tensor) -> bool:
+    """Whether an option is zero and stays so for now; one that changes at each step is never off."""
+    return not isinstance(value, Tensor) and value == 0
 
 
 class Score(Component):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -89,6 +91,11 @@ class Model(nn.Module, ABC):
 
     bf16 = False  # whether large products of given targets are taken in bfloat16; sums and states are not
 
+    static = False
+    """Whether nothing in the objective may wait for a value: shapes depend on nothing but those of the
+    batch, which has rows and tokens of padding. Values there have no meaning. All other tokens must
+    have the same weight in what is differentiated, as in a sum; else gradients are no numbers."""
+
     @abstractmethod
     def encode(self, source: Tensor, lengths: Tensor, beam: int = 1, bf16: bool = False) -> Any:
         """Encodes sources, ids (B, m) or vectors (B, m, units), of real `lengths` (B,) for so many hypotheses of each
@@ -156,6 +163,34 @@ class Model(nn.Module, ABC):
         for part in self.modules():
             if isinstance(part, Model):
                 part.bf16 = bf16 and on_cpu
+
+    @contextmanager
+    def static_steps(self) -> Iterator[None]:
+        """Let this model, and all that it is made of, be `static` in this context."""
+        parts = [part for part in self.modules() if isinstance(part, Model | Component)]
+        for part in parts:
+            part.static = True
+        try:
+            yield
+        finally:
+            for part in parts:
+                part.static = False
+
+    def waiting_parts(self) -> list[str]:
+        """Say why parts of the model have to wait for a value in each step; none: it can be `static`."""
+        return [part.waits for part in self.modules() if isinstance(part, Component) and part.waits is not None]
+
+    def hold_schedules(self, device: torch.device) -> None:
+        """Let options that change at each step be tensors of the device; see `Component`."""
+        for part in self.modules():
+            if isinstance(part, Component):
+                part.hold_schedules(device)
+
+    @property
+    def settings(self) -> tuple[float, ...]:
+        """Values of schedules that a recorded step has in it; where they change it is recorded anew."""
+        parts = [part for part in self.modules() if isinstance(part, Component)]
+        return tuple(value for part in parts for value in part.settings)
 
     def progress(self, step: int, steps: int) -> None:
         """Called by the training loop before each step, from 0, of so many: options that follow a schedule do."""

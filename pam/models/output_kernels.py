@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from pam.data.vocabulary import PAD
 from pam.models.kernels import Anchor, Tape, factor, large_products, padded_size
 from pam.models.logspace import tanh, tanh_
 
@@ -76,12 +77,14 @@ class OutputLayer:
         weight: (V, R); bias: (V,).
         bf16: whether products are taken, and distributions held, in bfloat16. Logits are then off by up to 2^-9 of
             their size; sums and gradients are computed from what the logits say.
+        static: whether nothing may wait for a value; see `Pairs`.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor, bf16: bool = False) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor, bf16: bool = False, static: bool = False) -> None:
         # Column after column, with which oneDNN takes the products of a gradient a quarter faster.
         self.weight, self.bias = (weight.t().bfloat16().contiguous().t(), bias.bfloat16()) if bf16 else (weight, bias)
         self.bf16, self.width, self.dtype = bf16, len(weight), weight.dtype
+        self.static = static
         self.scratch: dict[str, Tensor] = {}
         self.waiting: list[tuple[Tensor, Tensor]] = []  # z and weights of rows whose gradients are still to be added
         self.dweight: Tensor | None = None
@@ -131,7 +134,7 @@ class OutputLayer:
             rest = error.sum(1)
             error[chosen] = -rest
             found = (likely / (likely + rest)).log()
-        elif z.is_cuda:
+        elif z.is_cuda or self.static:
             # In log space at once: to look for probabilities that were rounded to zero would be to wait.
             column = symbols[:, None]
             found = logits.gather(1, column).squeeze(1) - logits.logsumexp(1)
@@ -232,7 +235,7 @@ def nonzero_rows(scale: Tensor, width: int) -> Tensor | None:
 def backward_rows(layer: OutputLayer, z: Tensor, error: Tensor | None, symbols: Tensor, scale: Tensor) -> Tensor:
     """Gradient of x, (P, R), by `OutputLayer.backward`, leaving out rows of no weight; the error is that of
     `OutputLayer.errors`; None: it is computed once more."""
-    rows = nonzero_rows(scale, layer.width)
+    rows = None if layer.static else nonzero_rows(scale, layer.width)
     if rows is not None:
         dx = torch.zeros_like(z)
         error = None if error is None else layer.picked(error, rows)
@@ -259,15 +262,32 @@ class Pairs:
     Args:
         kept: (n, m) which pairs count, at least one in each row; width: symbols of the vocabulary.
         sentences: (n,) the sentence of each row; None: rows are those of the first sentences.
+        fixed: pairs that are computed in each row, however many are kept, which are no more. So their
+            number depends on no value. None: it is the number of those that are kept.
     """
 
-    def __init__(self, kept: Tensor, width: int, sentences: Tensor | None = None) -> None:
+    def __init__(self, kept: Tensor, width: int, sentences: Tensor | None = None, fixed: int | None = None) -> None:
         self.kept, self.sentences = kept, sentences
+        if fixed is not None:
+            self._compute_fixed(fixed)
+            return
+
         small = kept.is_cuda and kept.numel() * width <= WHOLE
         self.whole = small or (kept.numel() - int(kept.sum())) * width <= PICKING * kept.numel()
         if not self.whole:
             self.rows, self.positions = kept.nonzero(as_tuple=True)
             self.index = self.rows * kept.shape[1] + self.positions
+
+    def _compute_fixed(self, count: int) -> None:
+        """Take so many positions of each row, those that are kept first."""
+        rows, positions = self.kept.shape
+        self.whole = count == positions
+        if self.whole:
+            return
+
+        self.positions = self.kept.float().topk(count, dim=1).indices.flatten()
+        self.rows = torch.arange(rows, device=self.kept.device).repeat_interleave(count)
+        self.index = self.rows * positions + self.positions
 
     def of_rows(self, values: Tensor) -> Tensor:
         """What belongs to rows, (n,), for each of their pairs: (P,)."""
@@ -327,18 +347,20 @@ class PositionLikelihood:
 
     Args:
         views: (B, m, R) W_x h_a; weight: (V, R); bias: (V,): the output layer.
+        static: whether nothing may wait for a value.
     """
 
-    def __init__(self, views: Tensor, weight: Tensor, bias: Tensor, bf16: bool = False) -> None:
-        layer = OutputLayer(weight.detach(), bias.detach(), bf16)
+    def __init__(self, views: Tensor, weight: Tensor, bias: Tensor, bf16: bool = False, static: bool = False) -> None:
+        layer = OutputLayer(weight.detach(), bias.detach(), bf16, static)
         room = STORED_ON_CUDA if weight.is_cuda else STORED if bf16 else CHUNK
         self.tape = _PositionTape(views.detach(), layer, room)
         self.anchor = Anchor.apply(self.tape, views, weight, bias)
 
-    def __call__(self, query: Tensor, symbols: Tensor, kept: Tensor) -> Tensor:
+    def __call__(self, query: Tensor, symbols: Tensor, kept: Tensor, top_k: int | None = None) -> Tensor:
         """Log-likelihoods of y_t (n,), without meaning but for the positions `kept`, (n, m), with the query W_s s + b,
-        (n, R), of the first n sentences."""
-        found: Tensor = _Position.apply(self.anchor, self.tape, query, symbols, kept)
+        (n, R), of the first n sentences. Of a row at most `top_k` positions are kept, if that is known."""
+        fixed = fixed_pairs(kept, top_k) if self.tape.layer.static else None
+        found: Tensor = _Position.apply(self.anchor, self.tape, query, symbols, kept, fixed)
         return found
 
 
@@ -354,8 +376,10 @@ class _PositionTape(Tape):
 
 class _Position(Function):
     @staticmethod
-    def forward(ctx: Any, anchor: Tensor, tape: _PositionTape, query: Tensor, symbols: Tensor, kept: Tensor) -> Tensor:
-        layer, pairs = tape.layer, Pairs(kept, tape.layer.width)
+    def forward(
+        ctx: Any, anchor: Tensor, tape: _PositionTape, query: Tensor, symbols: Tensor, kept: Tensor, fixed: int | None
+    ) -> Tensor:
+        layer, pairs = tape.layer, Pairs(kept, tape.layer.width, fixed=fixed)
         z, gold = pairs.hidden(tape.views, query), pairs.of_rows(symbols)
         ctx.error, padded = None, layer.padded(len(z))
         if padded * layer.bytes <= tape.room and any(ctx.needs_input_grad):
@@ -380,7 +404,7 @@ class _Position(Function):
         dx = backward_rows(tape.layer, z, error, gold, pairs.of(grads[0]))
         if tape.dviews is None:
             tape.dviews = torch.zeros_like(tape.views)
-        return None, None, pairs.backward(dx, tape.dviews), None, None
+        return None, None, pairs.backward(dx, tape.dviews), None, None, None
 
 
 # All tokens at once, where nothing of them feeds back.
@@ -395,12 +419,41 @@ class Mixture:
     sentences: Tensor  # (N,) the sentence of each token
     summed: bool = True  # whether positions are summed out; else the expectation of the logarithm is taken
     bf16: bool = False  # whether products are taken in bfloat16
+    # Whether nothing may wait for a value. Then tokens of padding are among the N; their values have
+    # no meaning. All others must have the same weight in what is differentiated, as in a sum.
+    static: bool = False
+    top_k: int | None = None  # positions that are kept of a token, at most, if that is known
+
+    @property
+    def fixed(self) -> int | None:
+        """How many pairs of each token are computed; None: as many as are kept."""
+        return fixed_pairs(self.kept, self.top_k) if self.static else None
+
+    @property
+    def counts(self) -> Tensor | None:
+        """(N, 1) whether a token counts; None: all do."""
+        return (self.symbols != PAD)[:, None] if self.static else None
 
 
-def pieces(kept: Tensor, sentences: Tensor, layer: OutputLayer) -> Iterator[tuple[slice, Pairs]]:
+def fixed_pairs(kept: Tensor, top_k: int | None) -> int:
+    """How many pairs of each row (n, m) are computed where that must not depend on which are kept."""
+    positions = kept.shape[1]
+    return positions if top_k is None else min(top_k, positions)
+
+
+def pieces(
+    kept: Tensor, sentences: Tensor, layer: OutputLayer, fixed: int | None = None
+) -> Iterator[tuple[slice, Pairs]]:
     """Tokens with all of their positions, as many as are computed at a time; arguments as of `Mixture`."""
-    ends = kept.sum(1).cumsum(0).tolist()
     size = layer.most if kept.is_cuda else min(layer.most, MOST_PAIRS)
+    if fixed is not None:
+        count = max(1, size // fixed)
+        for first in range(0, len(kept), count):
+            tokens = slice(first, first + count)
+            yield tokens, Pairs(kept[tokens], layer.width, sentences[tokens], fixed)
+        return
+
+    ends = kept.sum(1).cumsum(0).tolist()
     first = 0
     while first < len(ends):
         before = ends[first - 1] if first else 0
@@ -443,11 +496,12 @@ class _Mixture(Function):
         gate: Tensor | None, rest: Tensor | None, given: Mixture,
     ) -> Tensor:  # fmt: skip
         differentiable = any(ctx.needs_input_grad)
-        layer, found = OutputLayer(weight, bias, given.bf16), query.new_empty(len(query))
+        layer, found = OutputLayer(weight, bias, given.bf16, given.static), query.new_empty(len(query))
+        counts = given.counts
         share, dweights, dquery = torch.empty_like(weights), torch.empty_like(weights), torch.empty_like(query)
         dviews = None if views is None or not differentiable else torch.zeros_like(views)
         drest = None if rest is None else torch.empty_like(rest)
-        for tokens, pairs in pieces(given.kept, given.sentences, layer):
+        for tokens, pairs in pieces(given.kept, given.sentences, layer, given.fixed):
             z, gold = pairs.hidden(views, query[tokens]), pairs.of_rows(given.symbols[tokens])
             log_likelihood, error = layer.errors(z, gold)
             each = pairs.spread(log_likelihood)
@@ -468,6 +522,10 @@ class _Mixture(Function):
                 else:
                     found[tokens] = (share[tokens] * each).sum(1)
                 dweights[tokens] = each * pairs.kept
+            if counts is not None:
+                for part in (share, dweights, drest):
+                    if part is not None:
+                        part[tokens] *= counts[tokens].view(-1, *[1] * (part.dim() - 1))
             if differentiable:
                 dx = backward_rows(layer, z, error, gold, pairs.of(share[tokens]))
                 dquery[tokens] = pairs.backward(dx, dviews)
@@ -487,13 +545,16 @@ class _Mixture(Function):
         if drest is not None:
             drest = drest * scale.view(-1, *[1] * (drest.dim() - 1))
         # As a rule the loss is a plain sum of tokens, and what was prepared is right up to it.
-        if bool((scale == scale[0]).all()):
-            factor = scale[0]
+        counts = given.counts
+        is_sum = (scale == scale[0]).all() if counts is None else (scale == scale[0] * counts.squeeze(1)).all()
+        if counts is not None or bool(is_sum):
+            # Where nothing may wait for the answer, a wrong one shows in the gradient.
+            factor = scale[0] if counts is None else torch.where(is_sum, scale[0], torch.nan)
             dviews = None if dviews is None else dviews * factor
             return dviews, dquery * factor, dweights, dweight * factor, dbias * factor, dgate, drest, None
         layer, dquery = OutputLayer(weight, bias, given.bf16), torch.empty_like(query)
         dviews = None if views is None else torch.zeros_like(views)
-        for tokens, pairs in pieces(given.kept, given.sentences, layer):
+        for tokens, pairs in pieces(given.kept, given.sentences, layer, given.fixed):
             z, gold = pairs.hidden(views, query[tokens]), pairs.of_rows(given.symbols[tokens])
             dx = backward_rows(layer, z, None, gold, pairs.of(share[tokens] * scale[tokens, None]))
             dquery[tokens] = pairs.backward(dx, dviews)

@@ -77,6 +77,7 @@ class SourceReadout:
     views: Tensor | None = None  # (B, m, R) W_x h_a, where positions have outputs of their own
     beam: int = 1  # rows of each sentence in a step
     bf16: bool = False  # whether large products are taken in bfloat16
+    static: bool = False  # whether nothing may wait for a value; see `Mixture`
     search_layer: SearchLayer | None = None  # of a search, whose steps ask for all symbols first
 
     @cached_property
@@ -86,7 +87,7 @@ class SourceReadout:
         if self.search_layer is not None:
             return None
         assert self.views is not None
-        return PositionLikelihood(self.views, self.weight, self.bias, self.bf16)
+        return PositionLikelihood(self.views, self.weight, self.bias, self.bf16, self.static)
 
     @cached_property
     def layer(self) -> SearchLayer:
@@ -129,15 +130,25 @@ class OutputRows:
         kept: Tensor,
         views: Tensor | None = None,
         rest: Tensor | None = None,
+        top_k: int | None = None,
     ) -> Tensor:
-        """log (sum_k exp(log_weights(k)) p(y | k) + exp(rest)), (n,), over the contexts `kept` (n, k)."""
+        """log (sum_k exp(log_weights(k)) p(y | k) + exp(rest)), (n,), over contexts `kept` (n, k),
+        of which a row has at most `top_k`."""
+        mixture = Mixture(
+            symbols=symbols,
+            kept=kept,
+            sentences=self.sentences,
+            bf16=self.readout.bf16,
+            static=self.readout.static,
+            top_k=top_k,
+        )
         return mixture_log_likelihood(
             views=views,
             query=hidden,
             weights=log_weights,
             weight=self.readout.weight,
             bias=self.readout.bias,
-            given=Mixture(symbols, kept, self.sentences, summed=True, bf16=self.readout.bf16),
+            given=mixture,
             rest=rest,
         )
 
@@ -196,7 +207,7 @@ class TokenDistribution(ABC):
         raise NotImplementedError("positions have no likelihood of their own")
 
     def expected_log_prob(self, weights: Tensor, symbols: Tensor) -> Tensor:
-        """sum_a weights(a) log p(y_t | s_t, h_a), (n,), of probabilities (n, m) and symbols (n,)."""
+        """sum_a weights(a) log p(y_t | s_t, h_a) of probabilities (n, m), symbols (n,): (n,)."""
         raise NotImplementedError("positions have no likelihood of their own")
 
     def at(self, weights: Tensor) -> TokenDistribution:
@@ -267,7 +278,7 @@ class ContextDistribution(TokenDistribution):
 
     @abstractmethod
     def probs(self, log_gate: Tensor) -> Tensor:
-        """sum_k exp(log_gate(k)) p(k) p(y | s_t, c_k) of every symbol, (n, V), without gradients."""
+        """sum_k exp(log_gate(k)) p(k) p(y | s_t, c_k) of all symbols, (n, V), without gradients."""
 
     def _log_prob(self, symbols: Tensor) -> Tensor:
         return self.mixture(symbols, self.log_weights())
@@ -404,6 +415,7 @@ class AttentionMixture(ContextDistribution):
             kept=self.summed.kept,
             views=self.rows.readout.views,
             rest=rest,
+            top_k=self.cut.top_k,
         )
 
     def log_joint(self, symbols: Tensor) -> Tensor:
@@ -415,7 +427,7 @@ class AttentionMixture(ContextDistribution):
             raise NotImplementedError("it is asked of steps, which feed it back")
         likelihood = self.rows.readout.likelihood
         if likelihood is not None:
-            return likelihood(self.rows.projected, symbols, self.summed.kept)
+            return likelihood(self.rows.projected, symbols, self.summed.kept, self.cut.top_k)
         if self.searched is None:
             self._search(self.log_weights())
         assert self.searched is not None
@@ -450,14 +462,21 @@ class AttentionMixture(ContextDistribution):
         """sum_a weights(a) log p(y_t | s_t, h_a), (n,), over positions with any weight; in place of
         p(y_t | s_t, h_a) of exp(log_gate(a)) p(y_t | s_t, h_a) + exp(rest(a)), if these (n, m) are given."""
         readout = self.rows.readout
-        kept = ~(weights <= 0)  # what is no number counts, so that whoever sums it sees it
+        mixture = Mixture(
+            symbols=symbols,
+            kept=~(weights <= 0),  # what is no number counts, so that whoever sums it sees it
+            sentences=self.rows.sentences,
+            summed=False,
+            bf16=readout.bf16,
+            static=readout.static,
+        )
         return mixture_log_likelihood(
             views=readout.views,
             query=self.rows.projected,
             weights=weights,
             weight=readout.weight,
             bias=readout.bias,
-            given=Mixture(symbols, kept, self.rows.sentences, summed=False, bf16=readout.bf16),
+            given=mixture,
             gate=log_gate,
             rest=rest,
         )

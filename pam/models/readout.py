@@ -22,9 +22,10 @@ class Readout(nn.Module):
         self.of_query = nn.Linear(sizes.query, sizes.query)
         self.output = nn.Linear(sizes.query, vocabulary)
 
-    def for_targets(self, views: Tensor | None, bf16: bool) -> SourceReadout:
+    def for_targets(self, views: Tensor | None, bf16: bool, static: bool = False) -> SourceReadout:
         """Read a batch whose targets are given; its positions have the `views` W_x h_a (B, m, R),
-        where they have outputs of their own, and contexts are read else."""
+        where they have outputs of their own, and contexts are read else. `static`: nothing may wait
+        for a value."""
         of_context = None
         if views is None:
             of_context = SharedLinear(self.of_values.weight, None, bf16)
@@ -35,6 +36,7 @@ class Readout(nn.Module):
             of_context=of_context,
             views=views,
             bf16=bf16,
+            static=static,
         )
 
     def for_search(self, views: Tensor | None, beam: int, bf16: bool) -> SourceReadout:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -20,6 +20,8 @@ from pam.io import Strict, UserError, refused, unknown
 
 class Schedule(Strict):
     """A value for each step of a training."""
+
+    is_gradual: ClassVar[bool] = False  # whether it may change at each step, not at one of them
 
     unit: Literal["share", "steps"] = Field("share", description="of the times: shares of the training, or steps")
 
@@ -44,6 +46,8 @@ class Schedule(Strict):
 
 class Linear(Schedule):
     """`first` until `begin`, then in a line to `last` at `end`."""
+
+    is_gradual = True
 
     kind: Literal["linear"] = "linear"
     first: float = Field(description="value at the start")

@@ -147,7 +147,7 @@ class Seq2Seq(Model):
             keys=keys.to(dtype) if isinstance(keys, Tensor) else keys,
             start=tuple((h.to(dtype), c.to(dtype)) for h, c in start),
             cells=self.decoder.kernels(self.bf16),
-            readout=self.readout.for_targets(views, self.bf16),
+            readout=self.readout.for_targets(views, self.bf16, self.static),
             viewed=fed if self.marginalization.needs_context else None,
             transitions=self.coupling.transitions(source.shape[1]),
             copied=self.copying.symbols(source),
@@ -220,7 +220,7 @@ class Seq2Seq(Model):
     def forward(self, source: Tensor, lengths: Tensor, target: Tensor, draws: bool = False) -> Unrolled:
         """All steps of given targets, arguments as of `log_likelihood`. `draws`: whether to draw what
         training draws."""
-        packed = PackedTargets.of(target)
+        packed = PackedTargets.of(target, drop_ended=not self.static)
         encoded = memory = self.encoded(source[packed.order], lengths[packed.order])
         state, outputs, alignments = self.start(memory), [], []
         inputs = self._read_ahead(memory, packed, draws)

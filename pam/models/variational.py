@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from pam.data.vocabulary import PAD
 from pam.models import options
-from pam.models.interfaces import Embed, Estimator, Inference, Sizes
+from pam.models.interfaces import Embed, Estimator, Inference, Sizes, is_off
 from pam.models.logspace import draw, masked_log_softmax, relax
 from pam.models.lstm import lstms, run_lstms
 from pam.models.outputs import TokenDistribution
@@ -129,7 +129,7 @@ class Reinforce(Estimator):
         assert output.attention.gumbel is not None
         position = draw(log_q.detach(), output.attention.gumbel)
         drawn = torch.ones_like(log_q[:, 0])
-        if self.training and self.expected:
+        if self.training and not is_off(self.expected):
             drawn = (torch.rand_like(drawn) >= self.expected).to(drawn)
             position = torch.where(drawn[:, None] > 0, position, log_q.exp())
         likelihood = output.at(position).log_prob(symbols)
@@ -138,19 +138,20 @@ class Reinforce(Estimator):
             if self.baseline == "soft":
                 baseline = output.at(output.attention.prior).log_prob(symbols)
             else:
-                baseline = self._mean_reward(likelihood)
+                baseline = self._mean_reward(likelihood, symbols != PAD)
             reward = likelihood - baseline
         # The second term is zero, and so is not its gradient.
         value = likelihood + reward * (log_chosen - log_chosen.detach())
-        if self.training and self.entropy:
+        if self.training and not is_off(self.entropy):
             value = value - self.entropy * (log_q.exp() * log_q).sum(1)
         return value
 
-    def _mean_reward(self, likelihood: Tensor) -> Tensor:
-        """The moving average of log p (N,) before this step, or 0."""
+    def _mean_reward(self, likelihood: Tensor, counts: Tensor) -> Tensor:
+        """The moving average of log p (N,) of tokens that count (N,) before this step, or 0."""
         if self.baseline == "none":
             return torch.zeros_like(likelihood)
         before = self.average.to(likelihood)
         if self.training:
-            self.average.mul_(self.decay).add_((1 - self.decay) * likelihood.mean())
+            mean = torch.where(counts, likelihood, 0.0).sum() / counts.sum()
+            self.average.mul_(self.decay).add_((1 - self.decay) * mean)
         return before

@@ -57,6 +57,10 @@ class Progress:
     gpu_s: float = 0.0
     resumed: int = 0  # how often it went on from a saved state
     products: str | None = None  # who takes float32 products on its CPU; see `devices.use_precision`
+    replayed_steps: int = 0  # steps that were replayed as CUDA graphs
+    replayed_shapes: int = 0  # how often a step was recorded for them
+    replayed_tokens: int = 0  # target tokens of these steps
+    replayed_places: int = 0  # the same with those of padding
     precisions: list[str] = field(default_factory=list)  # those that large products were taken in, one after another
 
     def steps(self, per_epoch: int) -> int:

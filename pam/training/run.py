@@ -137,6 +137,15 @@ def _examples(data: Prepared, name: str, run: RunConfig) -> Examples:
         raise UserError(error.message, file=path, hint=error.hint) from error
 
 
+def _replays(progress: Progress) -> dict[str, Any]:
+    """How many steps were replayed as CUDA graphs, and what share of their target tokens was padding."""
+    record: dict[str, Any] = {"replayed_steps": progress.replayed_steps}
+    if progress.replayed_steps:
+        record["replayed_shapes"] = progress.replayed_shapes
+        record["replayed_padding"] = round(1 - progress.replayed_tokens / progress.replayed_places, 4)
+    return record
+
+
 def _record(
     run: RunConfig, progress: Progress, model: Model, group: ProcessGroup, starts: Sequence[Start]
 ) -> dict[str, Any]:
@@ -158,6 +167,7 @@ def _record(
         **{f"{name}_per_second": last[name] / progress.wall_s for name in ("examples", "tokens")},
         "peak_memory_mb": devices.peak_memory_mb(),
         "peak_gpu_memory_mb": devices.peak_gpu_memory_mb(group.device),
+        **_replays(progress),
         "resumed": progress.resumed,
         # The cost of their trainings counts with them.
         **({"init_from": [str(start.file.parent) for start in starts]} if starts else {}),

@@ -24,6 +24,7 @@ from pam.runtime import processor
 from pam.runtime.devices import Stopwatch, enough_for, use_precision
 from pam.training.checkpoint import CheckpointTimer, Progress, StateFolder, Weights, pack, unpack
 from pam.training.distributed import ProcessGroup, step_seed
+from pam.training.graphs import CudaRecorder, Recorder, StepGraphs
 from pam.training.learning_rate import learning_rate
 from pam.training.logging import Reporter
 from pam.training.preemption import Stop, Stopped
@@ -70,16 +71,31 @@ class Trainer:
     reporter: Reporter
     group: ProcessGroup = field(default_factory=ProcessGroup)
     stop: Stop = field(default_factory=Stop)  # checked after each step
+    recorder: Recorder | None = None  # of steps; None: that of a CUDA device, where they can be recorded
 
     def __post_init__(self) -> None:
         training = self.config.training
+        recorder = self._choose_recorder()
         given: dict[str, Any] = {"lr": training.learning_rate, "fused": True}
+        if recorder is not None:
+            given["lr"] = torch.tensor(training.learning_rate, device=self.group.device)
+        if recorder is not None and recorder.capturable and training.optimizer == "adam":
+            given["capturable"] = True
         self.optimizer: torch.optim.Optimizer
         if training.optimizer == "sgd":
             self.optimizer = torch.optim.SGD(self.model.parameters(), **given)
         else:
             first, second = training.adam_betas
             self.optimizer = torch.optim.Adam(self.model.parameters(), betas=(first, second), **given)
+        self.graphs: StepGraphs | None = None
+        if recorder is not None:
+            self.graphs = StepGraphs(
+                model=self.model,
+                optimizer=self.optimizer,
+                clip=training.clip,
+                rows=min(training.batch_size, len(self.train)),
+                recorder=recorder,
+            )
         phases = training.phases or [Phase()]
         self.cut = {phase.until: self.train.cut(phase.source, phase.target) for phase in phases}
         self.dev = self.dev.cut(phases[-1].source, phases[-1].target)
@@ -126,6 +142,25 @@ class Trainer:
                 # end, as the group then waits for its threads with the interpreter's lock held.
                 del self.objective
         return self.best, progress
+
+    def _choose_recorder(self) -> Recorder | None:
+        """Choose how steps are recorded; None: they are not, and the log says why if they should be."""
+        training = self.config.training
+        if training.cuda_graphs == "off":
+            return None
+
+        reasons = self.model.waiting_parts()
+        if self.group.size > 1:
+            reasons.append("several processes share the training")
+        if training.accumulate > 1:
+            reasons.append("`training.accumulate` cuts batches into parts")
+        if self.group.device.type != "cuda" and self.recorder is None:
+            reasons.append("the device is a CPU")
+        if reasons:
+            log.info(f"no CUDA graphs: {'; '.join(dict.fromkeys(reasons))}")
+            return None
+
+        return self.recorder or CudaRecorder(self.group.device)
 
     def _choose_precision(self) -> tuple[str, str]:
         """Choose the precision of large products and note it in the progress; return it, and the reason in words.
@@ -187,32 +222,84 @@ class Trainer:
             with enough_for(f"a training step of {len(rows)} examples", HINT):
                 exit_code = self._step(rows)
             progress.batch += 1
+            if self.graphs is not None and (self.graphs.is_due or progress.first_loss is None):
+                self._read_graphs()
             self.reporter.step(progress)
             if exit_code:
                 raise Stopped(exit_code)
             if self.timer.due() and progress.batch < end:
                 self._save()
+        self._read_graphs()
 
     def _step(self, rows: Rows) -> int:
         """Learns from a batch; returns the exit code of a process that is to stop, or 0."""
-        progress, training = self.progress, self.config.training
+        training = self.config.training
         # What is drawn depends on the step alone, here and in an evaluation, so that a resumed run draws the same.
-        torch.manual_seed(step_seed(self.config.seed, self.step, self.group.rank))
-        for group in self.optimizer.param_groups:
-            group["lr"] = self._learning_rate(self.step)
+        seed = step_seed(self.config.seed, self.step, self.group.rank)
+        torch.manual_seed(seed)
+        self._set_learning_rate(self._learning_rate(self.step))
         self.model.progress(self.step, self.total_steps)
-        self.optimizer.zero_grad()
         tokens = int(self._examples().target_lengths[rows].sum())
-        # Long and short rows are mixed in each part as in the batch; of one that is too small a part is empty.
         units = tokens if training.normalize == "tokens" else len(rows)
+        if self._replay_step(rows, units, seed):
+            (exit_codes,) = self._gather(self.stop.exit_code())
+            return int(max(exit_codes))
+
+        return self._plain_step(rows, units, tokens)
+
+    def _set_learning_rate(self, rate: float) -> None:
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+    def _replay_step(self, rows: Rows, units: int, seed: int) -> bool:
+        """Learns from a batch by a recorded step; whether it did."""
+        if self.graphs is None or self.graphs.reason is not None:
+            return False
+        self.model.train()
+        is_done = self.graphs.step(self._examples().batch(rows), units, seed)
+        if not is_done:
+            self._read_graphs()  # while all that is to be read is before this batch
+            torch.manual_seed(seed)  # what was drawn for a step that does not count is drawn once more
+        return is_done
+
+    def _read_graphs(self) -> None:
+        """Adds to the progress what replayed steps gave. A UserError says that it is no number."""
+        if self.graphs is None:
+            return
+        progress, graphs = self.progress, self.graphs
+        sums = graphs.read()
+        if not sums.steps:
+            return
+
+        if not sums.are_finite:
+            place = f"epoch {progress.epoch + 1}, batch {progress.batch}"
+            if sums.steps > 1:
+                place = f"epoch {progress.epoch + 1}, batches {progress.batch - sums.steps + 1} to {progress.batch}"
+            raise _no_number(place, sums.loss, sums.norm)
+        if progress.first_loss is None:
+            progress.first_loss = sums.loss / sums.tokens
+        progress.loss += sums.loss
+        progress.tokens += sums.tokens
+        progress.examples += sums.examples
+        progress.replayed_steps += sums.steps
+        progress.replayed_tokens += sums.tokens
+        progress.replayed_places += sums.places
+        progress.replayed_shapes += sums.shapes
+
+    def _plain_step(self, rows: Rows, units: int, tokens: int) -> int:
+        """Learns from a batch at once; the same result as of `_step`."""
+        progress, training = self.progress, self.config.training
+        self.optimizer.zero_grad()
+        # Long and short rows are mixed in each part as in the batch; of one that is too small a part is empty.
         own_loss = self._backward(rows[self.group.rank :: self.group.size], units)
         norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), training.clip))
         losses, exit_codes = self._gather(own_loss, self.stop.exit_code())
         loss = sum(losses)
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            place = f"epoch {progress.epoch + 1}, batch {progress.batch + 1}"
-            message = f"the loss is no longer a number ({place}: loss {loss}, gradient norm {norm})"
-            raise UserError(message, hint="lower `training.learning_rate` or `training.clip`")
+            raise _no_number(f"epoch {progress.epoch + 1}, batch {progress.batch + 1}", loss, norm)
         self.optimizer.step()
         if progress.first_loss is None:
             progress.first_loss = loss / tokens
@@ -311,11 +398,17 @@ class Trainer:
                 raise UserError(f"training diverges: {name} loss {loss:.4g} {place}", hint=hint)
 
     def _save(self) -> None:
+        self._read_graphs()
         with self.timer.saving():
             if self.group.is_main:
                 needed = self.config.training.average - 1
                 recent = self.recent[-needed:] if needed else []
                 self.states.save(pack(self.model, self.optimizer, self.best, recent), self.progress)
+
+
+def _no_number(place: str, loss: float, norm: float) -> UserError:
+    message = f"the loss is no longer a number ({place}: loss {loss}, gradient norm {norm})"
+    return UserError(message, hint="lower `training.learning_rate` or `training.clip`")
 
 
 def _clone(weights: Weights) -> Weights:

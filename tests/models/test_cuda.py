@@ -75,6 +75,17 @@ def test_objectives_that_draw_have_a_gradient(name: str) -> None:
     assert sum(bool(part.any()) for part in found.values()) > 5
 
 
+@pytest.mark.parametrize("name", [name for name in tiny.NAMED if name not in DRAWING])
+def test_static_objectives_are_those_of_the_cpu(name: str) -> None:
+    (cpu, cuda), batch = twins(name), tiny.batch()
+    with cuda.static_steps():
+        found = cuda.train().objective(*on_cuda(batch))
+        grads = gradients(cuda, found)
+    wanted = cpu.train().objective(*batch)
+    torch.testing.assert_close(found.cpu(), wanted)
+    torch.testing.assert_close(grads, gradients(cpu, wanted))
+
+
 @pytest.mark.parametrize("beam", [1, 3])
 @pytest.mark.parametrize("name", tiny.NAMED)
 def test_outputs_are_those_of_the_cpu(name: str, beam: int) -> None:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from itertools import count
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from pam.cli import main
+from pam.config import RunConfig
 from pam.training.distributed import ProcessGroup
+from pam.training.graphs import CudaRecorder, StepGraphs
 from pam.training.preemption import Stop, Stopped
+from tests.models.tiny import NAMED
 from tests.training import small
 from tests.training.runs import record_of
-from tests.training.trainers import trainer
+from tests.training.trainers import Result, trained, trainer, without_dropout
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is here")
 
@@ -48,3 +53,60 @@ def test_a_training_that_was_stopped_goes_on_to_nearly_the_same_result(data: Pat
     weights = on_cuda(tmp_path / "again")
     for name, value in whole.items():
         torch.testing.assert_close(weights[name].cpu(), value.cpu(), rtol=1e-3, atol=1e-4, msg=name)
+
+
+# Steps that are replayed as CUDA graphs.
+
+
+def replayed(run: RunConfig, data: Path, out: Path, stop: Stop | None = None) -> Result:
+    group = ProcessGroup(device=torch.device("cuda"))
+    return trainer(run, data, out, stop=stop, group=group).run()
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_every_model_that_need_not_wait_is_replayed(
+    name: str, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each recorded shape agrees with the plain step, else no step is replayed."""
+    caplog.set_level("INFO")
+    _, progress = replayed(small.run(name, epochs=2, cuda_graphs="auto", select="loss"), data, tmp_path)
+    waits = "fusedmax" in caplog.text
+    assert progress.replayed_steps == (0 if waits else 8), caplog.text
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_replayed_steps_learn_what_those_of_the_cpu_do(optimizer: str, data: Path, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"epochs": 2, "select": "loss", "optimizer": optimizer}
+    run = without_dropout(small.run("postr-joint", cuda_graphs="auto", **settings))
+    found = replayed(run, data, tmp_path / "replayed")
+    wanted = trained(without_dropout(small.run("postr-joint", **settings)), data, tmp_path / "cpu")
+    assert found[1].replayed_steps == 8
+    for mine, plain in zip(found[1].history, wanted[1].history, strict=True):
+        assert mine["train_loss"] == pytest.approx(plain["train_loss"], rel=1e-3)
+
+
+def test_replays_draw_by_the_seed_alone(data: Path, tmp_path: Path) -> None:
+    made = trainer(small.run(), data, tmp_path)
+    model = made.model.cuda().train()
+    rate = torch.tensor(0.0, device="cuda")
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate, fused=True, capturable=True)
+    graphs = StepGraphs(model, optimizer, clip=5.0, rows=15, recorder=CudaRecorder(torch.device("cuda")))
+    batch = made.train.batch(np.arange(15))
+    losses = []
+    for seed in (1, 2, 1, 2):
+        assert graphs.step(batch, 100, seed)
+        losses.append(graphs.read().loss)
+    assert losses[0] == pytest.approx(losses[2], rel=1e-6)
+    assert losses[1] == pytest.approx(losses[3], rel=1e-6)
+    assert losses[0] != pytest.approx(losses[1], rel=1e-4)
+
+
+def test_a_replayed_training_that_was_stopped_goes_on_to_nearly_the_same_result(data: Path, tmp_path: Path) -> None:
+    run = small.run("soft", epochs=2, cuda_graphs="auto", state_every_s=60.0)
+    whole = replayed(run, data, tmp_path / "whole")
+    calls = count(1)
+    with pytest.raises(Stopped):
+        replayed(run, data, tmp_path / "again", Stop(lambda: next(calls) >= 3))
+    again = replayed(run, data, tmp_path / "again")
+    for name, value in whole[0].items():
+        torch.testing.assert_close(again[0][name].cpu(), value.cpu(), rtol=1e-3, atol=1e-4, msg=name)

@@ -78,6 +78,7 @@ def test_the_record_states_cost_origin_and_outcome(finished: Path) -> None:
         *("processes", "precision"),
         *("best_epoch", "dev_accuracy", "dev_loss", "parameters", "examples_per_second"),
         *("tokens_per_second", "peak_memory_mb", "peak_gpu_memory_mb", "resumed", "command"),
+        "replayed_steps",
     }
     history = pd.read_csv(finished / "history.csv").to_dict("records")
     assert (record["seed"], record["epochs"], record["resumed"]) == (1, 3, 1)

@@ -11,6 +11,7 @@ from pam.data.dataset import Examples, Prepared
 from pam.models.build import build
 from pam.training.checkpoint import Progress, StateFolder
 from pam.training.distributed import ProcessGroup
+from pam.training.graphs import Recorder
 from pam.training.logging import Reporter
 from pam.training.preemption import Stop
 from pam.training.trainer import Trainer
@@ -26,20 +27,22 @@ def trainer(
     reporter: Reporter | None = None,
     group: ProcessGroup | None = None,
     stop: Stop | None = None,
+    recorder: Recorder | None = None,
 ) -> Trainer:
     """A training with its state and its curves in `out`.
 
     Args:
         reporter: by default one whose lines begin with `small:`.
+        recorder: of steps that are replayed.
         group: each of its processes has weights of its own at first, which must not matter.
     """
     prepared, group = Prepared(data), group or ProcessGroup()
     train, dev = (Examples(prepared.split(name), run.components.targets) for name in ("train", "dev"))
     torch.manual_seed(run.seed + group.rank)
-    model = build(run.components, run.network, len(prepared.source), len(prepared.target))
+    model = build(run.components, run.network, len(prepared.source), len(prepared.target)).to(group.device)
     states = StateFolder(out / "state", "key")
     reporter = reporter or Reporter("small", out / "events")
-    return Trainer(run, model, train, dev, states, reporter, group, stop or Stop())
+    return Trainer(run, model, train, dev, states, reporter, group, stop or Stop(), recorder)
 
 
 def trained(run: RunConfig, data: Path, out: Path, stop: Stop | None = None) -> Result:

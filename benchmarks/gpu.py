@@ -1,0 +1,430 @@
+"""Measures training on one GPU: steps with and without CUDA graphs, an older version, and peers.
+
+    python benchmarks/gpu.py --data DIR --summaries DIR --out results/gpu [--old TREE] [--peers DIR]
+
+DIR are folders of prepared data, of translation and of summaries; TREE is a checkout of an older
+version. Each model, in each way, is a process that holds the GPU, and they take turns, so that what
+slows one slows all. It writes `gpu.json` and `gpu.md`, a table of Markdown, in less than 8 minutes:
+what is not measured by then is left out, and said. On a CPU it runs too, at small sizes, where
+"graphs" are static batches that are not recorded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import select
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import IO, Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PEERS = Path(__file__).resolve().parent / "peers"
+TRANSLATION = ("soft", "prior-joint:0.99", "postr-joint:0.99", "mono-postr-joint:0.99", "acvi")
+SUMMARIES = ("soft-pointer", "postr-joint-pointer:0.99:6")
+PEER_MODELS = {"joeynmt": "joeynmt", "opennmt": "opennmt"}  # of each peer the folder of its packages
+READY_S = 150.0  # seconds that a process has to make its model, and to record its steps
+SMALLEST_TURN = 2  # steps
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one process trains."""
+
+    model: str
+    way: str  # plain, graphs, old, or the name of a peer
+    data: str
+    units: int
+
+
+@dataclass
+class Worker:
+    """A process that does turns."""
+
+    job: Job
+    process: subprocess.Popen[str]
+    log: Path
+    ready: dict[str, Any] | None = None
+    turns: list[dict[str, Any]] = field(default_factory=list)
+    busy: dict[str, Any] | None = None
+
+    def answer(self, seconds: float) -> dict[str, Any] | None:
+        """Wait so long for an answer; None, and a message, if there is none."""
+        stdout = self.process.stdout
+        assert stdout is not None
+        readable, _, _ = select.select([stdout], [], [], max(0.0, seconds))
+        line = stdout.readline() if readable else ""
+        if line:
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+
+        last = self.log.read_text(encoding="utf-8").strip().rpartition("\n")[2]
+        say(f"left out: {self.job.model}, {self.job.way}: {last or 'no answer in time'}")
+        self.end()
+        return None
+
+    def ask(self, question: dict[str, Any], seconds: float) -> dict[str, Any] | None:
+        if self.process.stdin is None or self.process.poll() is not None:
+            return None
+        self.process.stdin.write(json.dumps(question) + "\n")
+        self.process.stdin.flush()
+        return self.answer(seconds)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def say(message: str) -> None:
+    sys.stderr.write(message + "\n")
+
+
+# The driver.
+
+
+def jobs_of(args: argparse.Namespace) -> list[Job]:
+    """All models in all ways."""
+    sets = [(args.models, args.data, args.units), (args.summary_models, args.summaries, args.summary_units)]
+    ways = [*(["old"] if args.old else []), "plain", "graphs"]
+    jobs = []
+    for models, data, units in sets:
+        if data is None:
+            say(f"left out: {', '.join(models)}: no data are named")
+            continue
+        jobs += [Job(model, way, str(data.resolve()), units) for model in models for way in ways]
+    if args.peers is not None:
+        jobs += [Job("soft", name, str(args.data.resolve()), args.units) for name in PEER_MODELS]
+    return jobs
+
+
+def start(job: Job, args: argparse.Namespace) -> Worker | None:
+    """Start the process of a job; None if it cannot be."""
+    environment = dict(os.environ) | {"OMP_NUM_THREADS": "1"}
+    settings = asdict(job) | {
+        "device": args.device,
+        "precision": args.precision,
+        "batch_size": args.batch_size,
+        "batches": args.batches,
+    }
+    if job.way in PEER_MODELS:
+        folder = args.peers.resolve() / PEER_MODELS[job.way]
+        if not folder.is_dir():
+            say(f"left out: {job.model}, {job.way}: not in the folder of peers")
+            return None
+        task = args.out / f"task of {job.way}.json"
+        write_peer_task(job, args, task)
+        server = PEERS / f"server_{job.way}.py"
+        command = [sys.executable, str(server), "--task", str(task.resolve()), "--model", job.model]
+        environment |= {"PYTHONPATH": str(folder), "PEERS_DEVICE": args.device}
+    else:
+        folder = args.old.resolve() if job.way == "old" else ROOT
+        command = [sys.executable, str(Path(__file__).resolve()), "--worker", json.dumps(settings)]
+        environment["PYTHONPATH"] = str(folder)
+
+    log = args.out / f"{job.model}, {job.way}.log"
+    with open(log, "w", encoding="utf-8") as file:
+        process = subprocess.Popen(
+            command, env=environment, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True
+        )
+    return Worker(job, process, log)
+
+
+def write_peer_task(job: Job, args: argparse.Namespace, path: Path) -> None:
+    """Write sizes and batches as peers read them; see benchmarks/peers/serving.py."""
+    from pam.data.dataset import Examples, Prepared
+
+    data = Prepared(Path(job.data))
+    examples = Examples(data.split("train"), "symbols")
+    symbols = []
+    for rows in examples.shuffled(args.batch_size, seed=1, epoch=0)[: args.batches]:
+        sources = [examples.sources[row].tolist() for row in rows]
+        symbols.append((sources, [examples.targets[row].tolist() for row in rows]))
+    task = {
+        "source": len(data.source),
+        "target": len(data.target),
+        "embedding": job.units,
+        "encoder": job.units // 2,
+        "decoder": job.units,
+        "layers": 1,
+        "dropout": 0.3,
+        "steps": None,
+        "beam": 1,
+        "symbols": symbols,
+        "actions": [],
+    }
+    path.write_text(json.dumps(task), encoding="utf-8")
+
+
+def question(worker: Worker, args: argparse.Namespace, number: int) -> dict[str, Any]:
+    """What is asked of a worker in a turn."""
+    if worker.job.way not in PEER_MODELS:
+        return {"what": "steps", "seconds": args.seconds}
+    count = args.peer_steps
+    return {"work": "training", "setting": "float32", "first": number * count, "count": count}
+
+
+def measure(args: argparse.Namespace) -> list[Worker]:
+    """Start all workers and give them turns until there were enough, or the time is up."""
+    deadline = time.monotonic() + args.limit
+    started = [start(job, args) for job in jobs_of(args)]
+    workers = [worker for worker in started if worker is not None]
+    try:
+        for worker in workers:
+            worker.ready = worker.answer(min(READY_S, deadline - time.monotonic()))
+        # The first round is not timed: peers have done no step yet.
+        for number in range(args.rounds + 1):
+            for worker in workers:
+                if time.monotonic() > deadline - 2 * args.seconds:
+                    say("the time is up: rounds are left out")
+                    return workers
+                answer = worker.ask(question(worker, args, number), deadline - time.monotonic())
+                if answer is not None and number:
+                    worker.turns.append(answer)
+        for worker in workers:
+            if worker.job.way not in PEER_MODELS and time.monotonic() < deadline - 2 * args.seconds:
+                worker.busy = worker.ask({"what": "profile"}, deadline - time.monotonic())
+    finally:
+        for worker in workers:
+            worker.end()
+    return workers
+
+
+def rows_of(workers: Sequence[Worker]) -> list[dict[str, Any]]:
+    """Return a row for each model: medians of its turns in each way, and their ratios."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for worker in workers:
+        if not worker.turns:
+            continue
+        steps = [turn.get("steps") or turn["count"] for turn in worker.turns]
+        seconds = [turn["wall_s"] for turn in worker.turns]
+        tokens = [turn.get("tokens") or turn["symbols"] for turn in worker.turns]
+        found = {
+            "steps_per_second": round(median(n / s for n, s in zip(steps, seconds, strict=True)), 2),
+            "tokens_per_second": round(median(n / s for n, s in zip(tokens, seconds, strict=True)), 1),
+            **{name: worker.turns[-1][name] for name in ("gpu_mb",) if name in worker.turns[-1]},
+            **{name: value for name, value in (worker.ready or {}).items() if name != "ready"},
+        }
+        if worker.busy is not None and worker.busy["busy_s_per_step"] is not None:
+            found["busy"] = round(worker.busy["busy_s_per_step"] * found["steps_per_second"], 3)
+        row = rows.setdefault((worker.job.model, worker.job.data), {"model": worker.job.model})
+        row[worker.job.way] = found
+    for row in rows.values():
+        if "plain" in row and "graphs" in row:
+            ratio = row["graphs"]["steps_per_second"] / row["plain"]["steps_per_second"]
+            row["graphs_over_plain"] = round(ratio, 2)
+    return list(rows.values())
+
+
+def table_of(rows: Sequence[dict[str, Any]], record: dict[str, Any]) -> str:
+    """Return the rows as Markdown."""
+    ways = [way for way in ("old", "plain", "graphs", *PEER_MODELS) if any(way in row for row in rows)]
+    head = ["model", *(f"{way}, steps/s" for way in ways)]
+    head += ["graphs / plain", "GPU busy, plain", "GPU busy, graphs", "GPU MB, graphs", "recording, s"]
+    lines = [f"{record['hardware']['gpu'] or record['hardware']['cpu']}, {record['date']}", ""]
+    lines += [f"| {' | '.join(head)} |", f"| --- |{' --: |' * (len(head) - 1)}"]
+    for row in rows:
+        cells = [row["model"], *(row.get(way, {}).get("steps_per_second", "") for way in ways)]
+        cells += [row.get("graphs_over_plain", "")]
+        cells += [row.get(way, {}).get("busy", "") for way in ("plain", "graphs")]
+        cells += [row.get("graphs", {}).get(name, "") for name in ("gpu_mb", "recording_s")]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines) + "\n"
+
+
+# A worker: one model of this version, or of an older one.
+
+
+def worker(settings: dict[str, Any]) -> None:
+    """Make a model, and do the turns that are asked for. What a version before this file offers is all
+    that the ways `plain` and `old` use."""
+    channel, sys.stdout = sys.stdout, sys.stderr
+    import torch
+
+    from pam import benchmark
+    from pam.config import Network
+    from pam.data.dataset import Prepared
+    from pam.runtime import devices
+
+    # Without this an older version that lacks a module would be measured by another one that is installed.
+    if not Path(benchmark.__file__).is_relative_to(Path.cwd()):
+        sys.exit(f"error: {Path.cwd()} has no pam/benchmark.py")
+    devices.keep_heap()
+    torch.set_num_threads(1)
+    device = devices.choose_device(settings["device"])
+    devices.use_precision(settings["precision"], None, device)
+    units = settings["units"]
+    network = Network(embedding=units, encoder=units // 2, decoder=units, dropout=0.3)
+    plan = benchmark.Plan(network, settings["batch_size"], 1, 0, 0, [], settings["precision"], 1)
+    components = benchmark.named_model(settings["model"])
+    data = Prepared(Path(settings["data"]))
+    model = benchmark.fresh(components, data, plan, device)
+    batches = benchmark.batches_of(data, components, plan, torch.device("cpu"))[: settings["batches"]]
+
+    ready: dict[str, Any] = {"ready": True}
+    if settings["way"] == "graphs":
+        work, recording = recorded_steps(model, settings["batch_size"], batches, device)
+        ready |= recording
+    else:
+        plain = benchmark.training(model, plan)
+
+        def work(batch: Any) -> None:
+            plain(batch.to(device))
+
+        for batch in batches[:SMALLEST_TURN]:
+            work(batch)
+    reply(channel, ready)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if asked["what"] == "profile":
+            reply(channel, profile(work, batches, device))
+        else:
+            reply(channel, turn(work, batches, asked["seconds"], device))
+
+
+def reply(channel: IO[str], answer: dict[str, Any]) -> None:
+    channel.write(json.dumps(answer) + "\n")
+    channel.flush()
+
+
+def recorded_steps(
+    model: Any, rows: int, batches: Sequence[Any], device: Any
+) -> tuple[Callable[[Any], None], dict[str, Any]]:
+    """Record the steps of all batches; return what replays them, and what recording took."""
+    import torch
+
+    from pam.training.graphs import CudaRecorder, PlainRecorder, StepGraphs
+
+    recorder = CudaRecorder(device) if device.type == "cuda" else PlainRecorder()
+    rate = torch.tensor(1e-3, device=device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate, fused=True, capturable=recorder.capturable)
+    graphs = StepGraphs(model=model, optimizer=optimizer, clip=5.0, rows=rows, recorder=recorder)
+
+    def work(batch: Any) -> None:
+        model.train()
+        if not graphs.step(batch, int(batch.mask.sum()), seed=1):
+            sys.exit(f"steps cannot be recorded: {graphs.reason}")
+
+    began = time.perf_counter()
+    for batch in batches:
+        work(batch)
+    sums = graphs.read()
+    return work, {
+        "shapes": sums.shapes,
+        "recording_s": round(time.perf_counter() - began, 2),
+        "padding": round(1 - sums.tokens / sums.places, 4),
+    }
+
+
+def turn(work: Callable[[Any], None], batches: Sequence[Any], seconds: float, device: Any) -> dict[str, Any]:
+    """Train for so many seconds."""
+    from pam.runtime import devices
+
+    synchronize(device)
+    began = time.perf_counter()
+    steps = tokens = 0
+    while steps < SMALLEST_TURN or time.perf_counter() - began < seconds:
+        batch = batches[steps % len(batches)]
+        work(batch)
+        steps += 1
+        tokens += int(batch.mask.sum())
+        # The device is never far behind, so that a turn does not end long after its time.
+        if steps % 10 == 0:
+            synchronize(device)
+    synchronize(device)
+    answer: dict[str, Any] = {"steps": steps, "tokens": tokens, "wall_s": time.perf_counter() - began}
+    memory = devices.peak_gpu_memory_mb(device)
+    if memory is not None:
+        answer["gpu_mb"] = round(memory)
+    return answer
+
+
+def profile(work: Callable[[Any], None], batches: Sequence[Any], device: Any) -> dict[str, Any]:
+    """Measure for how many seconds of a step the GPU computes; None on a CPU."""
+    if device.type != "cuda":
+        return {"busy_s_per_step": None}
+
+    from torch.autograd import DeviceType
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as profiler
+
+    count = min(6, len(batches))
+    synchronize(device)
+    with profiler(activities=[ProfilerActivity.CUDA]) as noted:
+        for batch in batches[:count]:
+            work(batch)
+        synchronize(device)
+    kernels = [event for event in noted.events() or [] if event.device_type == DeviceType.CUDA]
+    return {"busy_s_per_step": sum(event.time_range.elapsed_us() for event in kernels) / 1e6 / count}
+
+
+def synchronize(device: Any) -> None:
+    if device.type == "cuda":
+        import torch
+
+        torch.cuda.synchronize(device)
+
+
+def arguments(words: Sequence[str]) -> argparse.Namespace:
+    import torch
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="prepared data of translation")
+    parser.add_argument("--summaries", type=Path, help="prepared data of summaries")
+    parser.add_argument("--out", type=Path, required=True, help="a folder for the record, the table and logs")
+    parser.add_argument("--old", type=Path, help="a checkout of an older version")
+    parser.add_argument("--peers", type=Path, help="a folder of peers, see benchmarks/peers/README.md")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--precision", choices=("float32", "tf32", "bf16"), default="bf16")
+    parser.add_argument("--models", nargs="+", default=list(TRANSLATION))
+    parser.add_argument("--summary-models", nargs="+", default=list(SUMMARIES))
+    parser.add_argument("--units", type=int, default=256)
+    parser.add_argument("--summary-units", type=int, default=128)
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--batches", type=int, default=24, help="of these many, over and over")
+    parser.add_argument("--rounds", type=int, default=3, help="timed turns of each process")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of a turn")
+    parser.add_argument("--peer-steps", type=int, default=20, help="steps of a turn of a peer")
+    parser.add_argument("--limit", type=float, default=450.0, help="seconds after which no turn begins")
+    args = parser.parse_args(words)
+    if args.device == "cpu":
+        args.precision = "float32"
+    return args
+
+
+def main(words: Sequence[str]) -> None:
+    if words[:1] == ["--worker"]:
+        worker(json.loads(words[1]))
+        return
+
+    sys.path.insert(0, str(ROOT))
+    args = arguments(words)
+    args.out.mkdir(parents=True, exist_ok=True)
+    rows = rows_of(measure(args))
+    from pam.runtime import devices
+
+    record = {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "command": shlex.join(["python", "benchmarks/gpu.py", *words]),
+        "hardware": devices.hardware(devices.choose_device(args.device)),
+        "versions": devices.versions(),
+        "batch_size": args.batch_size,
+        "precision": args.precision,
+        "rows": rows,
+    }
+    (args.out / "gpu.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    (args.out / "gpu.md").write_text(table_of(rows, record), encoding="utf-8")
+    sys.stdout.write(table_of(rows, record))
+    if not rows:
+        sys.exit("error: nothing was measured, as is said above")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

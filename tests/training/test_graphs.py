@@ -1,0 +1,265 @@
+"""Steps that are recorded for each shape and replayed, on a CPU, where a recording is the work itself."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pam.config import RunConfig
+from pam.io import UserError
+from pam.models.model import Model
+from pam.training import graphs as training_graphs
+from pam.training.distributed import ProcessGroup
+from pam.training.graphs import PlainRecorder, Recorder, Work
+from pam.training.preemption import Stop, Stopped
+from tests.training import small
+from tests.training.trainers import Result, trained, trainer, without_dropout
+
+SHORT: dict[str, Any] = {"epochs": 1, "select": "loss", "state_every_s": 60.0}
+
+
+@pytest.fixture
+def narrow_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each length be a bucket, so that small batches have many shapes."""
+    monkeypatch.setattr(training_graphs, "pad_to_bucket", lambda batch, rows: batch)
+
+
+class StandIn(PlainRecorder):
+    """Counts what is done; `errors` are raised in place of recordings."""
+
+    def __init__(self, errors: Iterator[BaseException | None] | None = None) -> None:
+        self.errors = errors
+        self.runs = self.records = self.replays = self.frees = 0
+
+    def run(self, work: Work) -> None:
+        self.runs += 1
+        work()
+
+    def record(self, work: Work) -> Work:
+        error = None if self.errors is None else next(self.errors)
+        if error is not None:
+            raise error
+        self.records += 1
+
+        def replay() -> None:
+            self.replays += 1
+            work()
+
+        return replay
+
+    def free(self) -> None:
+        self.frees += 1
+
+
+def replayed(run: RunConfig, data: Path, out: Path, recorder: Recorder, stop: Stop | None = None) -> Result:
+    made = trainer(run, data, out, stop=stop, recorder=recorder)
+    return made.run()
+
+
+def config(model: str = "soft", **training: Any) -> RunConfig:
+    return small.run(model, cuda_graphs="auto", **training)
+
+
+def assert_same_weights(found: Result, wanted: Result, **within: float) -> None:
+    for name, value in wanted[0].items():
+        torch.testing.assert_close(found[0][name], value, msg=name, **within)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("model", ["soft", "postr-joint"])
+def test_replayed_steps_learn_what_plain_ones_do(model: str, optimizer: str, data: Path, tmp_path: Path) -> None:
+    recorder = StandIn()
+    settings: dict[str, Any] = {**SHORT, "epochs": 2, "optimizer": optimizer, "normalize": "sentences"}
+    run = without_dropout(config(model, **settings))
+    found = replayed(run, data, tmp_path / "replayed", recorder)
+    wanted = trained(without_dropout(small.run(model, **settings)), data, tmp_path)
+    assert_same_weights(found, wanted, rtol=1e-3, atol=1e-5)
+    for mine, plain in zip(found[1].history, wanted[1].history, strict=True):
+        assert (mine["tokens"], mine["examples"]) == (plain["tokens"], plain["examples"])
+        assert mine["train_loss"] == pytest.approx(plain["train_loss"], rel=1e-5)
+    assert found[1].first_loss == pytest.approx(wanted[1].first_loss, rel=1e-6)
+    assert found[1].replayed_steps == 8
+
+
+def test_each_shape_is_recorded_once_and_compared_with_the_plain_step(data: Path, tmp_path: Path) -> None:
+    recorder = StandIn()
+    _, progress = replayed(config(**SHORT | {"epochs": 2}), data, tmp_path, recorder)
+    assert recorder.runs == recorder.records == progress.replayed_shapes
+    assert recorder.records < recorder.replays == progress.replayed_steps == 8
+    assert progress.replayed_tokens < progress.replayed_places
+
+
+def test_a_step_that_is_compared_counts_once(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plain step before it leaves nothing: weights, state of the optimizer, averages of an estimator."""
+    run = config("hard", **SHORT)
+    estimator = {"kind": "reinforce", "baseline": "moving"}
+    components = run.components.model_dump() | {"estimator": estimator}
+    run = RunConfig.model_validate(run.model_dump() | {"components": components})
+    run = without_dropout(run)
+    compared = replayed(run, data, tmp_path / "compared", StandIn())
+
+    class Blind(StandIn):
+        """The plain step is not done: there is nothing to leave."""
+
+        def run(self, work: Work) -> None:
+            pass
+
+    monkeypatch.setattr(training_graphs, "_agree", lambda plain, replayed: True)
+    wanted = replayed(run, data, tmp_path / "blind", Blind())
+    assert_same_weights(compared, wanted, rtol=0.0, atol=0.0)
+
+
+def test_a_replayed_step_that_differs_turns_graphs_off(
+    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+
+    class Wrong(StandIn):
+        def record(self, work: Work) -> Work:
+            def replay() -> None:
+                work()
+                assert made.graphs is not None
+                made.graphs.loss.mul_(1.001)
+
+            return replay
+
+    made = trainer(without_dropout(config(**SHORT)), data, tmp_path / "replayed", recorder=Wrong())
+    found = made.run()
+    wanted = trained(without_dropout(small.run(**SHORT)), data, tmp_path)
+    assert_same_weights(found, wanted, rtol=1e-4, atol=1e-6)
+    assert found[1].replayed_steps == 0
+    (message,) = (record.message for record in caplog.records if "no CUDA graphs" in record.message)
+    assert "a replayed step has loss" in message
+
+
+def test_a_step_that_cannot_be_recorded_turns_graphs_off(
+    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, narrow_buckets: None
+) -> None:
+    errors = iter([None, RuntimeError("operation not permitted\nwhen stream is capturing")])
+    run = without_dropout(config(**SHORT))
+    found = replayed(run, data, tmp_path / "replayed", StandIn(errors))
+    wanted = trained(without_dropout(small.run(**SHORT)), data, tmp_path)
+    assert_same_weights(found, wanted, rtol=1e-3, atol=1e-5)
+    assert 0 < found[1].replayed_steps < 4
+    assert found[1].history[-1]["examples"] == 60
+    (message,) = (record.message for record in caplog.records if "no CUDA graphs" in record.message)
+    assert message.endswith("a step could not be recorded (operation not permitted)")
+
+
+def test_the_least_recently_used_shapes_are_dropped_where_memory_is_short(
+    data: Path, tmp_path: Path, narrow_buckets: None
+) -> None:
+    short = torch.OutOfMemoryError("CUDA out of memory")
+    recorder = StandIn(short if number == 2 else None for number in count())
+    _, progress = replayed(config(**SHORT | {"batch_size": 10}), data, tmp_path, recorder)
+    assert recorder.frees == 1
+    assert progress.replayed_steps == 6
+    assert progress.replayed_shapes == recorder.records
+
+
+def test_memory_that_holds_no_recorded_step_turns_graphs_off(
+    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    errors = (torch.OutOfMemoryError("CUDA out of memory") for _ in count())
+    _, progress = replayed(config(**SHORT), data, tmp_path, StandIn(errors))
+    assert progress.replayed_steps == 0
+    assert "not enough memory to record a step" in caplog.text
+
+
+def test_losses_are_read_late_and_before_a_state_is_saved(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    plain = training_graphs.StepGraphs.read
+
+    def noted(self: training_graphs.StepGraphs) -> training_graphs.Sums:
+        sums = plain(self)
+        if sums.steps:
+            read.append(sums.steps)
+        return sums
+
+    monkeypatch.setattr(training_graphs.StepGraphs, "read", noted)
+    monkeypatch.setattr(training_graphs, "READ_EVERY", 5)
+    run = config(**SHORT | {"epochs": 2, "batch_size": 5})
+    _, progress = replayed(run, data, tmp_path, StandIn())
+    assert read == [1, 5, 5, 1, 5, 5, 2]
+    assert progress.history[-1]["examples"] == 120
+
+
+def test_a_loss_that_is_no_number_is_found_late_with_its_batches(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = count(1)
+    plain = Model.static_steps
+
+    def spoiled(self: Model) -> Any:
+        # Each recorded shape takes two of the calls for its first step.
+        if next(calls) == 10:
+            with torch.no_grad():
+                next(self.parameters()).fill_(torch.nan)
+        return plain(self)
+
+    monkeypatch.setattr(Model, "static_steps", spoiled)
+    with pytest.raises(UserError, match=r"no longer a number \(epoch 1, batches \d+ to 12: loss nan"):
+        replayed(config(**SHORT | {"batch_size": 5}), data, tmp_path, StandIn())
+
+
+@pytest.mark.parametrize("model", ["soft", "variational-gumbel"])
+def test_a_training_that_was_stopped_goes_on_to_the_same_weights(model: str, data: Path, tmp_path: Path) -> None:
+    """Also with dropout and noise: a step's draws depend on seed and step alone."""
+    run = config(model, epochs=2, select="loss")
+    whole = replayed(run, data, tmp_path / "whole", StandIn())
+    calls = count(1)
+    with pytest.raises(Stopped):
+        replayed(run, data, tmp_path / "again", StandIn(), Stop(lambda: next(calls) >= 3))
+    again = replayed(run, data, tmp_path / "again", StandIn())
+    assert_same_weights(again, whole, rtol=0.0, atol=0.0)
+    assert again[1].replayed_steps == whole[1].replayed_steps == 8
+    assert [row["train_loss"] for row in again[1].history] == pytest.approx(
+        [row["train_loss"] for row in whole[1].history], rel=1e-12
+    )
+
+
+def test_a_schedule_that_jumps_has_steps_recorded_anew(data: Path, tmp_path: Path) -> None:
+    latent = {"kind": "acvi", "last": 0.5, "weight": {"kind": "linear", "first": 0.1, "last": 1.0}}
+    run = config("acvi", **SHORT)
+    components = run.components.model_dump() | {"latent": latent}
+    run = RunConfig.model_validate(run.model_dump() | {"components": components})
+    made = trainer(run, data, tmp_path, recorder=StandIn())
+    made.run()
+    assert made.graphs is not None
+    shapes = [shape[:4] for shape in made.graphs.recorded]
+    assert len(set(shapes)) < len(shapes)
+
+
+@pytest.mark.parametrize(
+    ("training", "reason"),
+    [
+        ({"accumulate": 2}, "`training.accumulate` cuts batches into parts"),
+        ({"components": "sparse"}, "fusedmax asks after each round"),
+        ({"group": ProcessGroup(0, 2)}, "several processes share the training"),
+        ({"recorder": None}, "the device is a CPU"),
+    ],
+)
+def test_the_log_says_why_steps_are_not_recorded(
+    training: dict[str, Any], reason: str, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    recorder = training.pop("recorder", StandIn())
+    group = training.pop("group", None)
+    run = config(training.pop("components", "soft"), **training)
+    made = trainer(run, data, tmp_path, group=group, recorder=recorder)
+    assert made.graphs is None
+    assert reason in caplog.text
+
+
+def test_graphs_that_are_off_are_not_looked_for(data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    made = trainer(small.run(), data, tmp_path, recorder=StandIn())
+    assert made.graphs is None
+    assert "CUDA" not in caplog.text
