@@ -22,7 +22,7 @@ from torch import Tensor
 from pam.api import EXPORTED_SUFFIX
 from pam.data.dataset import SUMMARY
 from pam.evaluation.scores import Scores
-from pam.io import UserError, atomic_write, read_json, write_json, write_text
+from pam.io import UserError, atomic_write, read_json, whole_files, write_json, write_text
 from pam.models.checkpoint import EXPORTED_WEIGHTS, WEIGHTS, SavedModel, load_model, load_tensors, save_tensors
 from pam.run_folder import RunFolder
 
@@ -87,8 +87,8 @@ def export(run: RunFolder, out: Path, half: bool = False) -> None:
 
 def write_folder(model: SavedModel, model_folder: Path, origin: Origin, out: Path, half: bool) -> None:
     """Write all files of an exported model into an empty folder."""
-    for path in sorted(model_folder.iterdir()):
-        if path.is_file() and path.name != WEIGHTS and not path.name.startswith("."):
+    for path in whole_files(model_folder):
+        if path.name != WEIGHTS:
             shutil.copyfile(path, out / path.name)
 
     tensors, notes = load_tensors(model_folder / WEIGHTS)

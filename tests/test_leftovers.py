@@ -25,15 +25,24 @@ ROOT = Path(__file__).parents[1]
 
 # Where `pam` may list a folder by other means, and why nothing half written is among what it sees.
 OTHER_LISTINGS = {
-    ("pam/io.py", "whole_files"): "it is the means",
-    ("pam/io.py", "scratch_folder"): "the temporary folders of dead processes, to be removed",
-    ("pam/config.py", "load_model"): "the names of models, for a message",
+    ("pam/api.py", "pretrained"): "the models that come with the package",
+    ("pam/config.py", "model_files"): "the names of models, for a message",
+    ("pam/config.py", "experiment_with"): "shipped experiments",
     ("pam/data/archives.py", "pack"): "a folder of the user's",
+    ("pam/data/download.py", "size_of"): "files of the user's, whose size is told",
     ("pam/data/features.py", "_archive"): "a temporary folder of this process",
     ("pam/data/readers.py", "read"): "a temporary folder of this process",
+    ("pam/experiment.py", "_files_in"): "a folder of the user's",
+    ("pam/exporting.py", "export"): "whether a folder is empty",
+    ("pam/exporting.py", "pack"): "a temporary folder of this process",
     ("pam/fingerprint.py", "_kept"): "the package, which nothing is written into",
-    ("pam/reporting/reference.py", "store"): "the scores of a run, by the end of their names",
+    ("pam/io.py", "read_yaml"): "shipped experiments, for a message",
+    ("pam/io.py", "scratch_folder"): "the temporary folders of dead processes, to be removed",
+    ("pam/io.py", "whole_files"): "it is the means",
+    ("pam/reporting/claims.py", "_resampled"): "files of one exact name",
+    ("pam/reporting/claims.py", "runs"): "files of one exact name",
     ("pam/reporting/reference.py", "_rename"): "an unpacked archive",
+    ("pam/reporting/reference.py", "store"): "the scores of a run, by the end of their names",
 }
 
 

@@ -76,7 +76,7 @@ def _content(folder: Path) -> Result:
 REFERENCES: dict[str, Callable[[EvalInputs], Any]] = {
     "translation": translation.read_references,
     "summarization": summarization.read_references,
-    "captioning": captioning.read_references,
+    "captioning": lambda inputs: captioning.read_references(inputs, captioning.compared_text(inputs.prepared)),
 }
 
 

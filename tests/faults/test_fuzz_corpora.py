@@ -410,7 +410,8 @@ def check_captions(folder: Path) -> None:
             known = [word if word in data.target else "<unk>" for word in data.codec.target_symbols(row[-1])]
             assert data.target.spell(ids) == [*known, "<eos>"]
     for name in ("dev", "test"):
-        references = captioning.read_references(EvalInputs(data=folder, split=name))
+        inputs = EvalInputs(data=folder, split=name)
+        references = captioning.read_references(inputs, captioning.compared_text(inputs.prepared))
         assert len(references) == len(data.rows(name))
 
 
