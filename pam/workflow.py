@@ -301,7 +301,7 @@ class Workflow:
         return {"files": files, "package": entry.package and entry.package.model_dump()}
 
     @by_job
-    def before(self, wildcards: Wildcards, stage: str | None = None) -> list[str] | str:
+    def before(self, wildcards: Wildcards, stage: str | None = None) -> list[str]:
         """What a stage of preparing data is made from; here and below, None is the last stage."""
         _, name, stages = self._stage(wildcards, stage)
         folder = self.data.format(task=wildcards.task)

@@ -97,7 +97,7 @@ def test_the_score_is_a_distance(examples: None) -> None:
     score = own_model.DistanceScore(own_model.Distance(sharpness=0.5), Sizes(3, 4, 2, 2, 1, 0.0))
     values, query = torch.randn(2, 5, 4), torch.randn(2, 3)
     # Of a memory, a score that is no kernel reads its keys alone.
-    others: Any = dict.fromkeys(("values", "mask", "fed", "start", "cells", "project", "gates"))
+    others: Any = dict.fromkeys(("values", "mask", "fed", "start", "cells", "readout"))
     memory = Memory(**others, keys=score.keys(values))
     expected = -0.5 * torch.cdist(query[:, None], score.weight(values))[:, 0] ** 2
     torch.testing.assert_close(score(query, memory, AttentionHistory()), expected)

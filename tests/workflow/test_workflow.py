@@ -128,12 +128,12 @@ def test_a_model_that_is_not_there_ends_the_process_with_one_message(nouns: Work
 def test_stages_are_made_from_those_before_them(nouns: Workflow, pairs: Workflow) -> None:
     task = job(task="pairs")
     assert pairs.last_stage(task) == "index"
-    assert pairs.before("extract")(task) == "data/pairs/.fetched"
+    assert pairs.before("extract")(task) == ["data/pairs/.fetched"]
     folder = "results/translated/pairs/data"
     assert pairs.before("segment")(task) == [f"{folder}/extract", f"{folder}/tokenize"]
     assert len(pairs.before()(task)) == 3
     # Of nouns the last stage is the first.
-    assert nouns.before()(job(task="nouns")) == "data/small/.fetched"
+    assert nouns.before()(job(task="nouns")) == ["data/small/.fetched"]
     assert {"format", "files"} <= nouns.stage_options()(job(task="nouns")).keys()
     assert pairs.stage_options()(task).keys() == {"format"}
     codes = {pairs.stage_code(name)(task) for name in ("extract", "tokenize", "segment", None)}
