@@ -14,8 +14,8 @@ people write it.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,20 +25,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pam.data.dataset import padded
-from pam.data.vocabulary import ended
+from pam.data.archives import extract_all
+from pam.decoding.files import END
 from pam.decoding.generator import HINT, Generator
 from pam.decoding.search import Sampling
-from pam.io import UserError, parse
+from pam.io import UserError, parse, scratch_folder
 from pam.models.checkpoint import SavedModel, load_model
 from pam.run_folder import RunFolder
 from pam.runtime.devices import choose_device, enough_for
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-END = "</s>"
-"""The end symbol in attention maps."""
 
 PRETRAINED = "pretrained:"
 PRETRAINED_FOLDER = Path(__file__).parent / "pretrained"
@@ -151,7 +148,7 @@ class TrainedModel:
 
     saved: SavedModel
     folder: Path
-    _unpacked: tempfile.TemporaryDirectory[str] | None = None
+    _unpacked: ExitStack | None = None
 
     def __repr__(self) -> str:
         return f"TrainedModel({self.label!r}, task={self.task!r}, parameters={self.parameters:,})"
@@ -247,7 +244,7 @@ class TrainedModel:
             (target,) = self.predict([source])
         target_symbols = self._target_symbols(target)
 
-        batch = self._batch([source_symbols], [target_symbols])
+        batch = self.saved.pairs([source_symbols], [target_symbols], self.saved.run.decoding.max_source)
         forced = self.saved.network.teacher_force(*batch)
 
         posterior = None
@@ -268,33 +265,16 @@ class TrainedModel:
         Raises:
             UserError: the text is none for this model.
         """
-        symbols = self._source_symbols(source, 0)
-        if self.saved.codec.units:  # a source of vectors has no vocabulary
-            return []
-        return [symbol for symbol in symbols if symbol not in self.saved.source]
+        return self.saved.unseen(self._source_symbols(source, 0))
 
     def _score_batch(self, sources: Sequence[str], targets: Sequence[str], first: int) -> Iterator[Score]:
         source_symbols = [self._source_symbols(text, number) for number, text in enumerate(sources, first)]
         target_symbols = [self._target_symbols(text) for text in targets]
-        batch = self._batch(source_symbols, target_symbols)
+        batch = self.saved.pairs(source_symbols, target_symbols, self.saved.run.decoding.max_source)
         with enough_for(f"scoring {len(sources)} targets side by side", HINT):
             log_probs = self.saved.network.log_likelihood(*batch)
         for row, symbols in enumerate(target_symbols):
             yield Score([*symbols, END], _array(log_probs[row, : len(symbols) + 1]))
-
-    def _batch(
-        self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Sources (B, m), their lengths (B,) and targets (B, T), as the network takes them."""
-        longest = self.saved.run.decoding.max_source
-        device = next(self.saved.network.parameters()).device
-        read = [self.saved.read(source)[:longest] for source in sources]
-        lengths = torch.tensor([len(source) for source in read], device=device)
-        ids = [
-            torch.tensor(ended(self.saved.target_ids(target, source)))
-            for target, source in zip(targets, sources, strict=True)
-        ]
-        return padded(read).to(device), lengths, padded(ids).to(device)
 
     def _source_symbols(self, text: str, number: int) -> Sequence[str]:
         codec = self.saved.codec
@@ -338,8 +318,10 @@ def load(name: str | Path, device: str = "cpu") -> TrainedModel:
     if not path.is_file():
         return TrainedModel(load_model(path, choose_device(device)), path)
 
-    unpacked = unpack(path)
-    folder = Path(unpacked.name)
+    # The folder goes when the model does.
+    unpacked = ExitStack()
+    folder = unpacked.enter_context(scratch_folder())
+    extract_all(path, folder, LARGEST_MODEL)
     try:
         saved = load_model(folder, choose_device(device))
     except UserError as error:
@@ -368,15 +350,6 @@ def pretrained() -> list[str]:
     """List the names of the models that come with the package."""
     files = sorted(PRETRAINED_FOLDER.rglob(f"*{EXPORTED_SUFFIX}"))
     return [file.relative_to(PRETRAINED_FOLDER).with_suffix("").as_posix() for file in files]
-
-
-def unpack(path: Path) -> tempfile.TemporaryDirectory[str]:
-    """Unpack an exported file into a folder that goes when the returned object does."""
-    from pam.data.archives import extract_all
-
-    unpacked = tempfile.TemporaryDirectory(prefix="pam-model-")
-    extract_all(path, Path(unpacked.name), LARGEST_MODEL)
-    return unpacked
 
 
 def _prediction(hypothesis: Any) -> Prediction:

@@ -8,7 +8,6 @@ each time.
 from __future__ import annotations
 
 import shutil
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,8 +20,9 @@ from torch import Tensor
 
 from pam.api import EXPORTED_SUFFIX
 from pam.data.dataset import SUMMARY
+from pam.evaluation.inputs import load
 from pam.evaluation.scores import Scores
-from pam.io import UserError, atomic_write, read_json, whole_files, write_json, write_text
+from pam.io import UserError, atomic_write, read_json, scratch_folder, whole_files, write_json, write_text
 from pam.models.checkpoint import EXPORTED_WEIGHTS, WEIGHTS, SavedModel, load_model, load_tensors, save_tensors
 from pam.run_folder import RunFolder
 
@@ -52,10 +52,8 @@ class Origin:
         summary = run.data("test") / SUMMARY
         data = read_json(summary) if summary.is_file() else {}
 
-        scores = None
         scores_file = run.scores("test")
-        if scores_file.is_file():
-            scores = Scores.model_validate_json(scores_file.read_bytes())
+        scores = load(Scores, scores_file) if scores_file.is_file() else None
         return cls(training, scores, data)
 
 
@@ -76,8 +74,7 @@ def export(run: RunFolder, out: Path, half: bool = False) -> None:
         hint = f"name a new folder, or a file that ends in {EXPORTED_SUFFIX}"
         raise UserError("the folder is not empty", file=out, hint=hint)
 
-    with tempfile.TemporaryDirectory(prefix="pam-export-") as temporary:
-        folder = Path(temporary)
+    with scratch_folder() as folder:
         write_folder(model, run.model, origin, folder, half)
         if is_file:
             pack(folder, out)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from pam.data.dataset import SPLITS, Prepared, write_split
+from pam.data.languages import composed
 from pam.data.prepare import FEWEST_SYMBOLS, MOST_UNKNOWN, Stage, Task, TaskFormat, class_names
 from pam.data.readers import ALL, Faults, Files
 from pam.data.sampling import Divide, drawn_groups
@@ -279,8 +279,8 @@ def _lines(path: Path, layout: InflectionFormat) -> Iterator[Line]:
 def _cells(line: Line, layout: InflectionFormat) -> list[str]:
     """The three columns of a line, in Unicode's composed form (NFC)."""
     check_plain(line)
-    composed = line._replace(text=unicodedata.normalize("NFC", line.text))
-    cells = [cell.strip() for cell in cells_of(composed, layout.delimiter, layout.quotes)]
+    whole = line._replace(text=composed(line.text))
+    cells = [cell.strip() for cell in cells_of(whole, layout.delimiter, layout.quotes)]
     if len(cells) == len(layout.columns):
         return cells
     between = "one tab" if layout.delimiter == "\t" else f"`{layout.delimiter}`"

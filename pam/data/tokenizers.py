@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import io
 import re
-import unicodedata
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import Field, ValidationError
 
 from pam.data.features import Frames, Table, checked, read_array, spaced
-from pam.data.languages import COMMAS, ENDS, SPACE, combining_marks
+from pam.data.languages import COMMAS, ENDS, SPACE, combining_marks, composed
 from pam.data.languages import language as language_of
 from pam.data.text_files import Line, cells_of, cleaned
 from pam.io import Section, Strict, UserError, unknown, write_text
@@ -298,12 +297,12 @@ class InflectionCodec(Codec):
         if len(columns) != 2 or not columns[0].strip():
             example = separator.join(("case=dative", "number=plural"))
             raise UserError("expected a lemma, a tab and features", hint=f"for example: Haus<TAB>{example}")
-        lemma, features = (unicodedata.normalize("NFC", column).strip() for column in columns)
+        lemma, features = (composed(column).strip() for column in columns)
         names = split_features(features, separator)
         return [*(f"feature={name}" if len(name) == 1 else name for name in names), *lemma]
 
     def target_symbols(self, target: str) -> list[str]:
-        return list(unicodedata.normalize("NFC", target).strip())
+        return list(composed(target).strip())
 
     def typed_source(self, line: str) -> tuple[str, ...]:
         """Lemma and features of a line, which may be a whole row of the data's files.
@@ -362,6 +361,10 @@ class SideCodec:
     def words(self, text: str, *, tokenized: bool = False) -> list[str]:
         """Words of a sentence, or of a text that holds them already, with white space between."""
         return self.cased(unescape_moses(text) if tokenized else " ".join(self.tokenizer.tokens(text))).split()
+
+    def typed_words(self, line: str) -> list[str]:
+        """Words of a line that a person types: composed letters and no control characters, as in training text."""
+        return self.words(cleaned(composed(line)))
 
     def cased(self, text: str) -> str:
         """The text, in small letters if the task's text is."""
@@ -429,14 +432,13 @@ class TranslationCodec(Codec):
         return self.target.symbols(target.split())
 
     def typed_source(self, line: str) -> tuple[str, ...]:
-        # As training text was: composed letters, no control characters.
-        words = self.source.words(cleaned(unicodedata.normalize("NFC", line)))
+        words = self.source.typed_words(line)
         if not words:
             raise UserError("expected a sentence", hint="write one sentence a line")
         return (" ".join(words),)
 
     def typed_target(self, line: str) -> str:
-        return " ".join(self.target.words(line))
+        return " ".join(self.target.typed_words(line))
 
     def target_text(self, symbols: Sequence[str]) -> str:
         return " ".join(self.target.joined(symbols))
@@ -512,7 +514,7 @@ class CaptioningCodec(Codec):
         return (line.strip(),)
 
     def typed_target(self, line: str) -> str:
-        return " ".join(self.target.words(line))
+        return " ".join(self.target.typed_words(line))
 
     def target_text(self, symbols: Sequence[str]) -> str:
         return " ".join(symbols)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -21,7 +20,7 @@ from typing import IO, Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
 from pam.data.dataset import SPLITS, Prepared, text_file, write_split
-from pam.data.languages import language, segmentation_hint
+from pam.data.languages import composed, language, segmentation_hint
 from pam.data.prepare import FEWEST_SYMBOLS, MOST_UNKNOWN, Stage, Task, TaskFormat, class_names
 from pam.data.readers import DividingReader, Faults, Files, Pair, Reader, load_reader
 from pam.data.text_files import CONTROL, cleaned, lines_of
@@ -223,9 +222,9 @@ class Extract(Stage[PairsFormat]):
         control = 0
         faults = Faults()
         for pair in pairs:
-            composed = [[unicodedata.normalize("NFC", text) for text in (line.text, *line.more)] for line in pair]
-            control += sum(any(map(CONTROL.search, texts)) for texts in composed)
-            texts = [[cleaned(text) for text in one_side] for one_side in composed]
+            whole = [[composed(text) for text in (line.text, *line.more)] for line in pair]
+            control += sum(any(map(CONTROL.search, texts)) for texts in whole)
+            texts = [[cleaned(text) for text in one_side] for one_side in whole]
             if all(map(all, texts)):
                 writer.write(*map(REFERENCE.join, texts))
             elif self.layout.blank_lines == "drop":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from pydantic import Field
 
 from pam.data.dataset import Prepared, write_split, write_summary
 from pam.data.download import check_fetched
+from pam.data.languages import composed
 from pam.data.prepare import Stage, Task, class_names, files_of, origin_of
 from pam.data.readers import Files, aligned
 from pam.data.text_files import Line, text_lines
@@ -165,7 +165,7 @@ def _read(files: Files, layout: AlignmentFormat) -> Iterator[tuple[str, str, Lin
     # Both pairs of files must have the same length; a pair at a time keeps memory small.
     sentences = aligned(source, target, text_lines)
     for (line, other), (_, linked) in zip(sentences, aligned(source, links), strict=True):
-        words, others = (unicodedata.normalize("NFC", side.text).split() for side in (line, other))
+        words, others = (composed(side.text).split() for side in (line, other))
         if not words or not others:
             raise (other if words else line).error("the line is blank", "complete it")
         read_links, left_out = parse_links(linked, (len(words), len(others)), layout.first, layout.unmatched)

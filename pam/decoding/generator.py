@@ -19,7 +19,6 @@ from torch import Tensor
 
 from pam.config import Decoding
 from pam.data.dataset import Prepared, Split, padded
-from pam.data.features import Frames
 from pam.data.text_files import Line, check_encoding, cleaned, refuse_markup
 from pam.data.tokenizers import Codec
 from pam.data.vocabulary import SPECIALS, UNK, Vocabulary
@@ -109,9 +108,7 @@ class Generator:
 
     def unseen(self, source: Sequence[str]) -> list[str]:
         """Symbols of a source that the model's vocabulary lacks."""
-        if isinstance(source, Frames):
-            return []
-        return [symbol for symbol in source if symbol not in self.model.source]
+        return self.model.unseen(source)
 
 
 def decode(

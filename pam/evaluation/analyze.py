@@ -10,7 +10,7 @@ import torch
 
 from pam.data.dataset import Examples, Prepared
 from pam.data.tokenizers import Codec
-from pam.data.vocabulary import ended
+from pam.decoding.files import END
 from pam.decoding.generator import prepared_for
 from pam.evaluation.attention import Analysis, Gatherer, Sentence
 from pam.io import UserError
@@ -91,12 +91,10 @@ def heat_maps(
     maps = []
     for number in telling_rows(table, count, legible) if rows is None else rows:
         source, target = _symbols(codec, table[number])
-        read = model.read(source)[None]
-        target_ids = torch.tensor([ended(model.target_ids(target, source))])
-        forced = model.network.teacher_force(read, torch.tensor([read.shape[1]]), target_ids)
+        forced = model.network.teacher_force(*model.pairs([source], [target]))
         columns: dict[str, Any] = dict(zip(model.codec.columns, table[number], strict=True))
-        end = ["</s>"] if model.source_eos else []
-        symbols = {"row": number, "source": source + end, "target": [*target, "</s>"]}
+        end = [END] if model.source_eos else []
+        symbols = {"row": number, "source": source + end, "target": [*target, END]}
         for name in ("prior", "alignment"):
             attention = getattr(forced, name)[0].tolist()
             symbols[name] = [[round(value, 6) for value in position] for position in attention]

@@ -14,6 +14,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from pam.config import RunConfig, load_run
+from pam.data.dataset import padded
 from pam.data.features import Frames
 from pam.data.tokenizers import CODECS, Codec, load_codec
 from pam.data.vocabulary import Vocabulary, ended
@@ -91,6 +92,31 @@ class SavedModel:
             return torch.from_numpy(source.vectors)
         ids = self.source.encode(source, source if self.copies else ())
         return torch.tensor(ended(ids, self.source_eos), dtype=torch.long)
+
+    def unseen(self, source: Sequence[str]) -> list[str]:
+        """List the symbols of a source that the vocabulary lacks; of frames there are none."""
+        if isinstance(source, Frames):
+            return []
+        return [symbol for symbol in source if symbol not in self.source]
+
+    def pairs(
+        self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]], longest: int | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Make a batch of sources and targets, symbols without end symbols, as `Model.log_likelihood` takes it.
+
+        Args:
+            longest: symbols of a source that are read; None: all.
+
+        Returns: sources (B, m), their lengths (B,) and targets (B, T), on the model's device.
+        """
+        device = next(self.network.parameters()).device
+        read = [self.read(source)[:longest] for source in sources]
+        lengths = torch.tensor([len(source) for source in read], device=device)
+        ids = [
+            torch.tensor(ended(self.target_ids(target, source)))
+            for target, source in zip(targets, sources, strict=True)
+        ]
+        return padded(read).to(device), lengths, padded(ids).to(device)
 
     def target_ids(self, target: Sequence[str], source: Sequence[str]) -> list[int]:
         """Ids of a target's symbols, without an end symbol."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
+import unicodedata
 import zipfile
 from pathlib import Path
 
@@ -85,6 +87,23 @@ def test_attention_is_a_distribution_that_the_symbol_updates_and_a_picture(model
     assert [label.get_text() for label in axes.get_yticklabels()] == look.source
     with pytest.raises(UserError, match="no attention of the kind `nothing`"):
         look.plot(which="nothing")
+
+
+def test_a_target_is_read_in_composed_letters_as_training_text_is() -> None:
+    translator = pam.load("pretrained:phrases/soft")
+    source = "Am Montag kostet das Haus 8.500 Euro."
+    scores = [translator.score([source], [unicodedata.normalize(form, "Málaga is big.")])[0] for form in ("NFC", "NFD")]
+    assert scores[0].symbols == scores[1].symbols
+    assert scores[0].log_prob == scores[1].log_prob
+
+
+def test_the_folder_of_an_exported_file_goes_when_the_model_does(exported: Path) -> None:
+    loaded = pam.load(exported)
+    folder = loaded.folder
+    assert folder.is_dir()
+    del loaded
+    gc.collect()
+    assert not folder.exists()
 
 
 def test_symbols_that_training_did_not_have_are_listed(model: pam.TrainedModel) -> None:
