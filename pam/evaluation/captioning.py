@@ -10,7 +10,6 @@ does not find, characters are compared.
 from __future__ import annotations
 
 import json
-import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,10 +20,11 @@ import numpy as np
 
 from pam.data.dataset import Prepared
 from pam.data.features import Table
-from pam.data.languages import Language, compared_words, composed, has_word, language
+from pam.data.languages import language
 from pam.data.text_files import read_lines
-from pam.data.tokenizers import CaptioningCodec, SideCodec
+from pam.data.tokenizers import CaptioningCodec
 from pam.evaluation import meteor
+from pam.evaluation.compared_text import ComparedText, tell_left_out
 from pam.evaluation.inputs import Counts, EvalInputs, columns_of, read_checked, read_predictions
 from pam.evaluation.metrics import (
     METEOR_COUNTS,
@@ -44,7 +44,6 @@ NAMES = ("cider", "rouge_coco", "bleu_coco")
 METEOR = "meteor_coco"
 HELD_OUT = "held_out"  # column of predictions: the number of the reference, from 1, that an output is a copy of
 References = list[str]  # of a clip, as scores take them
-log = logging.getLogger(__name__)
 
 
 class Caption(NamedTuple):
@@ -85,11 +84,7 @@ def count(inputs: EvalInputs) -> Counts:
         # People's captions lack one of their references, and are of the same test set.
         digest = digest_of((row.source, json.dumps(own)) for row, own in zip(rows, known, strict=True))
         parts.append(Units(numbered(len(rows)), tuple(named), np.stack(list(columns.values()), axis=1), digest))
-    reasons = [*(undefined or {}).values(), *([missing] if missing else [])]
-    for reason in reasons:
-        log.warning(reason)
-    if reasons:
-        details["left_out"] = reasons
+    tell_left_out([*(undefined or {}).values(), *([missing] if missing else [])], details)
     return Counts(join(parts), tuple(names), "clips", details)
 
 
@@ -105,24 +100,6 @@ def _undefined(references: Sequence[References]) -> dict[str, str]:
     if max(len(text.split()) for own in references for text in own) < ORDERS:
         found["bleu_coco"] = "BLEU-4 is not defined for these references, none of which has four words"
     return found
-
-
-@dataclass(frozen=True)
-class ComparedText:
-    """How captions of a task are compared."""
-
-    language: Language
-    segmented: bool = True  # whether the words of the task are words, also where the language has no spaces
-    spelled: SideCodec | None = None  # joins words that are characters
-
-    def compared(self, text: str) -> str:
-        """The words of a caption that scores compare: in small letters, without marks."""
-        text = composed(text)
-        if self.spelled is not None:
-            text = self.spelled.tokenizer.text(text.split())
-        if not self.language.is_spaced and (self.spelled is not None or not self.segmented):
-            return " ".join(compared_words(text, self.language, segmented=False))
-        return " ".join(word for word in self.language.lower(text).split() if has_word(word))
 
 
 def compared_text(data: Prepared) -> ComparedText:

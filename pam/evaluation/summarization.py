@@ -12,7 +12,6 @@ is no novelty.
 from __future__ import annotations
 
 import json
-import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -22,11 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pam.data.dataset import Prepared
-from pam.data.languages import Language, compared_words, composed, language, sentences_of
+from pam.data.languages import Language, language, sentences_of
 from pam.data.text_files import read_lines
-from pam.data.tokenizers import SideCodec, SummarizationCodec
+from pam.data.tokenizers import SummarizationCodec
 from pam.data.vocabulary import Vocabulary
 from pam.evaluation import meteor
+from pam.evaluation.compared_text import ComparedText, tell_left_out
 from pam.evaluation.inputs import Counts, EvalInputs, read_checked
 from pam.evaluation.metrics import (
     METEOR_COUNTS,
@@ -51,7 +51,6 @@ SOURCE, NOVEL, ADOPTED = "source", "novel", "adopted"  # where a word of a summa
 ORIGINS = "origins"  # column of tables that has that of every word, with a space between two
 SEED = 2019  # of the sentences of a random extract
 Reference = list[str]  # its sentences
-log = logging.getLogger(__name__)
 
 
 class Summary(NamedTuple):
@@ -72,11 +71,7 @@ def count(inputs: EvalInputs) -> Counts:
     text = compared_text(inputs.prepared)
     missing = meteor.reason_left_out(text.language)
     undefined = _undefined(references, text)
-    reasons = [*undefined.values(), *([missing] if missing else [])]
-    for reason in reasons:
-        log.warning(reason)
-    if reasons:
-        details["left_out"] = reasons
+    tell_left_out([*undefined.values(), *([missing] if missing else [])], details)
     whole = [[text.joined(" ".join(sentences)) for sentences in own] for own in references]
     for path, beam in inputs.by_beam:
         # Plain `rouge1` is of the main beam, the first.
@@ -105,24 +100,6 @@ def read_references(inputs: EvalInputs) -> list[list[Reference]]:
     except ValueError as error:
         hint = "name the prepared data of a task of summarization"
         raise UserError("these are not references of summaries", file=path, hint=hint) from error
-
-
-@dataclass(frozen=True)
-class ComparedText:
-    """How texts of a task are compared."""
-
-    language: Language
-    segmented: bool = True  # whether the words of the task are words, also where the language has no spaces
-    spelled: SideCodec | None = None  # joins words that are characters
-
-    def joined(self, text: str) -> str:
-        """Words of the task in one form; where they are characters, those that they spell."""
-        text = composed(text)
-        return text if self.spelled is None else self.spelled.tokenizer.text(text.split())
-
-    def tokenize(self, text: str) -> list[str]:
-        """Words that ROUGE compares, as the package asks for them."""
-        return compared_words(self.joined(text), self.language, segmented=self.segmented and self.spelled is None)
 
 
 def compared_text(data: Prepared) -> ComparedText:

@@ -9,7 +9,6 @@ words; `cer` counts characters of readable text, and `ser` outputs that are not 
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -24,6 +23,7 @@ from pam.data.languages import are_phrases, composed, language
 from pam.data.text_files import read_lines
 from pam.data.translation import OTHER_REFERENCES
 from pam.evaluation.attention import Analysis
+from pam.evaluation.compared_text import tell_left_out
 from pam.evaluation.edits import fewest_edits
 from pam.evaluation.inputs import Counts, EvalInputs, columns_of, load, read_checked, read_predictions
 from pam.evaluation.metrics import (
@@ -53,7 +53,6 @@ OF_PENALTIES = ("bleu_unpenalized", "length_ratio", "length_ratio_unpenalized") 
 OF_ANALYSIS = ("ppl", "ppl_exact", "token_accuracy")
 UNKNOWN = "<unk>"
 LENGTHS = (10, 20, 30, 40, 50)
-log = logging.getLogger(__name__)
 SACREBLEU_RESAMPLES = 1_000  # sacreBLEU's default; its memory grows with resamples times sentences: 0.5 GB for 7,000
 
 
@@ -99,11 +98,7 @@ def count(inputs: EvalInputs) -> Counts:
         likelihoods = np.array([found.nll, found.nll_exact, found.tokens, found.correct], dtype=np.float64).T
         parts.append(replace(own, columns=("nll", "nll_exact", "tokens", "tokens_correct"), counts=likelihoods))
         names += OF_ANALYSIS
-    reasons = list(dict.fromkeys(undefined.values()))
-    for reason in reasons:
-        log.warning(reason)
-    if reasons:
-        details["left_out"] = reasons
+    tell_left_out(list(dict.fromkeys(undefined.values())), details)
     details["signatures"] = {name: str(metrics[name].get_signature()) for name in OF_BEAMS}
     return Counts(join(parts), tuple(names), "sentences", details)
 
