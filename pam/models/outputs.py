@@ -126,18 +126,22 @@ class OutputRows:
         self,
         hidden: Tensor,
         symbols: Tensor,
-        log_weights: Tensor,
+        weights: Tensor,
         kept: Tensor,
         views: Tensor | None = None,
+        summed: bool = True,
+        gate: Tensor | None = None,
         rest: Tensor | None = None,
         top_k: int | None = None,
     ) -> Tensor:
-        """log (sum_k exp(log_weights(k)) p(y | k) + exp(rest)), (n,), over contexts `kept` (n, k),
-        of which a row has at most `top_k`."""
+        """log (sum_k exp(weights(k)) p(y | k) + exp(rest)), (n,), over contexts `kept` (n, k), of
+        which a row has at most `top_k`; not `summed`, the expectation sum_k weights(k) log
+        (exp(gate(k)) p(y | k) + exp(rest(k)))."""
         mixture = Mixture(
             symbols=symbols,
             kept=kept,
             sentences=self.sentences,
+            summed=summed,
             bf16=self.readout.bf16,
             static=self.readout.static,
             top_k=top_k,
@@ -145,10 +149,11 @@ class OutputRows:
         return mixture_log_likelihood(
             views=views,
             query=hidden,
-            weights=log_weights,
+            weights=weights,
             weight=self.readout.weight,
             bias=self.readout.bias,
             given=mixture,
+            gate=gate,
             rest=rest,
         )
 
@@ -411,7 +416,7 @@ class AttentionMixture(ContextDistribution):
         return self.rows.mixture(
             hidden=self.rows.projected,
             symbols=symbols,
-            log_weights=log_weights,
+            weights=log_weights,
             kept=self.summed.kept,
             views=self.rows.readout.views,
             rest=rest,
@@ -461,22 +466,13 @@ class AttentionMixture(ContextDistribution):
     ) -> Tensor:
         """sum_a weights(a) log p(y_t | s_t, h_a), (n,), over positions with any weight; in place of
         p(y_t | s_t, h_a) of exp(log_gate(a)) p(y_t | s_t, h_a) + exp(rest(a)), if these (n, m) are given."""
-        readout = self.rows.readout
-        mixture = Mixture(
+        return self.rows.mixture(
+            hidden=self.rows.projected,
             symbols=symbols,
-            kept=~(weights <= 0),  # what is no number counts, so that whoever sums it sees it
-            sentences=self.rows.sentences,
-            summed=False,
-            bf16=readout.bf16,
-            static=readout.static,
-        )
-        return mixture_log_likelihood(
-            views=readout.views,
-            query=self.rows.projected,
             weights=weights,
-            weight=readout.weight,
-            bias=readout.bias,
-            given=mixture,
+            kept=~(weights <= 0),  # what is no number counts, so that whoever sums it sees it
+            views=self.rows.readout.views,
+            summed=False,
             gate=log_gate,
             rest=rest,
         )
