@@ -27,6 +27,7 @@ from pam.reporting.comparison import (
     LEAST_SEEDS,
     Direction,
     Measured,
+    Resampled,
     Verdict,
     judge_gain,
     judge_level,
@@ -157,29 +158,6 @@ COVERED = "covered"
 TIMES = ("training_time", "decoding_time")
 
 
-class Resampled(NamedTuple):
-    """Sums of counts over units, by model."""
-
-    columns: list[str]
-    totals: dict[str, Floats]  # (seeds, columns)
-    draws: dict[str, Floats]  # (seeds, resamples, columns)
-
-
-def _resample(runs: Mapping[str, Sequence[ScoredRun]], columns: list[str]) -> Resampled:
-    """Draw the units of all runs at once; a run that lacks a column leaves its model out."""
-    counts = {
-        model: np.stack([run.scores.counts().of(columns) for run in own])
-        for model, own in runs.items()
-        if columns and all(run.scores.counts().has(columns) for run in own)
-    }
-    if not counts:
-        return Resampled([], {}, {})
-    ends = np.cumsum([len(own) for own in counts.values()])[:-1]
-    draws = np.split(bootstrap.resampled_sums(np.concatenate(list(counts.values()))), ends)
-    totals = {model: own.sum(axis=1) for model, own in counts.items()}
-    return Resampled(columns, totals, dict(zip(counts, draws, strict=True)))
-
-
 @dataclass(frozen=True)
 class Stored:
     """The runs of a stored experiment, unpacked."""
@@ -238,12 +216,9 @@ class Stored:
             return over_units(np.stack([_covered(one) for one in analyses]), percentage, model)
         metric = metric_of(measure)
         for name in ("scores.json", "gold_scores.json"):
-            counted = self._resampled(task, name)
-            if model in counted.totals and set(metric.columns) <= set(counted.columns):
-                places = [counted.columns.index(column) for column in metric.columns]
-                values = metric.value(counted.totals[model][:, places])
-                means = metric.value(counted.draws[model][..., places]).mean(axis=0)
-                return Measured(values, bootstrap.draws_over_seeds(values, means, model))
+            resampled = self._resampled(task, name)
+            if model in resampled.totals and set(metric.columns) <= set(resampled.columns):
+                return resampled.measured(metric, model)
         raise UserError(f"no stored run has {measure} of {task}, {model}", file=self.folder)
 
     def _resampled(self, task: str, name: str) -> Resampled:
@@ -258,7 +233,11 @@ class Stored:
                 runs = [run for model in claim.models for run in known.get(model, [])]
                 if runs and all(claim.measure in run.scores.metrics for run in runs):
                     columns |= dict.fromkeys(metric_of(claim.measure).columns)
-            self._draws[task, name] = _resample(known, list(columns))
+            # A run that lacks a count leaves its model out.
+            whole = {
+                model: runs for model, runs in known.items() if all(run.scores.counts().has(columns) for run in runs)
+            }
+            self._draws[task, name] = Resampled.of(whole if columns else {}, list(columns))
         return self._draws[task, name]
 
     def _scored(self, task: str, model: str, name: str = "scores.json") -> list[ScoredRun]:

@@ -318,18 +318,9 @@ def compare(
     for task in tasks:
         metrics = [metric_of(name) for name in task.metrics(patterns)[: 1 if first else None]]
         columns = list(dict.fromkeys(column for one in metrics for column in one.columns))
-        # All models by all metrics are seen under the same draws of units.
-        counts = np.stack([run.scores.counts().of(columns) for run in task.runs])
-        totals, draws = counts.sum(axis=1), bootstrap.resampled_sums(counts)
-        ends = np.cumsum([len(runs) for runs in task.models.values()])[:-1]
+        resampled = Resampled.of(task.models, columns)
         for metric in metrics:
-            places = [columns.index(column) for column in metric.columns]
-            values = np.split(metric.value(totals[:, places]), ends)
-            means = [seeds.mean(axis=0) for seeds in np.split(metric.value(draws[..., places]), ends)]
-            measured = {
-                model: Measured(own, bootstrap.draws_over_seeds(own, resampled, model))
-                for model, own, resampled in zip(task.models, values, means, strict=True)
-            }
+            measured = {model: resampled.measured(metric, model) for model in task.models}
             rows += _rows(task, metric, measured, experiment, paper)
     return _corrected(rows)
 
@@ -346,6 +337,33 @@ class Measured(NamedTuple):
 
     values: Floats  # (seeds,)
     draws: Draws  # of their mean
+
+
+class Resampled(NamedTuple):
+    """Sums of counts over units, by model: all models by all metrics are seen under the same draws of units."""
+
+    columns: list[str]
+    totals: dict[str, Floats]  # (seeds, columns)
+    draws: dict[str, Floats]  # (seeds, resamples, columns)
+
+    @classmethod
+    def of(cls, models: Mapping[str, Sequence[ScoredRun]], columns: list[str]) -> Resampled:
+        """Draw the units of all runs of a task at once."""
+        if not models:
+            return cls([], {}, {})
+
+        counts = {model: np.stack([run.scores.counts().of(columns) for run in runs]) for model, runs in models.items()}
+        ends = np.cumsum([len(seeds) for seeds in counts.values()])[:-1]
+        draws = np.split(bootstrap.resampled_sums(np.concatenate(list(counts.values()))), ends)
+        totals = {model: seeds.sum(axis=1) for model, seeds in counts.items()}
+        return cls(columns, totals, dict(zip(counts, draws, strict=True)))
+
+    def measured(self, metric: Metric, model: str) -> Measured:
+        """Measure a model by a metric of these counts."""
+        places = [self.columns.index(column) for column in metric.columns]
+        values = metric.value(self.totals[model][:, places])
+        means = metric.value(self.draws[model][..., places]).mean(axis=0)
+        return Measured(values, bootstrap.draws_over_seeds(values, means, model))
 
 
 class Gain(NamedTuple):
